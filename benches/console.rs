@@ -25,7 +25,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 use tollgate::protocols::Operation;
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 use tollgate::request_log::{Query, RequestLog, Scope};
 
 #[path = "rig/mod.rs"]
@@ -319,7 +319,7 @@ async fn film(
         model: Arc::clone(model),
         protocol: "dashscope".to_owned(),
         prices: Prices::default(),
-        facts: Facts { seconds: 5, resolution: "720p".into(), ..Facts::default() }.encode(),
+        facts: TaskFacts { seconds: 5, resolution: "720p".into(), ..TaskFacts::default() }.encode(),
         webhook_url: is_announced.then(|| "https://receiver.example/hook".to_owned()),
         repeat: None,
         at,

@@ -7,7 +7,7 @@ use tollgate_options::network::{ClientTls, Destination};
 
 use crate::config::snapshot::{PassedHeaders, Upstream, UpstreamTimeouts};
 use crate::protocols::Dialect;
-use crate::protocols::limits::Pass;
+use crate::protocols::limits::PassList;
 
 /// An upstream that no test calls, without credentials: what matters of it, a test says itself.
 pub(crate) fn upstream() -> Upstream {
@@ -31,7 +31,7 @@ pub(crate) fn upstream() -> Upstream {
         timeouts,
         headers: Arc::default(),
         repeat_after: Vec::new(),
-        pass: Pass::default(),
+        pass: PassList::default(),
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
         leave_out_fields: Vec::new(),

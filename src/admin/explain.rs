@@ -15,7 +15,7 @@ use crate::balance::{CandidateView, CircuitStanding as Standing};
 use crate::config::snapshot::{Model, Target, TargetCost};
 use crate::ledger::{Key, KeyId};
 use crate::protocols::Operation;
-use crate::protocols::doors::{DoorKind, Doors};
+use crate::protocols::codec_choice::{CodecChoice, CodecKind};
 
 /// Account, key and model of the request to explain.
 #[derive(Deserialize, JsonSchema)]
@@ -155,8 +155,8 @@ fn translated(model: &Model, target: &Target) -> Vec<&'static str> {
     let dialect = target.upstream.dialect;
     let Model { operations, limits, .. } = model;
     let is_translated = |operation: &Operation| {
-        let doors = Doors { operation: *operation, dialect, operations, limits };
-        doors.kind() == Some(DoorKind::Translated)
+        let codec_choice = CodecChoice { operation: *operation, dialect, operations, limits };
+        codec_choice.kind() == Some(CodecKind::Translated)
     };
     model.served().filter(is_translated).map(Operation::as_str).collect()
 }

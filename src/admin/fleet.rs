@@ -15,8 +15,8 @@ use super::error::{ApiError, ApiResult, NO_FLEET};
 use super::request::{Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use crate::fleet::Fleet;
-use crate::fleet::InFleet;
-use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+use crate::fleet::HasFleet;
+use crate::fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
 use crate::ledger::key_rules::NOTE_CHARS_MAX;
 use crate::ledger::{AccountId, LedgerError, NodeId, ResolvedSuspense, Seq, Standing, SuspenseEnd};
 use crate::money::Nanousd;
@@ -175,8 +175,8 @@ impl From<Sums> for MoneyView {
     }
 }
 
-impl From<NodeSeen> for NodeView {
-    fn from(seen: NodeSeen) -> Self {
+impl From<NodeOverview> for NodeView {
+    fn from(seen: NodeOverview) -> Self {
         Self {
             node: seen.node.number(),
             name: seen.name,
@@ -277,7 +277,7 @@ async fn list(
 ) -> ApiResult<Json<ListView<LeaseView, String>>> {
     let fleet = require_fleet(state)?;
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
-    let filter = LeasesWanted {
+    let filter = LeaseFilter {
         node: query.node.map(node).transpose()?,
         account: query.account,
         only_suspended,

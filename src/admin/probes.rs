@@ -12,7 +12,7 @@ use super::error::{ApiError, ApiResult};
 use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
 use crate::balance::Outcome;
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::ledger::CreditSums;
 use crate::metrics::LedgerFigures;
 

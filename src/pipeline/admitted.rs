@@ -10,7 +10,7 @@ use crate::pipeline::validate::ProtocolReading;
 use crate::pipeline::{Holding, Payment, Resolved, TryCost, Validated};
 use crate::price::{Quote, Usage, UsageSource};
 use crate::pricing;
-use crate::protocols::doors::DoorKind;
+use crate::protocols::codec_choice::CodecKind;
 use crate::protocols::{Call, Codec, Delivery, Dialect};
 
 /// An admitted request with its payment, which ends in exactly one settlement.
@@ -23,7 +23,7 @@ pub struct Admitted {
     /// Codec of `call`.
     pub(super) codec: &'static dyn Codec,
     /// Translation, if any, between the request and that target.
-    kind: DoorKind,
+    kind: CodecKind,
     /// [Rank](Resolved::model_at) of the current model.
     pub(super) rank: usize,
     /// Readings for the other targets and for those of fallback models.

@@ -23,7 +23,7 @@ pub struct OutputCost {
 impl OutputCost {
     /// The cost of `call` at these prices, of which `full` is the most as the request stands.
     pub(super) fn new(pricing: &Pricing, call: &dyn Call, full: Nanousd, now: UnixMs) -> Self {
-        let (bound, output) = (call.bound(), call.output_bound());
+        let (bound, output) = (call.max_usage(), call.output_bound());
         // The field that the limit needs may lift the input above a step of the price.
         let input_tokens = bound.input_tokens.saturating_add(output.field_tokens_max);
         let grown = Usage { input_tokens, requests: 1, ..bound };

@@ -11,7 +11,7 @@ use crate::price::{Traits, Usage, UsageSource};
 impl Admitted {
     /// Record a retry although the upstream may bill the abandoned try in full.
     pub fn retry(&mut self, at: TryTarget) {
-        self.retry_with(self.bound, (self.call.bound(), UsageSource::Estimated), at);
+        self.retry_with(self.bound, (self.call.max_usage(), UsageSource::Estimated), at);
     }
 
     /// Record a retry of a split request: the answered parts are paid for twice.
@@ -33,7 +33,7 @@ impl Admitted {
     #[must_use]
     pub fn costs(&mut self, bill: &Bill, last: Option<TryTarget>) -> Vec<TryCost> {
         let mut costs = std::mem::take(&mut self.retry_costs);
-        let most = (self.call.bound(), UsageSource::Estimated);
+        let most = (self.call.max_usage(), UsageSource::Estimated);
         let used = match (&bill.settlement, bill.loss) {
             (Some(settled), _) => Some((CostKind::Answer, (settled.usage, settled.source))),
             (None, Some((LossCause::Undelivered, _))) => {
@@ -109,7 +109,7 @@ impl Relaying {
     fn unpaid(&self) -> (Usage, UsageSource) {
         match self.meter.measure() {
             (usage, UsageSource::Upstream) => (usage, UsageSource::Upstream),
-            _ => (self.admitted.call.bound(), UsageSource::Estimated),
+            _ => (self.admitted.call.max_usage(), UsageSource::Estimated),
         }
     }
 }

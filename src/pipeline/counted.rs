@@ -8,11 +8,11 @@ use crate::config::snapshot::Target;
 use crate::credentials::Token;
 use crate::pipeline::upstream_request::ChannelTarget;
 use crate::pipeline::{Resolved, UpstreamRequest, Validated};
+use crate::protocols::codec_choice::CodecChoice;
 use crate::protocols::counter::Counter;
-use crate::protocols::doors::Doors;
 use crate::protocols::json::Object;
 use crate::protocols::splice::{EditedBody, Splice};
-use crate::protocols::{Call, Codec, Dialect, Operation, PathAsked, Request, codec};
+use crate::protocols::{Call, Codec, Dialect, Operation, PathVariables, Request, codec};
 
 /// Chat completions fields that affect the answer only, not the prompt.
 const CHAT_ANSWER_FIELDS: [&str; 12] = [
@@ -86,7 +86,7 @@ impl Validated {
         let reading = || self.reading(target.upstream.dialect);
         rank.model == 0
             && reading().is_some_and(|(codec, call)| {
-                call.terms().is_countable() && has_counter(&self.resolved, target, codec)
+                call.bounds().is_countable() && has_counter(&self.resolved, target, codec)
             })
     }
 
@@ -101,10 +101,10 @@ impl Validated {
             return count_request(target, model, codec, &written);
         }
         // OpenAI counts for the Responses API only; the translated prompt has equal tokens.
-        let doors = responses_doors(&self.resolved, target)?;
+        let codec_choice = responses_codecs(&self.resolved, target)?;
         let prompt = chat_prompt(body)?;
         let object = Object::parse(&prompt).ok()?;
-        let (codec, call) = doors.read_translated(&Request::Json(object))?.ok()?;
+        let (codec, call) = codec_choice.read_translated(&Request::Json(object))?.ok()?;
         let written = call.splice(model).apply(&prompt);
         count_request(target, model, codec, &written)
     }
@@ -116,13 +116,13 @@ impl Validated {
         if !self.codec.dialects().contains(&dialect) {
             let at = self.others.iter().position(|other| other.is_for(0, dialect));
             let Some(other) = at.and_then(|at| self.others.get_mut(at)) else { return false };
-            if !other.call.terms_mut().count_input(tokens) {
+            if !other.call.bounds_mut().count_input(tokens) {
                 return false;
             }
             std::mem::swap(&mut self.codec, &mut other.codec);
             std::mem::swap(&mut self.call, &mut other.call);
             std::mem::swap(&mut self.kind, &mut other.kind);
-        } else if !self.call.terms_mut().count_input(tokens) {
+        } else if !self.call.bounds_mut().count_input(tokens) {
             return false;
         }
         true
@@ -142,19 +142,19 @@ impl Validated {
 fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool {
     let counter = codec.counter();
     let operation = counter.map_or(Operation::InputTokens, Counter::operation);
-    let has_any_counter = counter.is_some() || responses_doors(resolved, target).is_some();
+    let has_any_counter = counter.is_some() || responses_codecs(resolved, target).is_some();
     has_any_counter && target.upstream.offers(operation)
 }
 
 /// Translation of a chat request for OpenAI's counter, if the model is also sold over the Responses API,
 /// which alone has one.
-fn responses_doors<'a>(resolved: &'a Resolved, target: &Target) -> Option<Doors<'a>> {
+fn responses_codecs<'a>(resolved: &'a Resolved, target: &Target) -> Option<CodecChoice<'a>> {
     const RESPONSES: &[Operation] = &[Operation::Responses];
     let model = &resolved.model;
     let is_counted = resolved.operation == Operation::Chat
         && target.upstream.dialect == Dialect::Openai
         && model.operations.contains(&Operation::Responses);
-    is_counted.then_some(Doors {
+    is_counted.then_some(CodecChoice {
         operation: Operation::Chat,
         dialect: Dialect::Openai,
         operations: RESPONSES,
@@ -179,7 +179,7 @@ fn count_request(
 ) -> Option<CountRequest> {
     let counter = written_by.counter()?;
     let upstream = &target.upstream;
-    let path_query = PathAsked { dialect: upstream.dialect, model, streams: false };
+    let path_query = PathVariables { dialect: upstream.dialect, model, streams: false };
     let codec = codec(counter.operation(), upstream.dialect)?;
     let path = upstream.path_for(codec.path_to(&path_query)?, model)?;
     let body = counter.request(upstream.dialect, model, written)?;

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use crate::clock::UnixMs;
 use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError, Limited};
-use crate::fleet::InFleet;
-use crate::fleet::desk::Desk;
+use crate::fleet::HasFleet;
+use crate::fleet::share_queue::ShareQueue;
 use crate::ledger::{Capped, Ledger, Period};
 use crate::limits::{
-    AccountShare, EstimatedTokens, Limit, Limits, Patience, Permit, Refused, Scope, Standing,
+    AccountShare, EstimatedTokens, Limit, Limits, Permit, Refused, Scope, ShareWait, Standing,
     Subject, Wait,
 };
 use crate::money::Nanousd;
@@ -60,15 +60,15 @@ pub async fn limit(
     let percent = snapshot.limits.per_account.model_concurrency_percent;
     let share = Some(AccountShare { account: key.account.number(), percent });
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
-    let most = || validated.calls().map(|call| call.floor().input_tokens_total()).max();
+    let most = || validated.calls().map(|call| call.min_usage().input_tokens_total()).max();
     let about = if is_counted { most() } else { None };
     let estimated = |about| EstimatedTokens { about, least: estimate::least(about) };
     let tokens = about.map(estimated);
-    let taken = limits.take_with(subjects(), share, tokens, Patience::First);
+    let taken = limits.take_with(subjects(), share, tokens, ShareWait::First);
     let taken = match (taken, ledger.fleet()) {
         (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
             let again = |patience| limits.take_with(subjects(), share, tokens, patience);
-            wait_for_share(fleet.desk(), again).await
+            wait_for_share(fleet.share_queue(), again).await
         }
         (taken, _) => taken,
     };
@@ -77,17 +77,17 @@ pub async fn limit(
 
 /// Retry after each exchange of shares with the database, while more may come.
 async fn wait_for_share(
-    desk: &Desk,
-    take: impl Fn(Patience) -> Result<Permit, Refused>,
+    share_queue: &ShareQueue,
+    take: impl Fn(ShareWait) -> Result<Permit, Refused>,
 ) -> Result<Permit, Refused> {
     let until = Instant::now() + SHARE_WAIT;
-    while desk.wait().await && Instant::now() < until {
-        match take(Patience::Again) {
+    while share_queue.wait().await && Instant::now() < until {
+        match take(ShareWait::Again) {
             Err(Refused { wait: Wait::UntilShared, .. }) => {}
             taken => return taken,
         }
     }
-    take(Patience::Over)
+    take(ShareWait::Expired)
 }
 
 /// Convert a refusal to an error response.

@@ -13,7 +13,7 @@ use crate::pipeline::rolling::{
     FundsFetch, LedgerFunds, RelayedCost, Roll, part_of, without_input,
 };
 use crate::price::{Side, Usage, UsageSource};
-use crate::protocols::{Contradictions, Framing, KnownMeter, Meter};
+use crate::protocols::{Contradictions, FixedUsageMeter, Framing, Meter};
 
 /// A request whose response is being relayed to the customer.
 pub struct Relaying {
@@ -64,7 +64,7 @@ impl Relaying {
     /// Start sending an answer with a final usage.
     #[must_use]
     pub fn with_usage(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
-        let meter = Box::new(KnownMeter::of_answer(usage, source));
+        let meter = Box::new(FixedUsageMeter::for_answer(usage, source));
         Self { admitted, meter, id_recorder: None, rolling: None, is_withheld: false }
     }
 
@@ -218,7 +218,7 @@ impl Relaying {
         self.admitted.clamped?;
         let (usage, source) = self.meter.measure();
         let reported = usage.total(Side::Output);
-        let is_beyond = reported > self.admitted.call.bound().output_tokens;
+        let is_beyond = reported > self.admitted.call.max_usage().output_tokens;
         (source == UsageSource::Upstream && is_beyond).then_some(reported)
     }
 

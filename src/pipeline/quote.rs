@@ -113,7 +113,7 @@ impl RequestAmounts {
 
 /// Quote the call at these prices at `now`.
 pub(super) fn quote(prices: &Pricing, call: &dyn Call, now: UnixMs) -> Quote {
-    quote_bound(prices, call, &call.bound(), now)
+    quote_bound(prices, call, &call.max_usage(), now)
 }
 
 /// Quote the call at these prices with `bound` as its largest usage.
@@ -126,7 +126,7 @@ pub(super) fn quote_bound(prices: &Pricing, call: &dyn Call, bound: &Usage, now:
 
 /// Largest cost of the call, and its smallest once an upstream has taken it.
 pub(super) fn bounds(quote: &Quote, call: &dyn Call) -> (Nanousd, Nanousd) {
-    let least = call.floor();
+    let least = call.min_usage();
     let floor = quote.prices(&least, &Traits::default()).cost(&least);
     (most(quote.dearest(), call), floor)
 }
@@ -136,13 +136,13 @@ fn slice(quote: &Quote, call: &dyn Call, holding: Holding) -> Option<Nanousd> {
     if holding == Holding::Whole {
         return None;
     }
-    let part = Usage { requests: 1, ..holding.part_of(call.bound()) };
+    let part = Usage { requests: 1, ..holding.part_of(call.max_usage()) };
     Some(dearest_prices(quote.dearest(), call).cost(&part))
 }
 
 /// Largest cost of the call: every token at the dearest rate.
 fn most(prices: &Prices, call: &dyn Call) -> Nanousd {
-    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.bound() })
+    dearest_prices(prices, call).cost(&Usage { requests: 1, ..call.max_usage() })
 }
 
 /// Dearest rate for each kind of token in the call.

@@ -7,7 +7,7 @@ use crate::closest::closest;
 use crate::config::snapshot::{Model, Snapshot, Target};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::Key;
-use crate::protocols::doors::{DoorKind, Doors};
+use crate::protocols::codec_choice::{CodecChoice, CodecKind};
 use crate::protocols::json::JsonError;
 use crate::protocols::{Dialect, Operation, Request, path_segment};
 
@@ -56,24 +56,24 @@ impl Resolved {
     }
 
     /// Codecs, native and translating, for upstreams of the model of this rank that speak `dialect`.
-    pub(super) fn doors(&self, rank: usize, dialect: Dialect) -> Doors<'_> {
+    pub(super) fn codec_choice(&self, rank: usize, dialect: Dialect) -> CodecChoice<'_> {
         let Model { operations, limits, .. } = &**self.model_at(rank);
-        Doors { operation: self.operation, dialect, operations, limits }
+        CodecChoice { operation: self.operation, dialect, operations, limits }
     }
 
     /// Targets of the model of this rank that can serve the operation: native ones first, then those
     /// that need translation.
-    pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, DoorKind)> {
-        let of_kind = move |kind: DoorKind| {
+    pub fn targets(&self, rank: usize) -> impl Iterator<Item = (&Arc<Target>, CodecKind)> {
+        let of_kind = move |kind: CodecKind| {
             let targets = self.model_at(rank).targets.iter();
             let fits = targets.filter(move |target| self.kind(rank, target) == Some(kind));
             fits.map(move |target| (target, kind))
         };
-        of_kind(DoorKind::Native).chain(of_kind(DoorKind::Translated))
+        of_kind(CodecKind::Native).chain(of_kind(CodecKind::Translated))
     }
 
     /// Distinct dialects of the targets of the model of this rank, in order.
-    pub(super) fn dialects(&self, rank: usize) -> Vec<(DoorKind, Dialect)> {
+    pub(super) fn dialects(&self, rank: usize) -> Vec<(CodecKind, Dialect)> {
         let mut dialects = Vec::with_capacity(1);
         for (target, kind) in self.targets(rank) {
             let access = (kind, target.upstream.dialect);
@@ -85,10 +85,10 @@ impl Resolved {
     }
 
     /// Access kind of a target of the model of this rank; `None` if it cannot serve the request.
-    fn kind(&self, rank: usize, target: &Target) -> Option<DoorKind> {
-        let kind = self.doors(rank, target.upstream.dialect).kind()?;
+    fn kind(&self, rank: usize, target: &Target) -> Option<CodecKind> {
+        let kind = self.codec_choice(rank, target.upstream.dialect).kind()?;
         match kind {
-            DoorKind::Native if rank == 0 && self.is_bridged => None,
+            CodecKind::Native if rank == 0 && self.is_bridged => None,
             kind => Some(kind),
         }
     }

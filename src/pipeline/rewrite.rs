@@ -8,7 +8,7 @@ use crate::balance::Candidate;
 use crate::pipeline::{Admitted, UpstreamRequest};
 use crate::protocols::query;
 use crate::protocols::splice::EditedBody;
-use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathAsked};
+use crate::protocols::{Codec, Collected, Content, Fault, Framing, PathVariables};
 
 /// Rewrite the customer's `body` for a target, changing only the bytes of fields that must change.
 /// `None` if the current reading is not for the target's protocol.
@@ -47,7 +47,7 @@ fn path(
     let upstream = &candidate.target.upstream;
     let model = admitted.resolved.name_at(&candidate.target);
     let streams = admitted.call.streams();
-    let path = codec.path_to(&PathAsked { dialect: upstream.dialect, model, streams })?;
+    let path = codec.path_to(&PathVariables { dialect: upstream.dialect, model, streams })?;
     upstream.path_for(path, model)
 }
 

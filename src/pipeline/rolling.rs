@@ -93,7 +93,7 @@ impl Roll {
             return None;
         }
         let output = |tokens| admitted.dearest(&Usage { output_tokens: tokens, ..Usage::ZERO });
-        let beside = Usage { output_tokens: 0, requests: 1, ..admitted.call.bound() };
+        let beside = Usage { output_tokens: 0, requests: 1, ..admitted.call.max_usage() };
         let bound = admitted.bound;
         // A document shows its output at its end only: all of its bound is to be held before that. A lead is
         // half a slice.

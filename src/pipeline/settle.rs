@@ -97,7 +97,7 @@ impl Admitted {
             self.partial.map(|parts| (parts, self.price(parts.usage, parts.source, &served)));
         let bill = match ending {
             Ending::Unknown if self.call.is_all_shown() && self.call.streams() => {
-                Bill::charge(self.price(self.call.floor(), UsageSource::Estimated, &served))
+                Bill::charge(self.price(self.call.min_usage(), UsageSource::Estimated, &served))
             }
             Ending::Unknown => Bill::charge(self.most()),
             Ending::Lost => Bill::lost(LossCause::ConnectionLost, self.bound),
@@ -113,13 +113,13 @@ impl Admitted {
 
     /// Largest possible cost, as held.
     fn most(&self) -> Settlement {
-        let (usage, source) = (self.call.bound(), UsageSource::Estimated);
+        let (usage, source) = (self.call.max_usage(), UsageSource::Estimated);
         Settlement { charge: self.bound, usage, source }
     }
 
     /// Largest possible cost, given the reported sides of `usage`.
     fn most_beside(&self, usage: &Usage, reported: ReportedSides) -> Nanousd {
-        let bound = self.call.bound();
+        let bound = self.call.max_usage();
         let unless = |is_reported: bool, most: u64, used: u64| {
             if is_reported { most.saturating_sub(used) } else { 0 }
         };

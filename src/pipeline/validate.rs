@@ -6,7 +6,7 @@ use crate::balance::TargetRank;
 use crate::config::snapshot::Target;
 use crate::error::{ErrorKind, GatewayError};
 use crate::pipeline::Resolved;
-use crate::protocols::doors::DoorKind;
+use crate::protocols::codec_choice::CodecKind;
 use crate::protocols::json::Value;
 use crate::protocols::openai_compact::not_translated;
 use crate::protocols::{Call, Codec, Dialect, Operation, Request};
@@ -21,7 +21,7 @@ pub struct Validated {
     /// The protocol in which `call` reads the request.
     pub(super) codec: &'static dyn Codec,
     /// Access kind of that target.
-    pub(super) kind: DoorKind,
+    pub(super) kind: CodecKind,
     /// Readings for the other targets and for those of fallback models.
     pub(super) others: Vec<ProtocolReading>,
 }
@@ -31,7 +31,7 @@ pub struct Validated {
 pub(super) struct ProtocolReading {
     /// The [rank](Resolved::model_at) of the model.
     pub(super) rank: usize,
-    pub(super) kind: DoorKind,
+    pub(super) kind: CodecKind,
     pub(super) codec: &'static dyn Codec,
     pub(super) call: Box<dyn Call>,
 }
@@ -84,8 +84,8 @@ fn read_for_model(
         let mut read: Vec<ProtocolReading> = Vec::new();
         let mut has_native = false;
         for (kind, dialect) in resolved.dialects(0) {
-            has_native |= kind == DoorKind::Native;
-            if kind == DoorKind::Translated && has_native && !may_be_translated(resolved, &read) {
+            has_native |= kind == CodecKind::Native;
+            if kind == CodecKind::Translated && has_native && !may_be_translated(resolved, &read) {
                 break;
             }
             match reading(resolved, 0, kind, dialect, request) {
@@ -145,14 +145,14 @@ fn readings<'a>(
 fn reading(
     resolved: &Resolved,
     rank: usize,
-    kind: DoorKind,
+    kind: CodecKind,
     dialect: Dialect,
     request: &Request<'_>,
 ) -> Result<Option<ProtocolReading>, GatewayError> {
-    let doors = resolved.doors(rank, dialect);
+    let codec_choice = resolved.codec_choice(rank, dialect);
     let read = match kind {
-        DoorKind::Native => doors.read(request),
-        DoorKind::Translated => doors.read_translated(request),
+        CodecKind::Native => codec_choice.read(request),
+        CodecKind::Translated => codec_choice.read_translated(request),
     };
     let read = read.transpose()?;
     Ok(read.map(|(codec, call)| ProtocolReading { rank, kind, codec, call }))
@@ -198,7 +198,7 @@ impl Validated {
             let targets =
                 targets.filter(move |(target, _)| self.is_for(model, target.upstream.dialect));
             targets.map(move |(target, kind)| {
-                (TargetRank { model, is_translated: kind == DoorKind::Translated }, target)
+                (TargetRank { model, is_translated: kind == CodecKind::Translated }, target)
             })
         })
     }

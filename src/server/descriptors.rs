@@ -1,12 +1,12 @@
-//! The limit on file descriptors. Shells and containers start processes with a soft limit that is far
-//! below what they may have, for programs that use `select`.
+//! Limit of file descriptors. Shells and containers start processes with a soft limit far below the hard
+//! one, for programs that use `select`.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is assumed where there is no limit.
+/// Assumed value without a limit.
 const UNLIMITED: u64 = 1 << 20;
 
-/// Raises the soft limit to the hard one, and returns what holds from then on.
+/// Raise the soft limit to the hard one, and return the resulting limit.
 pub(super) fn raise() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: maximum, maximum };

@@ -1,4 +1,5 @@
-//! How a gateway goes on until it is told to end, and ends: load balancers first, then new connections, then the requests in flight.
+//! Main loop and graceful shutdown of a gateway: load balancers first, then new connections, then the
+//! requests in flight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,34 +17,34 @@ use crate::gateway::Deadline;
 use crate::metrics::Metrics;
 use crate::reload;
 
-/// How often the end of the requests in flight is looked for while draining.
+/// Polling interval for the end of the requests in flight while draining.
 const POLL: Duration = Duration::from_millis(10);
-/// For how long no connection must be open before the last has ended: one that has just been accepted
-/// counts when its task first runs, which takes a busy machine some milliseconds.
+/// Quiet time without an open connection that ends the drain: a connection just accepted counts when its
+/// task first runs, which can take some milliseconds on a busy machine.
 const QUIET: Duration = Duration::from_millis(50);
-/// How long customers get to take the last words of a request that the deadline has cut.
+/// Time for clients to read the last bytes of a request that the deadline has cut.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What has to come to an end, and in which time.
+/// Components to shut down, and the time limits.
 pub(super) struct Drain {
     pub(super) readiness: Arc<Readiness>,
     /// Closes the listeners and idle connections.
     pub(super) stop: watch::Sender<bool>,
-    /// What accepts customers' connections, and ends when all that were sent to it are let in.
+    /// Tasks that accept customers' connections; each ends when its accept queue is empty.
     pub(super) listening: Vec<JoinHandle<()>>,
-    /// How many connections of customers are open.
+    /// Number of open customer connections.
     pub(super) open: Arc<AtomicUsize>,
     pub(super) deadline: Arc<Deadline>,
     pub(super) delay: Duration,
     pub(super) grace: Duration,
-    /// What the next process needs; `None` where there cannot be one.
+    /// State for the next process; `None` if handover is not possible.
     pub(super) handover: Option<Arc<Handover>>,
 }
 
 impl Drain {
-    /// Does what signals ask for, until one has ended the gateway. Gives the process that waits for
-    /// the end of this one, if there is one.
-    pub(super) async fn until_told(
+    /// Handle signals until one ends the gateway. Returns the successor process that waits for the end
+    /// of this one, if any.
+    pub(super) async fn run_until_signal(
         &mut self,
         signals: &mut Signals,
         config: &Arc<ConfigHandle>,
@@ -76,7 +77,7 @@ impl Drain {
         }
     }
 
-    /// The next process, once it has come up and waits. Without one this process goes on.
+    /// Start the successor process and wait until it is ready. On failure this process continues.
     async fn successor(&self) -> Option<Successor> {
         let Some(handover) = self.handover.clone() else {
             log::warn!("SIGQUIT: this command cannot hand over to another process");
@@ -95,7 +96,7 @@ impl Drain {
         }
     }
 
-    /// Ends everything in its order; SIGINT ends it at once.
+    /// Shut down in order; SIGINT ends it at once.
     async fn run(&mut self, delay: Duration, signals: &mut Signals, metrics: &Metrics) {
         self.readiness.set_draining();
         self.deadline.approach();
@@ -117,14 +118,13 @@ impl Drain {
         log::info!("drained: {} connections cut", self.connections());
     }
 
-    /// Customers' connections that are open.
+    /// Number of open customer connections.
     fn connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Says whether the last customer has gone and none can come: the listeners are closed, nobody waits
-    /// in their queues, no connection has been open for a moment, and no answer is read on for one who
-    /// has left.
+    /// Return a check that is true once no customer is connected and none can connect: listeners closed,
+    /// accept queues empty, no open connection for [`QUIET`], no orphaned answer.
     fn quiet(&self, metrics: &Metrics) -> impl FnMut() -> bool {
         let mut quiet_since = None;
         move || {
@@ -153,14 +153,14 @@ impl Drain {
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL.min(left)) => {}
-                asked = signals.next() => if asked == ProcessSignal::Stop { return Waited::Interrupted },
+                signal = signals.next() => if signal == ProcessSignal::Stop { return Waited::Interrupted },
             }
         }
         Waited::Done
     }
 }
 
-/// How a wait ended.
+/// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waited {
     Done,

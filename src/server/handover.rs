@@ -1,9 +1,9 @@
-//! The next process takes over, as for a new version of the program: it gets the listening sockets
-//! of the one that runs, and then its ledger. `docs/adr/0009-handover.md` says why it goes like this.
+//! Handover to a new process, for example of a new version: it inherits the listening sockets and then
+//! the ledger. `docs/adr/0009-handover.md` gives the reasons.
 //!
-//! The process that runs starts the next one with its sockets as systemd passes them
-//! (`LISTEN_FDS`), and one end of a socket pair for standard input. The next one says over it that
-//! it has come up, and then waits for its end: that is when the ledger is free.
+//! The running process starts the next one with its sockets as systemd passes them (`LISTEN_FDS`), and
+//! one end of a socket pair as standard input. The next one reports on it that it is ready, and then
+//! waits for its end: at that point the ledger is free.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
@@ -20,51 +20,51 @@ use listenfd::ListenFd;
 
 use crate::cli::exit::{FAILED, Failure};
 
-/// The argument that makes a process wait for the one before it.
+/// Argument that makes a process wait for its predecessor.
 pub(super) const TAKE_OVER: &str = "--take-over";
-/// The first descriptor that is passed on: `SD_LISTEN_FDS_START` of sd_listen_fds(3).
+/// First passed descriptor: `SD_LISTEN_FDS_START` of sd_listen_fds(3).
 const FIRST_FD: i32 = 3;
-/// How long the next process may take to come up. It reads its configuration, and no more.
+/// Timeout of the next process's start, which only reads its configuration.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// How much longer than its grace a process may take to end: cutting, closing and a slow disk.
+/// Extra time beyond its grace period for a process to end: cutting, closing and a slow disk.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long, after that, the ledger's lock may still be there: the kernel closes files in no order.
+/// Time after that for the ledger's lock to disappear: the kernel closes files in no order.
 const UNLOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the lock is tried meanwhile.
+/// Polling interval of the lock.
 const UNLOCK_POLL: Duration = Duration::from_millis(10);
-/// What the kernel takes of an answer ahead of what it sends, in bytes: two pieces of a large answer, so the
-/// way to the customer is filled while the next one comes.
+/// Unsent bytes that the kernel buffers per connection: two chunks of a large answer, so that the
+/// connection stays busy while the next one comes.
 const UNSENT_BYTES_MAX: u32 = 64 * 1024;
-/// What the next process says when it has come up.
+/// Byte by which the next process reports that it is ready.
 const UP: u8 = b'u';
 
-/// How this program was started, and on which sockets it listens.
+/// Program path, arguments and listening sockets for the next process.
 pub(super) struct Handover {
     executable: PathBuf,
     arguments: Vec<OsString>,
     listeners: Vec<TcpListener>,
 }
 
-/// A process that waits for this one to end. It goes on when this is dropped.
+/// A process that waits for this one to end. It continues when this is dropped.
 pub(super) struct Successor {
     process: Child,
     _line: UnixStream,
 }
 
 impl Handover {
-    /// Notes what the next process will need. Early: a program that is replaced on disk cannot be
-    /// found by its own name any more.
+    /// Collect what the next process will need. Done early: a program replaced on disk cannot be found
+    /// by its name any more.
     pub(super) fn prepare(listeners: Vec<TcpListener>) -> anyhow::Result<Self> {
         let executable = std::env::current_exe().context("this program cannot be found")?;
-        let known = |argument: &OsString| argument != TAKE_OVER;
-        let arguments = std::env::args_os().skip(1).filter(known).collect();
+        let is_passed_on = |argument: &OsString| argument != TAKE_OVER;
+        let arguments = std::env::args_os().skip(1).filter(is_passed_on).collect();
         Ok(Self { executable, arguments, listeners })
     }
 
-    /// Starts the next process, and waits until it has come up. Blocks.
+    /// Start the next process and wait until it is ready. Blocks.
     ///
     /// # Errors
-    /// When it does not; nothing has changed then.
+    /// It does not become ready; nothing has changed then.
     pub(super) fn start(&self) -> anyhow::Result<Successor> {
         if std::process::id() == 1 {
             bail!("a container ends with its first process: start a second container instead");
@@ -88,7 +88,7 @@ impl Handover {
         let mut process = command.spawn().with_context(|| format!("cannot start {name}"))?;
         // It holds the other end of the pair open otherwise.
         drop(command);
-        match said_up(&ours) {
+        match wait_until_ready(&ours) {
             Ok(()) => Ok(Successor { process, _line: ours }),
             Err(error) => {
                 // It may have ended by itself.
@@ -100,26 +100,26 @@ impl Handover {
     }
 }
 
-fn said_up(mut line: &UnixStream) -> io::Result<()> {
+fn wait_until_ready(mut line: &UnixStream) -> io::Result<()> {
     line.set_read_timeout(Some(START_TIMEOUT))?;
-    let mut said = [0];
-    line.read_exact(&mut said)?;
-    if said == [UP] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
+    let mut byte = [0];
+    line.read_exact(&mut byte)?;
+    if byte == [UP] { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
 impl Successor {
-    /// The process id of the next process.
+    /// Process id of the next process.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
 }
 
-/// Listening sockets that this process was started with, by the one before it or by systemd.
+/// Listening sockets inherited from the predecessor or from systemd.
 #[derive(Default)]
 pub(super) struct Inherited(Vec<TcpListener>);
 
 impl Inherited {
-    /// Those that the environment names.
+    /// Take the sockets named in the environment.
     pub(super) fn from_environment() -> anyhow::Result<Self> {
         let mut passed = ListenFd::from_env();
         let mut listeners = Vec::with_capacity(passed.len());
@@ -131,8 +131,8 @@ impl Inherited {
         Ok(Self(listeners))
     }
 
-    /// A socket that listens on `address`: the one that was passed, or a new one. Port 0 takes any
-    /// that was passed on this IP address, in their order.
+    /// Listening socket on `address`: inherited, or new. Port 0 takes the next inherited one on this IP
+    /// address.
     pub(super) fn bind(&mut self, address: SocketAddr) -> anyhow::Result<TcpListener> {
         let fits = |listener: &TcpListener| {
             listener.local_addr().is_ok_and(|bound| {
@@ -149,9 +149,9 @@ impl Inherited {
     }
 }
 
-/// Bounds what the kernel keeps of answers that are not taken, on each connection that is accepted from
-/// `listener`. By default that is up to 4 MiB (`net.ipv4.tcp_wmem`), which counts for the memory of a
-/// container under control groups v2: 40 streams that nobody read took 107 MiB.
+/// Bound the kernel's buffer of unsent bytes on each connection accepted from `listener`. The default is
+/// up to 4 MiB (`net.ipv4.tcp_wmem`), which counts as a container's memory under control groups v2: 40
+/// streams that nobody read took 107 MiB.
 fn bound_unsent(listener: &TcpListener) {
     // What was sent and is not acknowledged does not count, so long and fast ways are filled as before.
     let bounded = socket2::SockRef::from(listener).set_tcp_notsent_lowat(UNSENT_BYTES_MAX);
@@ -160,7 +160,7 @@ fn bound_unsent(listener: &TcpListener) {
     }
 }
 
-/// Why there is no socket on `address`, and what to do where others have it.
+/// Error for a socket on `address`, with advice if the port is taken.
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     let help = (error.kind() == io::ErrorKind::AddrInUse).then(|| {
         "another process listens there: stop it, or choose another address with --listen or --admin"
@@ -170,11 +170,10 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     Failure { code: FAILED, message, help }
 }
 
-/// Tells the process before this one that it may end, and waits until it has. Blocks. `grace` is
-/// the time that it gives its requests.
+/// Tell the predecessor to end, and wait until it has. Blocks. `grace` is its grace period for requests.
 ///
 /// # Errors
-/// When it does not end.
+/// It does not end.
 pub(super) fn wait_for_predecessor(grace: Duration) -> anyhow::Result<()> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let mut line = UnixStream::from(line);
@@ -191,7 +190,7 @@ pub(super) fn wait_for_predecessor(grace: Duration) -> anyhow::Result<()> {
     }
 }
 
-/// Opens what the process before this one may hold for another moment. Blocks.
+/// Open a resource that the predecessor may lock for another moment. Blocks.
 pub(super) fn once_unlocked<T, E>(
     mut open: impl FnMut() -> Result<T, E>,
     is_locked: impl Fn(&E) -> bool,

@@ -1,8 +1,8 @@
-//! What customers have sent just before the listeners close.
+//! Draining of the accept queues before the listeners close.
 //!
-//! The kernel opens connections before anybody accepts them, and resets those that nobody has
-//! accepted when the listening socket is closed. Their requests may have been sent already, and a
-//! load balancer does not repeat what it has sent. So whoever is in the queue is let in first.
+//! The kernel completes connections before they are accepted, and resets the unaccepted ones when the
+//! listening socket closes. Their requests may have been sent already, and a load balancer does not
+//! repeat them. So connections in the queue are accepted first.
 
 use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
@@ -14,12 +14,11 @@ use pingora::protocols::l4::stream::Stream;
 use pingora::protocols::{GetSocketDigest as _, SocketDigest};
 use pingora::server::ShutdownWatch;
 
-/// The most connections that are let in: the longest queue that the kernel keeps by default.
+/// Largest number of connections accepted: the kernel's default maximum queue length.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Serves the connections in the queue of `socket`, which does not block, and closes it: no moment
-/// lies between the last that is let in and the end but that of one system call. They count in `open`
-/// when this returns.
+/// Accept and serve the connections in the queue of `socket`, which is non-blocking, and close it:
+/// between the last accept and the close lies only one system call. They count in `open` on return.
 pub(super) fn serve<A>(
     socket: TcpListener,
     app: &Arc<A>,
@@ -55,7 +54,7 @@ pub(super) fn serve<A>(
     }
 }
 
-/// Counts a connection from before its task runs, which counts it again.
+/// Guard that counts a connection until its task runs and counts it itself.
 struct LetIn(Arc<AtomicUsize>);
 
 impl LetIn {

@@ -1,4 +1,4 @@
-//! Customer-facing addresses: bound before anything runs, then served, each by a Pingora service.
+//! Customer-facing listeners: bound before anything runs, then each served by a Pingora service.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd as _;
@@ -23,45 +23,46 @@ use crate::config::{CertificateError, CertificateFiles, ConfigHandle};
 use crate::gateway::{Certificates, Gateway, GatewayParts, Transport};
 use crate::metrics::Metrics;
 
-/// How often certificates' files are looked into. Tools that renew them leave days of overlap, and
-/// two small files are read in microseconds.
+/// Interval of checks for renewed certificate files. Renewal tools leave days of overlap, and two small
+/// files are read in microseconds.
 const CERTIFICATES_CHECKED_EVERY: Duration = Duration::from_secs(5);
 
-/// A customer of whom nothing was heard for so long is asked for a sign of life, so often and so many
-/// times: one that has vanished while an upstream thinks is noticed within two minutes.
+/// TCP keepalive: idle time, interval and number of probes. A client that vanishes while an upstream
+/// works is detected within two minutes.
 const SILENT_BEFORE_PROBED: Duration = Duration::from_secs(60);
 const PROBED_EVERY: Duration = Duration::from_secs(15);
 const PROBES_MAX: usize = 4;
-/// The least time that sent bytes may wait to be taken, however short `write_timeout` is: a few lost
-/// packets in a row are not the customer's doing.
+/// Minimum of the TCP user timeout, however short `write_timeout` is: a few lost packets in a row are
+/// not the customer's fault.
 const UNTAKEN_MIN: Duration = Duration::from_secs(10);
 
-/// What is read ahead of TLS, which asks for 4 KiB at a time. Pingora's 64 KiB are zeroed for every
-/// connection, and stay with it. Without TLS nothing is: heads and bodies have buffers of their own.
+/// Read-ahead buffer in front of TLS, which reads 4 KiB at a time. Pingora's 64 KiB are zeroed for every
+/// connection, and stay allocated. Without TLS there is none: heads and bodies have buffers of their
+/// own.
 const TLS_READ_AHEAD_BYTES: usize = 16 * 1024;
 
-/// An open socket, and what is to be spoken there.
+/// A bound socket and its listener configuration.
 pub(super) struct Bound {
-    /// Where it is, its port known.
+    /// Address with its actual port.
     pub(super) address: SocketAddr,
-    /// The socket itself; it does not block.
+    /// Bound socket in non-blocking mode.
     pub(super) socket: TcpListener,
     listener: Listener,
 }
 
 impl Bound {
-    /// The address as a URL without a path.
+    /// Address as a URL without a path.
     pub(super) fn url(&self) -> String {
         url(if self.listener.tls.is_some() { "https" } else { "http" }, self.address)
     }
 }
 
-/// An address as a URL without a path.
+/// Address as a URL without a path.
 pub(super) fn url(scheme: &str, address: SocketAddr) -> String {
     format!("{scheme}://{}", callable(address))
 }
 
-/// Opens every listener's socket with `bind`, in the order of the file.
+/// Bind every listener's socket with `bind`, in the order of the file.
 pub(super) fn bind_all(
     config: &Snapshot,
     mut bind: impl FnMut(SocketAddr) -> anyhow::Result<TcpListener>,
@@ -73,9 +74,9 @@ pub(super) fn bind_all(
     config.listeners.iter().map(bind_one).collect()
 }
 
-/// Starts one Pingora service a listener. The sockets are bound already: a port that is taken is
-/// an error of ours before anything runs, and port 0 is known. What is started ends once `stopped`
-/// says so, when all that was sent to its socket counts among the open connections.
+/// Start one Pingora service per listener. The sockets are bound already, so that a taken port fails
+/// before anything runs, and port 0 is resolved. The services end after `stopped`, once their accept
+/// queues are counted among the open connections.
 pub(super) fn start(
     parts: &GatewayParts,
     listeners: Vec<Bound>,
@@ -122,11 +123,10 @@ pub(super) fn start(
     Ok(services)
 }
 
-/// TLS for the admin address, if it has a certificate. What its files come to hold is shown until
-/// `stopped` says so.
+/// TLS for the admin address, if it has a certificate. Renewed files are loaded until `stopped`.
 ///
 /// # Errors
-/// When TLS cannot be prepared.
+/// TLS cannot be set up.
 pub(super) fn admin_tls(
     config: &Arc<ConfigHandle>,
     metrics: &Arc<Metrics>,
@@ -141,8 +141,8 @@ pub(super) fn admin_tls(
     Ok(Some(TlsAcceptor::from(Arc::new(tls))))
 }
 
-/// What the system does for connections that the gateway cannot see: an answer may lie in its
-/// buffers as a whole while the customer takes none of it, and who is gone may never say so.
+/// Socket options for connections that the gateway cannot observe: a whole answer may sit in kernel
+/// buffers while the client reads none of it, and a vanished client may never signal.
 fn socket_options(untaken: Duration) -> TcpSocketOptions {
     let tcp_keepalive = TcpKeepalive {
         idle: SILENT_BEFORE_PROBED,
@@ -155,16 +155,16 @@ fn socket_options(untaken: Duration) -> TcpSocketOptions {
     options
 }
 
-/// Shows what certificates' files have come to hold, until nobody new is let in.
+/// Load renewed certificate files until the listeners close.
 async fn renew(
     shown: Vec<ShownCertificates>,
     metrics: Arc<Metrics>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let mut said = vec![String::new(); shown.len()];
+    let mut last_logged = vec![String::new(); shown.len()];
     while !*stopped.borrow() {
-        for (shown, said) in shown.iter().zip(&mut said) {
-            shown.renew(said);
+        for (shown, last_logged) in shown.iter().zip(&mut last_logged) {
+            shown.renew(last_logged);
             metrics.certificate_shown(&shown.listener, shown.certificates.not_after());
         }
         let stop = stopped.wait_for(|stopped| *stopped);
@@ -173,38 +173,38 @@ async fn renew(
     }
 }
 
-/// The certificates of one listener, with its address.
+/// Certificates of one listener.
 struct ShownCertificates {
-    /// Its address in the configuration.
+    /// Address of the listener in the configuration.
     listener: String,
     certificates: Arc<Certificates>,
 }
 
 impl ShownCertificates {
-    /// Looks into the files. `said` is what the log has said of them last.
-    fn renew(&self, said: &mut String) {
+    /// Reload the files if changed. `last_logged` is the latest log message about them.
+    fn renew(&self, last_logged: &mut String) {
         let Self { listener, certificates } = self;
         // Reading two small files takes less than handing the work to another thread.
         match certificates.renew() {
-            Ok(false) => said.clear(),
+            Ok(false) => last_logged.clear(),
             Ok(true) => {
-                said.clear();
+                last_logged.clear();
                 let until = certificates.not_after().to_rfc3339();
                 log::info!("{listener}: a new certificate is shown, valid until {until}");
             }
             Err(errors) => {
                 // Files are replaced one after the other: a pair may not match for a moment.
                 let reasons = reasons(&certificates.files(), &errors);
-                if *said != reasons {
+                if *last_logged != reasons {
                     log::error!("{listener}: the certificate shown stays: {reasons}");
-                    *said = reasons;
+                    *last_logged = reasons;
                 }
             }
         }
     }
 }
 
-/// `cert.pem: this certificate expired on …; key.pem: …`.
+/// Errors as text: `cert.pem: this certificate expired on …; key.pem: …`.
 fn reasons(files: &CertificateFiles, errors: &[CertificateError]) -> String {
     let reason = |error: &CertificateError| {
         format!("{}: {}", files.path(error.file).display(), error.message)

@@ -1,11 +1,12 @@
-//! What the `tollgate` command does, once it serves, so that no more of it is resident than it needs.
+//! Periodic release of memory by a serving process.
 
 use std::hint::black_box;
 use std::time::Duration;
 
-/// How often memory is given back.
+/// Interval of the release of memory.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// What mimalloc has no place for in its threads, and does not map by itself, in bytes.
+/// An allocation size above mimalloc's thread-local bins and below its mmap threshold, in bytes; freeing
+/// one makes it purge its caches.
 const LARGE_BYTES: usize = 768 * 1024;
 
 /// Has the kernel get back what is no longer needed, for as long as it is polled: at first what only the
@@ -31,13 +32,13 @@ pub async fn give_back(body_bytes_max: impl Fn() -> usize) {
 }
 
 fn leave_the_start() {
-    if let Err(error) = tollgate_resident::unmap_program() {
+    if let Err(error) = tollgate_process_memory::unmap_program() {
         log::debug!("what the start used of the program stays mapped: {error}");
     }
 }
 
 fn free(body_bytes_max: usize) {
-    tollgate_resident::free_unused(body_bytes_max);
+    tollgate_process_memory::free_unused(body_bytes_max);
     // mimalloc looks for what was freed only when something large is freed, which a gateway that has
     // nothing to do never does.
     drop(black_box(Vec::<u8>::with_capacity(LARGE_BYTES)));

@@ -50,13 +50,13 @@ use crate::reload;
 use crate::request_log::RequestLog;
 use crate::tasks::Tasks;
 
-/// How long the end may take of what the drain's deadline has cut.
+/// Time limit for ending requests that the drain's deadline has cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The parts of the program that its commands call.
 pub const PROGRAM: Program = Program { serve: run, admin_openapi: admin::openapi_document };
 
-/// Runs a gateway until a signal ends it. `ready` is called once it takes requests.
+/// Run a gateway until a signal ends it. `ready` is called once it accepts requests.
 fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
     logging::install(start.log);
     private::only_for_owner();
@@ -86,7 +86,7 @@ fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
     result
 }
 
-/// Serves until it is told to stop. What is in flight then goes on until the runtime ends.
+/// Serve until stopped. Requests in flight continue until the runtime ends.
 async fn serve(
     start: Start,
     mut inherited: Inherited,
@@ -156,7 +156,7 @@ async fn serve(
     supervisor::ready();
 
     let mut drain = Drain { readiness, stop, listening, open, deadline, delay, grace, handover };
-    let successor = drain.until_told(&mut signals, &handle, &metrics).await;
+    let successor = drain.run_until_signal(&mut signals, &handle, &metrics).await;
     drain.stop.send_replace(true);
     drain.listening.iter().for_each(tokio::task::JoinHandle::abort);
     admin.abort();
@@ -165,8 +165,7 @@ async fn serve(
     Ok((stores, successor))
 }
 
-/// What is done every few seconds: upstreams are checked, files looked at, figures read, memory given
-/// back.
+/// Start the periodic jobs: health checks, reloads, gauges, and release of memory.
 fn watch(
     config: &Arc<ConfigHandle>,
     metrics: &Arc<Metrics>,
@@ -187,7 +186,7 @@ fn watch(
     ]
 }
 
-/// What the next process will need.
+/// State for the next process.
 fn handover(
     role: Role,
     listeners: &[Bound],
@@ -201,7 +200,7 @@ fn handover(
     Ok(Some(Arc::new(Handover::prepare(sockets)?)))
 }
 
-/// What the gateway is made of.
+/// Components of the gateway.
 fn parts(
     config: &Arc<ConfigHandle>,
     stores: &Stores,

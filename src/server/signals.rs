@@ -1,21 +1,21 @@
-//! What the operating system asks of a running gateway.
+//! Signals that control a running gateway.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// A request by signal.
+/// Action requested by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessSignal {
-    /// SIGTERM: finish what is in flight, then exit.
+    /// SIGTERM: finish the requests in flight, then exit.
     Drain,
-    /// SIGINT: the process exits now.
+    /// SIGINT: exit now.
     Stop,
-    /// SIGHUP: read the configuration again.
+    /// SIGHUP: reload the configuration.
     Reload,
-    /// SIGQUIT: give the listening sockets and the ledger to a new process, then exit.
+    /// SIGQUIT: hand the listening sockets and the ledger over to a new process, then exit.
     HandOver,
 }
 
-/// The signals that are listened to.
+/// Streams of the handled signals.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -24,7 +24,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Starts to listen; must be called inside a runtime.
+    /// Register the handlers; must be called inside a runtime.
     pub(super) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -34,7 +34,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one.
+    /// Wait for the next signal.
     pub(super) async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
             _ = self.terminate.recv() => ProcessSignal::Drain,

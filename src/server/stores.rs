@@ -1,4 +1,4 @@
-//! What a gateway keeps: its ledger, what is remembered of requests, and its place in a fleet.
+//! Stores of a gateway: its ledger, its request log, and its membership in a fleet.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
 
-/// What outlives every request.
+/// Persistent state of a gateway.
 pub(super) struct Stores {
     pub(super) ledger: Arc<Ledger>,
     pub(super) requests: Arc<RequestLog>,
@@ -24,7 +24,7 @@ pub(super) struct Stores {
     node: Option<AtWork>,
 }
 
-/// A node of a fleet at work.
+/// A running node of a fleet.
 struct AtWork {
     stop: watch::Sender<bool>,
     exchanging: JoinHandle<()>,
@@ -33,7 +33,7 @@ struct AtWork {
 }
 
 impl Stores {
-    /// Opens them, and joins the fleet if there is one.
+    /// Open the stores, and join the fleet if configured.
     pub(super) async fn open(
         config: &Snapshot,
         metrics: &Arc<Metrics>,
@@ -54,7 +54,7 @@ impl Stores {
         Ok(Self { ledger, requests, limits, node })
     }
 
-    /// Gives back what the node has of the fleet's money, as far as no call still needs it.
+    /// Return the node's leases to the fleet, except money that calls still need.
     pub(super) async fn leave(&mut self) {
         let Some(node) = self.node.take() else { return };
         node.following.abort();
@@ -67,18 +67,17 @@ impl Stores {
         }
     }
 
-    /// Closes them: both belong to the next process as soon as the ledger does.
+    /// Close the stores: the next process takes them over with the ledger.
     pub(super) fn close(&self) {
         self.requests.close();
         self.ledger.close();
     }
 }
 
-/// Finds the fleet that the configuration names, if it names one, and proves that the gateway can work
-/// with its database.
+/// Connect to the configured fleet, if any, and verify that its database is usable.
 ///
 /// # Errors
-/// What is wrong with the database or the data directory, and what to do.
+/// The error of the database or the data directory, with advice.
 pub(super) async fn open_fleet(
     config: &Snapshot,
     metrics: &Arc<Metrics>,
@@ -95,7 +94,7 @@ pub(super) async fn open_fleet(
     opened.map(Some).map_err(failure).context("cannot join the fleet")
 }
 
-/// With the code that scripts may tell it by.
+/// Add the exit code for scripts.
 fn failure(error: FleetError) -> anyhow::Error {
     match &error {
         FleetError::Db(cause) => anyhow::Error::new(Failure::of_database(cause)),
@@ -178,7 +177,7 @@ fn open_ledger(
     Ok(ledger)
 }
 
-/// What becomes of the journal's closed files.
+/// Retention of the journal's closed files.
 fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
     let observer = Arc::clone(metrics);
     ledger::Keeping {
@@ -188,10 +187,10 @@ fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
     }
 }
 
-/// Where the request log is in the data directory.
+/// Directory of the request log within the data directory.
 const REQUESTS: &str = "requests";
 
-/// After the ledger, whose lock keeps others away from it too.
+/// Open the request log. Call it after opening the ledger, whose lock protects both.
 fn open_request_log(config: &Snapshot) -> anyhow::Result<Arc<RequestLog>> {
     if !config.request_log.enabled {
         return Ok(RequestLog::off());

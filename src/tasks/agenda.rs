@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use super::slots::PollSlots;
 use crate::clock::UnixMs;
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::fleet::postgres::tasks::SharedTasks;
 use crate::ledger::{AccountId, Ledger, LedgerError, Task, TaskId};
 use crate::protocols::task::{Report, TaskState};

@@ -260,7 +260,9 @@ impl Tasks {
         let used = match (report.state, report.usage) {
             (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
             // Charged up to the hold, input videos included: nothing shows that it was less.
-            (TaskState::Succeeded, None) => Some((facts_of(task).bound, UsageSource::Estimated)),
+            (TaskState::Succeeded, None) => {
+                Some((facts_of(task).max_usage, UsageSource::Estimated))
+            }
             (_, None) => None,
         };
         let usage = used.map_or(Usage::ZERO, |(usage, _)| usage);
@@ -419,12 +421,12 @@ impl Tasks {
 
 /// Largest possible charge of a task.
 fn bound_of(task: &Task) -> Nanousd {
-    task.intent.prices.cost(&facts_of(task).bound)
+    task.intent.prices.cost(&facts_of(task).max_usage)
 }
 
 /// Warn the operator about limits and prices that contradict the upstream's bill.
 fn warn_of_bill(task: &Task, usage: Usage, billed: Option<Nanousd>) {
-    let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).bound);
+    let (id, model, bound) = (task.id(), &task.intent.model, facts_of(task).max_usage);
     if usage.seconds > bound.seconds || usage.output_tokens > bound.output_tokens {
         log::warn!(
             "{id} used more than a task of the model {model} should: {} seconds and {} tokens, and \

@@ -33,7 +33,7 @@ use crate::ledger::{AccountId, Ledger, LedgerError, Stage, Task, Webhook};
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::protocols::Dialect;
-use crate::protocols::task::{Error, Facts, Shown, TaskCodec, TaskState};
+use crate::protocols::task::{Error, TaskCodec, TaskFacts, TaskState, TaskView};
 use crate::protocols::task_codec;
 use crate::request_log::RequestLog;
 use agenda::{Agenda, PollReason, UpstreamStatus};
@@ -271,7 +271,7 @@ fn render_record(task: &Task, status: &UpstreamStatus, now: UnixMs) -> String {
         None => (status.state, &status.document, status.changed_at),
     };
     let id = customer_id(task).unwrap_or_else(|| task.id().to_string());
-    codec.record(&Shown {
+    codec.record(&TaskView {
         id: &id,
         model: &task.intent.model,
         state,
@@ -300,9 +300,9 @@ pub(crate) fn codec_of(task: &Task) -> Option<&'static dyn TaskCodec> {
     task_codec(*Dialect::ALL.iter().find(spoken)?)
 }
 
-fn facts_of(task: &Task) -> Facts {
+fn facts_of(task: &Task) -> TaskFacts {
     // Written by the gateway itself; without them the hold still bounds the charge.
-    Facts::decode(&task.intent.facts).unwrap_or_default()
+    TaskFacts::decode(&task.intent.facts).unwrap_or_default()
 }
 
 fn as_ms(duration: Duration) -> u64 {

@@ -19,7 +19,7 @@ use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::credentials::RefreshOutcome;
 use tollgate::finished::{Finished, Settled, TaskEnded};
-use tollgate::fleet::postgres::{Asked, Outcome, Overview, RoundTrip};
+use tollgate::fleet::postgres::{DbOperation, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
     AccountId, KeyId, Ledger, Loss, LossCause, NodeId, Options, RecoveryPolicy, RequestId, Reserve,
     Settlement, Standing, TaskId, VoidReason,
@@ -958,7 +958,7 @@ async fn the_reference_lists_every_metric() {
     let (_, single) = answer(admin.request(Method::GET, "/metrics")).await;
     assert!(!text(&single).contains("tollgate_fleet_"), "this gateway is in no fleet");
     let asked = admin.metrics.in_fleet();
-    asked(RoundTrip { asked: Asked::Exchange, outcome: Outcome::Done, took: Duration::ZERO });
+    asked(RoundTrip { operation: DbOperation::Sync, outcome: Outcome::Done, took: Duration::ZERO });
     admin.metrics.show_fleet(&standing(), Some(&Overview::default()));
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     // A scrape shows the credentials of the configuration, and none of these is issued.

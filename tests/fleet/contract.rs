@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::harness::fleet::options;
 use crate::harness::postgres::{Cut, Postgres};
 use both::{Both, Doings, TERM, account, asked, usd};
-use tollgate::fleet::lease::{Answer, Exchange, Loan};
+use tollgate::fleet::lease::{Loan, SyncRequest, SyncResponse};
 use tollgate::fleet::postgres::{Db, DbError};
 use tollgate::ledger::{History, NodeId};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
@@ -52,13 +52,13 @@ async fn the_database_does_what_the_rules_say() {
 }
 
 /// Sends an exchange by way of a wire, and again without, until it is answered.
-async fn sent_until_answered(wire: &Db, straight: &Db, exchange: &Exchange) -> Answer {
-    let outcome = match wire.exchange(exchange, TERM).await {
+async fn sent_until_answered(wire: &Db, straight: &Db, sync: &SyncRequest) -> SyncResponse {
+    let outcome = match wire.sync(sync, TERM).await {
         Ok(answered) => return answered.expect("taken"),
         Err(error) => error,
     };
     assert!(!matches!(outcome, DbError::Failed(_)), "{outcome}");
-    let again = straight.exchange(exchange, TERM).await.expect("an answer");
+    let again = straight.sync(sync, TERM).await.expect("an answer");
     again.expect("taken, or answered as it was")
 }
 
@@ -74,13 +74,13 @@ async fn an_exchange_takes_effect_once_wherever_its_connection_breaks() {
     let node = both.add_node().await;
     let (mut lost, mut cuts) = (0, 0);
     for round in 0..LOST {
-        let exchange = both.good_exchange(node);
+        let sync = both.good_sync(node);
         match round % 4 {
             0 => cut.lose_commit(),
             1 | 2 => cut.lose_answer_to_commit(),
             _ => {}
         }
-        let sending = sent_until_answered(&wire, &straight, &exchange);
+        let sending = sent_until_answered(&wire, &straight, &sync);
         let answer = if round % 4 == 3 {
             // Somewhere in it, whenever that is.
             let wait = Duration::from_micros(both.rng.u64(0..4_000));
@@ -98,9 +98,9 @@ async fn an_exchange_takes_effect_once_wherever_its_connection_breaks() {
             lost += 1;
             answer
         };
-        let expected = both.rules.exchange(&exchange, both.now, TERM).expect("taken");
+        let expected = both.rules.sync(&sync, both.now, TERM).expect("taken");
         assert_eq!(answer, expected, "round {round}");
-        both.took(node, &exchange, &answer);
+        both.took(node, &sync, &answer);
         both.compare(&format!("round {round}")).await;
     }
     println!("{lost} COMMITs or their answers were lost, {cuts} connections were cut anywhere");
@@ -113,7 +113,7 @@ fn of_many(
     turn: u64,
     leases: &[i64],
     rng: &mut fastrand::Rng,
-) -> Exchange {
+) -> SyncRequest {
     let from = node.begin() + (turn - 1) * 10;
     let settled = leases.iter().zip(1..).filter(|(lease, _)| **lease > 1).map(|(lease, number)| {
         let charged = rng.i64(0..*lease);
@@ -123,21 +123,21 @@ fn of_many(
     });
     let settled: Vec<_> = settled.collect();
     let report = Some(LeaseReport { from, to: from + 10, settled, history: History::default() });
-    let mut asks: Vec<_> =
+    let mut requests: Vec<_> =
         (1..=leases.len() as u64).map(|number| asked(number, 0, 1_000)).collect();
-    asks.retain(|_| rng.bool());
-    Exchange { node, epoch, turn, report, is_clear: false, asks }
+    requests.retain(|_| rng.bool());
+    SyncRequest { node, epoch, turn, report, is_clear: false, requests }
 }
 
-async fn spends(db: Db, node: NodeId, exchanges: u64, accounts: usize) -> (Vec<i64>, Vec<i64>) {
+async fn spends(db: Db, node: NodeId, syncs: u64, accounts: usize) -> (Vec<i64>, Vec<i64>) {
     let joined = db.join(node, "test", "test").await.expect("joins").expect("a node");
     let mut rng = fastrand::Rng::with_seed(u64::from(node.number()));
     let (mut leases, mut charged) = (vec![0; accounts], vec![0; accounts]);
-    for turn in 1..=exchanges {
-        let exchange = of_many(node, joined.epoch, turn, &leases, &mut rng);
+    for turn in 1..=syncs {
+        let sync = of_many(node, joined.epoch, turn, &leases, &mut rng);
         let mut tries = 0;
         let answer = loop {
-            match db.exchange(&exchange, TERM).await {
+            match db.sync(&sync, TERM).await {
                 Ok(answer) => break answer.expect("taken"),
                 Err(error) => assert!(!matches!(error, DbError::Failed(_)), "{error}"),
             }
@@ -145,7 +145,7 @@ async fn spends(db: Db, node: NodeId, exchanges: u64, accounts: usize) -> (Vec<i
             assert!(tries < 20, "an exchange was tried {tries} times");
         };
         let place = |id| (1..).position(|number| account(number) == id).expect("an account");
-        for settled in exchange.report.iter().flat_map(|report| &report.settled) {
+        for settled in sync.report.iter().flat_map(|report| &report.settled) {
             let at = place(settled.account);
             charged[at] += settled.charged.get();
             leases[at] -= settled.charged.get() + settled.returned.get();
@@ -215,10 +215,10 @@ async fn exchanges_get_through_deadlocks_and_serialization_failures() {
     println!("{deadlocks} deadlocks, {conflicts} serialization failures");
     assert!(deadlocks > 0 && conflicts > 0, "there were none: {deadlocks} and {conflicts}");
     for number in 0..ACCOUNTS {
-        let purse = both::purse(&db, account(number as u64 + 1)).await.expect("an account");
-        assert!(purse.is_sound(), "{purse:?}");
-        assert_eq!(purse.leased.get(), one.0[number] + two.0[number], "what nodes have out");
-        assert_eq!(purse.spent.get(), one.1[number] + two.1[number], "what they have charged");
+        let funds = both::funds(&db, account(number as u64 + 1)).await.expect("an account");
+        assert!(funds.is_sound(), "{funds:?}");
+        assert_eq!(funds.leased.get(), one.0[number] + two.0[number], "what nodes have out");
+        assert_eq!(funds.spent.get(), one.1[number] + two.1[number], "what they have charged");
     }
 }
 

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::clock::UnixMs;
 use tollgate::fleet::Fleet;
-use tollgate::fleet::InFleet;
+use tollgate::fleet::HasFleet;
 use tollgate::fleet::node::follow;
 use tollgate::ledger::{
     Account, AccountId, AccountPatch, AccountPrices, Actor, Asked, CodeKind, CodeRefusal,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::fleet;
 use crate::harness::postgres::{Cut, Postgres};
-use tollgate::fleet::InFleet;
+use tollgate::fleet::HasFleet;
 use tollgate::fleet::node;
 use tollgate::ledger::{
     AccountId, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger, NewKey, Refusal, Reserve,

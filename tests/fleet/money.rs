@@ -8,7 +8,7 @@ use crate::harness::postgres::Postgres;
 use crate::harness::{Gateway, ask, chat_model, eventually, simulator};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
-use tollgate::fleet::InFleet;
+use tollgate::fleet::HasFleet;
 use tollgate::fleet::moving;
 use tollgate::fleet::postgres::Db;
 use tollgate::ledger::{

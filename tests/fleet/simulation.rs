@@ -181,7 +181,7 @@ impl Counts {
             served: sum(|counts| counts.served),
             refused: sum(|counts| counts.refused),
             cut_off: sum(|counts| counts.cut_off),
-            exchanges: sum(|counts| counts.exchanges),
+            syncs: sum(|counts| counts.syncs),
             kills: sum(|counts| counts.kills),
             suspended: sum(|counts| counts.suspended),
             resolved: sum(|counts| counts.resolved),

@@ -444,11 +444,11 @@ async fn a_due_task_is_one_nodes_until_that_dies() {
     place.sql("UPDATE tollgate.tasks SET held_until = now() - interval '1 second'");
     let again = b_tasks.claim(30).await.expect("claimed").expect("some");
     assert_eq!((again.tasks.len(), again.nodes), (20, 2));
-    b_tasks.note_asked(one, Some(("running", "{}")), UnixMs(u64::MAX >> 1)).await.expect("noted");
+    b_tasks.note_poll(one, Some(("running", "{}")), UnixMs(u64::MAX >> 1)).await.expect("noted");
     let known = a_tasks.any_task(one).await.expect("read").expect("there");
-    let said = known.said.expect("something");
+    let said = known.status.expect("something");
     assert_eq!((said.state.as_str(), said.document.as_str()), ("running", "{}"));
-    assert!(known.asked_ago.expect("asked") < TIMEOUT);
+    assert!(known.polled_ago.expect("asked") < TIMEOUT);
     let fresh = a_tasks.claim_to_ask(one, TIMEOUT).await;
     assert_eq!(fresh, Ok(false), "it was asked just now");
     assert_eq!(a_tasks.claim_to_ask(one, Duration::ZERO).await, Ok(true));

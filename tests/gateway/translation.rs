@@ -11,7 +11,7 @@ use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
 mod bedrock;
 mod betas;
-mod doors;
+mod codecs;
 mod harmless;
 mod hostile;
 mod names;

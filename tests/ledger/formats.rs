@@ -16,7 +16,7 @@ use tollgate::ledger::{
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ledger_format_1").join(name)
@@ -266,9 +266,10 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     assert_eq!(spent() - before, 50 * 900);
     let task = ledger.task(account, "up-4w").await.expect("read").expect("there");
     assert!(matches!(task.stage, Stage::Submitted { .. }), "{task:?}");
-    let facts = Facts::decode(&task.intent.facts).expect("readable");
-    assert_eq!(facts.bound, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
-    let settlement = TaskSettlement::post(&task.intent.prices, facts.bound, UsageSource::Estimated);
+    let facts = TaskFacts::decode(&task.intent.facts).expect("readable");
+    assert_eq!(facts.max_usage, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
+    let settlement =
+        TaskSettlement::post(&task.intent.prices, facts.max_usage, UsageSource::Estimated);
     let end = ("succeeded", "{}".to_owned());
     let ended = ledger.end_task((account, task.id()), end, settlement).await.expect("open");
     let ended = ended.and_then(|task| task.ended().cloned()).expect("ended");

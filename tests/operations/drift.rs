@@ -1,7 +1,7 @@
 //! The drift gate: the keys of requests and usages that the newest packages of OpenAI, Anthropic and Google
 //! know, held against what the gateway offers, prices and counts.
 //!
-//! A key is in order when a table below `crates/protocols/src/offer` has it, when a meter counts it, or when
+//! A key is in order when a table below `crates/protocols/src/request_policy` has it, when a meter counts it, or when
 //! `tests/drift/reviewed.json` has it with a reason and a date. An entry there that no package knows any
 //! more, or that is offered or counted by now, is as wrong as a key that nobody has looked at.
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tollgate::protocols::json::Object;
 use tollgate::protocols::limits::ModelLimits;
 use tollgate::protocols::{
-    Codec, Framing, NamedInPath, OfferedKey, Operation, REGISTRY, Request, offered_keys,
+    AllowedKey, Codec, Framing, ModelInPath, Operation, REGISTRY, Request, allowed_keys,
 };
 
 use crate::harness::python;
@@ -88,7 +88,7 @@ fn keys_of_packages(added: &[&str]) -> Surfaces {
 /// What the gateway knows of the keys of a surface.
 enum Known {
     /// The keys of its table.
-    Offered(Vec<OfferedKey>),
+    Offered(Vec<AllowedKey>),
     /// The keys that change what its meter measures.
     Counted(BTreeSet<String>),
 }
@@ -102,7 +102,7 @@ impl Known {
         };
         match name {
             Some(name) => Self::Counted(counted(operation(name), keys)),
-            None => Self::Offered(offered_keys(operation(surface))),
+            None => Self::Offered(allowed_keys(operation(surface))),
         }
     }
 
@@ -121,8 +121,8 @@ impl Known {
                 match (found, word) {
                     (found, "") => found.is_some(),
                     // Words of keys that are not offered, or of which any is, say nothing.
-                    (None, _) | (Some(OfferedKey { words: None, .. }), _) => true,
-                    (Some(OfferedKey { words: Some(words), .. }), word) => {
+                    (None, _) | (Some(AllowedKey { words: None, .. }), _) => true,
+                    (Some(AllowedKey { words: Some(words), .. }), word) => {
                         words.iter().any(|known| match known.strip_suffix('*') {
                             Some(begin) => word.starts_with(begin),
                             None => known == word,
@@ -293,7 +293,7 @@ fn measured(operation: Operation, usage: &Value) -> String {
     let codec: &dyn Codec = *codecs.next().expect("a codec");
     let body = request.to_string();
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     let request = match operation {
         Operation::GenerateContent => Request::JsonAt(object, named),
         _ => Request::Json(object),

@@ -42,17 +42,17 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
     Swept Taken Told Understood Unpaid Woken Written Begun Withheld Reread";
 
 /// Type names that two modules define. Goal: 60.
-const TWICE: usize = 356;
+const TWICE: usize = 331;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
-const PRODUCT_PARTICIPLES: usize = 178;
+const PRODUCT_PARTICIPLES: usize = 105;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
 const TESTS_PARTICIPLES: usize = 204;
 /// Documentation that begins with one of `RELATIVES`, in tenths of a percent. Goal: 40.
-const PRODUCT_RELATIVES: usize = 200;
+const PRODUCT_RELATIVES: usize = 99;
 /// `PRODUCT_RELATIVES` for the integration tests.
 const TESTS_RELATIVES: usize = 145;
 /// Type names that are no nouns.
-const NO_NOUN_TYPES: usize = 180;
+const NO_NOUN_TYPES: usize = 177;
 /// Comments inside code, in 1,000 lines of code. Goal: 20.
 const REASONS: usize = 10;
 /// One source file.
@@ -199,7 +199,9 @@ fn documentation(source: &Source, marks: &[&str]) -> Vec<(usize, String)> {
 /// The places where a documentation comment is as `is_poor` says.
 fn poor_documentation(is_poor: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut places = BTreeSet::new();
-    for source in sources() {
+    // Documentation of commands is the help that they print, where a table of short lines is right.
+    let is_help = |source: &Source| source.path.starts_with("crates/cli");
+    for source in sources().into_iter().filter(|source| !is_help(source)) {
         for (line, text) in documentation(&source, &["///"]) {
             if is_poor(&text) {
                 places.insert(format!("{}:{line}: {text}", source.path.display()));
@@ -251,7 +253,7 @@ fn documentation_says_more_than_three_words() {
         let is_endpoint = METHODS.iter().any(|method| text.starts_with(method));
         !is_endpoint && text.split_whitespace().count() <= SHORT_DOC_WORDS
     });
-    hold("documentation of three words or fewer", &places, 314);
+    hold("documentation of three words or fewer", &places, 307);
 }
 
 #[test]

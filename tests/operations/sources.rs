@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The root of the repository.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// A path below the root, as messages print it.
-pub fn relative(path: &Path) -> String {
+pub(crate) fn relative(path: &Path) -> String {
     path.strip_prefix(root()).expect("below the root").to_string_lossy().into_owned()
 }
 
 /// Files with an extension below a directory of the repository, sorted. Build output is skipped.
-pub fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
+pub(crate) fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut pending = vec![root().join(directory)];
     while let Some(path) = pending.pop() {
@@ -34,14 +34,14 @@ pub fn files_below(directory: &str, extension: &str) -> Vec<PathBuf> {
 }
 
 /// All Rust files of the product: the root package and the crates, with their unit tests.
-pub fn product() -> Vec<PathBuf> {
+pub(crate) fn product() -> Vec<PathBuf> {
     let files = [files_below("src", "rs"), files_below("crates", "rs")].concat();
     assert!(files.len() > 300, "only {} source files", files.len());
     files
 }
 
 /// The text with blanks in place of comments and the contents of strings. Offsets and lines stay the same.
-pub fn blank_comments_and_strings(text: &str) -> String {
+pub(crate) fn blank_comments_and_strings(text: &str) -> String {
     let mut out = text.as_bytes().to_vec();
     for range in comments_and_strings(text) {
         out[range].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
@@ -106,7 +106,7 @@ fn string_length(rest: &str) -> usize {
 }
 
 /// The text with blanks in place of every item under `#[cfg(test)]`, wherever it stands in the file.
-pub fn blank_unit_tests(text: &str) -> String {
+pub(crate) fn blank_unit_tests(text: &str) -> String {
     let code = blank_comments_and_strings(text);
     let mut out = text.as_bytes().to_vec();
     for (begin, _) in code.match_indices("#[cfg(test)]") {

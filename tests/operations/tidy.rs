@@ -78,7 +78,7 @@ fn only_one_crate_may_have_unsafe_code() {
     for directory in crates.chain([root().to_owned()]) {
         let manifest = fs::read_to_string(directory.join("Cargo.toml")).expect("a manifest");
         let has_those_of_all = manifest.contains("[lints]\nworkspace = true\n");
-        let may = directory.ends_with("crates/resident");
+        let may = directory.ends_with("crates/process-memory");
         assert_eq!(has_those_of_all, !may, "the lints of {}", directory.display());
     }
     let lints = |manifest: &str, start: &str| {
@@ -88,11 +88,11 @@ fn only_one_crate_may_have_unsafe_code() {
             rest.take_while(|line| !line.starts_with("# ")).filter(|line| line.contains(" = \""));
         lines.filter(|line| !line.starts_with("unsafe_code")).map(str::to_owned).collect::<Vec<_>>()
     };
-    let own = lints("crates/resident/Cargo.toml", "[lints.rust]");
+    let own = lints("crates/process-memory/Cargo.toml", "[lints.rust]");
     let of_all = lints("Cargo.toml", "[workspace.lints.rust]");
     assert!(of_all.len() > 5, "{of_all:?}");
     for lint in of_all {
-        assert!(own.contains(&lint), "crates/resident has another lint than {lint}");
+        assert!(own.contains(&lint), "crates/process-memory has another lint than {lint}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tollgate accounts`: customers' accounts.
+//! `tollgate accounts`: manage customers' accounts.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,12 +10,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages, with_query};
 use super::exit::CODES;
 use super::limit::{self, HoldOptions, RateOptions};
+use super::output::{IdempotencyOptions, OutputOptions, Pages, with_query};
 use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
-/// Customers' accounts.
+/// Manage customers' accounts.
 #[derive(Args, Debug)]
 pub(super) struct AccountsArgs {
     #[command(subcommand)]
@@ -40,28 +40,28 @@ Examples:
 
 {CODES}"))]
     Create(CreateAccount),
-    /// Show one account: its balance and its limits.
+    /// Show an account with its balance and limits.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts show acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
     Show(One),
-    /// Let an account make no more calls; its money stays.
+    /// Suspend an account; its balance stays.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts suspend acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
     Suspend(ChangeAccount),
-    /// Let a suspended account make calls again.
+    /// Resume a suspended account.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts resume acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
     Resume(ChangeAccount),
-    /// Say how much all keys of an account together may use. What is left out stays as it is.
+    /// Set the rate limits that all keys of an account share. Omitted limits stay unchanged.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts limit acct_3f1c0a5b7d9e2468 --requests-per-minute 3000
@@ -69,8 +69,8 @@ Examples:
 
 {CODES}"))]
     Limit(Limit),
-    /// Set the credit line of an account: money that is lent to it, and spent after its own. A lower line
-    /// takes back what is available of it; what was spent of the rest is owed at once.
+    /// Set the credit line of an account, which is spent after its own balance. Lowering it withdraws
+    /// the unused part; the used part above the new line becomes a debt at once.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts credit acct_3f1c0a5b7d9e2468 100.00
@@ -78,8 +78,7 @@ Examples:
 
 {CODES}"))]
     Credit(SetCredit),
-    /// Say how requests of an account are held when they do not fit its money. What is left out stays as
-    /// it is.
+    /// Set how requests that exceed an account's balance are held. Omitted settings stay unchanged.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts holds acct_3f1c0a5b7d9e2468 --means credit,clamp --output-floor 2048
@@ -87,14 +86,14 @@ Examples:
 
 {CODES}"))]
     Holds(SetHolds),
-    /// Give an account another name.
+    /// Change the name of an account.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts rename acct_3f1c0a5b7d9e2468 'Example Ltd (London)'
 
 {CODES}"))]
     Rename(Rename),
-    /// Show what an account has used, by key and model, oldest first.
+    /// Show an account's usage by key and model, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts usage acct_3f1c0a5b7d9e2468
@@ -102,8 +101,8 @@ Examples:
 
 {CODES}"))]
     Usage(AccountUsage),
-    /// Say how the customer logs in to the console: for who has no login, or has lost the password.
-    /// The password is read from a file or from standard input.
+    /// Set a customer's console login, for example after a lost password. The password is read from a
+    /// file or from standard input.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts login acct_3f1c0a5b7d9e2468 ada@example.com --password-file password
@@ -111,7 +110,7 @@ Examples:
 
 {CODES}"))]
     Login(Login),
-    /// Show the secret that an account's receivers check the signatures of webhooks with.
+    /// Show the secret with which an account's receivers verify webhook signatures.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts webhook-secret acct_3f1c0a5b7d9e2468 --quiet > webhook-secret
@@ -125,52 +124,52 @@ struct ListAccounts {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct CreateAccount {
-    /// The account's name: 1 to 256 bytes.
+    /// Account name: 1 to 256 bytes.
     name: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct One {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ChangeAccount {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Limit {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
     rates: RateOptions,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct SetCredit {
-    /// The id of the account.
+    /// Id of the account.
     account: String,
     /// US dollars, such as `100.00`, or `none`.
     #[arg(value_parser = limit::amount)]
@@ -178,124 +177,124 @@ struct SetCredit {
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct SetHolds {
-    /// The id of the account.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
     rules: HoldOptions,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Rename {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// Its new name: 1 to 256 bytes.
+    /// New name: 1 to 256 bytes.
     name: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct AccountUsage {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// From the hour or day of this time, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
+    /// Start, rounded down to the hour or day, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Up to this time. Default: now.
+    /// End. Default: now.
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// A row for each `hour` or `day`. Default: `day`.
+    /// Row interval: `hour` or `day`. Default: `day`.
     #[arg(long, value_name = "UNIT")]
     by: Option<String>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Login {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// The e-mail address.
+    /// E-mail address of the login.
     email: String,
-    /// A file with the password. Default: standard input.
+    /// File with the password. Default: standard input.
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// The longest password that is read, in bytes; the gateway takes shorter ones alone.
+/// Longest password that is read, in bytes; the gateway's own limit is lower.
 const PASSWORD_BYTES_MAX: u64 = 4096;
 
-/// Where the accounts are.
+/// Path of the accounts.
 const PATH: &str = "/admin/v1/accounts";
 
-/// Where one account is.
+/// Path of one account.
 pub(super) fn path(account: &str) -> String {
     format!("{PATH}/{}", encoded(account))
 }
 
 impl AccountsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            AccountsCommand::List(ListAccounts { pages, asked }) => {
-                asked.list(PATH, &[], &pages, &ACCOUNTS)
+            AccountsCommand::List(ListAccounts { pages, output }) => {
+                output.list(PATH, &[], &pages, &ACCOUNTS)
             }
-            AccountsCommand::Create(CreateAccount { name, once, asked }) => {
+            AccountsCommand::Create(CreateAccount { name, once, output }) => {
                 let ask = AdminRequest::post(PATH).with(json!({"name": name}));
-                asked.show(&ask.once(&once.id()), &ACCOUNT)
+                output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Show(One { account, asked }) => {
-                asked.show(&AdminRequest::get(path(&account)), &ACCOUNT)
+            AccountsCommand::Show(One { account, output }) => {
+                output.show(&AdminRequest::get(path(&account)), &ACCOUNT)
             }
             AccountsCommand::Suspend(change) => change.suspended(true),
             AccountsCommand::Resume(change) => change.suspended(false),
-            AccountsCommand::Limit(Limit { account, rates, once, asked }) => {
+            AccountsCommand::Limit(Limit { account, rates, once, output }) => {
                 let limits = limit::given(rates.fields())?;
                 let ask = AdminRequest::patch(path(&account)).with(json!({"limits": limits}));
-                asked.show(&ask.once(&once.id()), &ACCOUNT)
+                output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Credit(SetCredit { account, amount, once, asked }) => {
+            AccountsCommand::Credit(SetCredit { account, amount, once, output }) => {
                 let body = json!({"credit_limit": amount});
                 let ask = AdminRequest::patch(path(&account)).with(body);
-                asked.show(&ask.once(&once.id()), &ACCOUNT)
+                output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Holds(SetHolds { account, rules, once, asked }) => {
+            AccountsCommand::Holds(SetHolds { account, rules, once, output }) => {
                 let holds = limit::given(rules.fields())?;
                 let ask = AdminRequest::patch(path(&account)).with(json!({"holds": holds}));
-                asked.show(&ask.once(&once.id()), &ACCOUNT)
+                output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Rename(Rename { account, name, once, asked }) => {
+            AccountsCommand::Rename(Rename { account, name, once, output }) => {
                 let ask = AdminRequest::patch(path(&account)).with(json!({"name": name}));
-                asked.show(&ask.once(&once.id()), &ACCOUNT)
+                output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Usage(AccountUsage { account, from, to, by, asked }) => {
+            AccountsCommand::Usage(AccountUsage { account, from, to, by, output }) => {
                 let query =
                     [("from", from.as_deref()), ("to", to.as_deref()), ("by", by.as_deref())];
                 let path = with_query(&format!("{}/usage", path(&account)), &query);
-                asked.show(&AdminRequest::get(path), &USAGE)
+                output.show(&AdminRequest::get(path), &USAGE)
             }
             AccountsCommand::Login(login) => login.run(),
-            AccountsCommand::WebhookSecret(One { account, asked }) => {
+            AccountsCommand::WebhookSecret(One { account, output }) => {
                 let ask = AdminRequest::get(format!("{}/webhook-secret", path(&account)));
-                asked.show(&ask, &WEBHOOK_SECRET)
+                output.show(&ask, &WEBHOOK_SECRET)
             }
         }
     }
@@ -311,11 +310,11 @@ impl Login {
         };
         let ask = AdminRequest::put(format!("{}/login", path(&self.account)));
         let body = json!({"email": self.email, "password": password});
-        self.asked.show(&ask.with(body).once(&self.once.id()), &LOGIN)
+        self.output.show(&ask.with(body).once(&self.once.id()), &LOGIN)
     }
 }
 
-/// The text without the line break at its end.
+/// Read the password, without a trailing line break.
 fn read_password(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
     from.take(PASSWORD_BYTES_MAX).read_to_string(&mut text)?;
@@ -325,6 +324,6 @@ fn read_password(from: impl Read) -> std::io::Result<String> {
 impl ChangeAccount {
     fn suspended(&self, suspended: bool) -> anyhow::Result<ExitCode> {
         let ask = AdminRequest::patch(path(&self.account)).with(json!({"suspended": suspended}));
-        self.asked.show(&ask.once(&self.once.id()), &ACCOUNT)
+        self.output.show(&ask.once(&self.once.id()), &ACCOUNT)
     }
 }

@@ -1,8 +1,8 @@
-//! Calls that commands make to the admin API of a running gateway.
+//! Client for the admin API of a running gateway.
 //!
-//! They are not made with `outbound`: its clients believe the machine's root certificates, and these
-//! calls one certificate at one address; and they keep the cause of a refused connection or certificate,
-//! which the operator has to read, two errors deep.
+//! Does not use `outbound`: that trusts the machine's root certificates, while these calls trust one
+//! certificate at one address; and it hides the cause of a refused connection or certificate, which the
+//! operator must see, two errors deep.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,30 +23,32 @@ use tokio_rustls::TlsConnector;
 use super::exit::{Failure, UNREACHABLE};
 use tollgate_types::secret::Secret;
 
-/// The longest answer that is read, in bytes: configurations are at most 16 MiB a file, and JSON is
-/// hardly longer than YAML.
+/// Timeout of a journal check: somewhat longer than the gateway's own.
+pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
+/// Largest response, in bytes: configurations are at most 16 MiB a file, and JSON is hardly longer than
+/// YAML.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where an admin API is.
+/// Address of an admin API.
 #[derive(Clone, Debug)]
 pub(super) struct AdminEndpoint {
     pub(super) address: SocketAddr,
-    /// What the call is encrypted with, where TLS is spoken there.
+    /// TLS configuration, if the address uses TLS.
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
-/// What is asked of the admin API.
+/// A request to the admin API.
 #[derive(Debug)]
 pub(super) struct AdminRequest {
     method: Method,
     path: String,
     body: Option<serde_json::Value>,
     idempotency_id: Option<String>,
-    /// How long the whole call may take, where that is longer than of others.
+    /// Timeout of the whole call, if it differs from the default.
     pub(super) time: Option<Duration>,
 }
 
-/// An address that can be called: one that listens everywhere is called on loopback.
+/// Address for local calls: loopback for a wildcard address.
 #[must_use]
 pub fn callable(address: SocketAddr) -> SocketAddr {
     let mut callable = address;
@@ -79,38 +81,38 @@ impl AdminRequest {
         Self { method: Method::PUT, ..Self::get(path) }
     }
 
-    /// This request with a JSON body.
+    /// Add a JSON body.
     pub(super) fn with(self, body: serde_json::Value) -> Self {
         Self { body: Some(body), ..self }
     }
 
-    /// This request, which may take this long as a whole.
+    /// Set the timeout of the whole call.
     pub(super) fn within(self, time: Duration) -> Self {
         Self { time: Some(time), ..self }
     }
 
-    /// This request by an id under which it is done once, however often it is repeated.
+    /// Add an idempotency id.
     pub(super) fn once(self, id: &str) -> Self {
         Self { idempotency_id: Some(id.to_owned()), ..self }
     }
 }
 
-/// A text as one segment of a path, or one value of a query.
+/// Percent-encode a text as one path segment or query value.
 pub(super) fn encoded(text: &str) -> String {
     url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
 }
 
-/// An answer: its status, and its body.
+/// A response: status and body.
 #[derive(Debug)]
 pub(super) struct AdminAnswer {
     pub(super) status: u16,
     pub(super) body: Bytes,
 }
 
-/// Asks the admin API at `address`, as it is written in the configuration; all of it may take `time`.
+/// Call the admin API at `address`, as configured; the whole call may take `time`.
 ///
 /// # Errors
-/// When there is no answer. One that refuses is an answer.
+/// No response. An error response is returned as a response.
 pub(super) fn call(
     place: &AdminEndpoint,
     ask: &AdminRequest,
@@ -122,16 +124,16 @@ pub(super) fn call(
             let (answer, _connection) = begin(place, ask, token).await?;
             whole(answer).await
         };
-        let heard = tokio::time::timeout(time, answer).await;
-        heard.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {time:?}")))
+        let response = tokio::time::timeout(time, answer).await;
+        response.unwrap_or_else(|_| Err(anyhow!("no response within {time:?}")))
     })
 }
 
-/// Asks the admin API for something that is long, and hands over its pieces as they come. Each may be
-/// `silence` after the one before. An answer that refuses is given back instead.
+/// Stream a long response of the admin API in chunks, each at most `silence` after the previous one. An
+/// error response is returned instead.
 ///
 /// # Errors
-/// When there is no answer, when it breaks off, or what `each` says.
+/// No response, a broken response, or an error of `each`.
 pub(super) fn stream(
     place: &AdminEndpoint,
     ask: &AdminRequest,
@@ -142,7 +144,7 @@ pub(super) fn stream(
     let begun = within(place, async move |place| {
         let begun = tokio::time::timeout(silence, begin(place, ask, token)).await;
         let (answer, connection) =
-            begun.unwrap_or_else(|_| Err(anyhow!("nothing was heard in {silence:?}")))?;
+            begun.unwrap_or_else(|_| Err(anyhow!("no response within {silence:?}")))?;
         if !answer.status().is_success() {
             return whole(answer).await.map(|answer| (Some(answer), Ok(())));
         }
@@ -155,7 +157,7 @@ pub(super) fn stream(
     Ok(refused)
 }
 
-/// Runs a call; that it comes to nothing is a failure of its own kind.
+/// Run a call with a timeout; an expired one is an unreachable gateway.
 fn within<T>(
     place: &AdminEndpoint,
     call: impl AsyncFnOnce(AdminEndpoint) -> anyhow::Result<T>,
@@ -171,12 +173,12 @@ fn within<T>(
     })
 }
 
-/// What is read and written, with TLS or without.
+/// A connection with or without TLS.
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
-/// Ends a connection's task with the call.
+/// Aborts a connection's task when the call ends.
 struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
 
 impl Drop for Connection {

@@ -1,5 +1,5 @@
-//! TLS to the admin address of a running gateway. It is called by its address, and its certificate is
-//! made for a name: so the certificate itself is compared, which is the one in the operator's files.
+//! TLS to the admin address of a running gateway. The address is an IP while the certificate has a name,
+//! so the certificate itself is pinned: the one in the operator's files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// TLS to who shows the first certificate in this file.
+/// TLS configuration that accepts only the first certificate in this file.
 ///
 /// # Errors
-/// When there is none in it.
+/// The file has no certificate.
 pub(super) fn pinned_to(file: &Path) -> anyhow::Result<Arc<ClientConfig>> {
     let expected = CertificateDer::from_pem_file(file)
         .map_err(|error| anyhow!("{error}"))
@@ -29,7 +29,7 @@ pub(super) fn pinned_to(file: &Path) -> anyhow::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Accepts one certificate and no other.
+/// Verifier that accepts exactly one certificate.
 #[derive(Debug)]
 struct Pinned {
     expected: CertificateDer<'static>,

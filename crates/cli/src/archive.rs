@@ -1,4 +1,4 @@
-//! How commands reach a bucket that has files of a journal.
+//! Access of commands to a journal's bucket.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use anyhow::{Context as _, bail};
 use super::files::{self, Files};
 use tollgate_ledger::{self as ledger, ArchiveTo};
 
-/// Lets this command read what the journal in the data directory `data` has in a bucket, with what
-/// `routes.yaml` says of it. Without anything there, no configuration is needed.
+/// Connect to the bucket of the journal in the data directory `data`, as configured in `routes.yaml`.
+/// Without archived files, no configuration is needed.
 ///
 /// # Errors
-/// When there is something, and the configuration does not say how to reach it.
+/// Files are archived, and the configuration does not name their bucket.
 pub(super) fn connect(data: &Path, files: &Files) -> anyhow::Result<()> {
     // What is wrong with the journal is said by the command itself.
     let buckets = ledger::buckets_of(data).unwrap_or_default();

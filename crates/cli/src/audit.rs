@@ -1,14 +1,14 @@
-//! `tollgate audit`: who did what.
+//! `tollgate audit`: the audit log.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::asked::{OutputOptions, Pages};
 use super::exit::CODES;
+use super::output::{OutputOptions, Pages};
 use super::sheets::ACTS;
 
-/// Who did what, newest first: operators, customers and the gateway itself.
+/// Show the audit log, newest first: actions of operators, of customers and of the gateway itself.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -17,22 +17,22 @@ Examples:
 
 {CODES}"))]
 pub(super) struct AuditArgs {
-    /// What was done on one account.
+    /// Only actions on this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl AuditArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let query = [("account", self.account.as_deref())];
-        self.asked.list("/admin/v1/audit", &query, &self.pages, &ACTS)
+        self.output.list("/admin/v1/audit", &query, &self.pages, &ACTS)
     }
 }

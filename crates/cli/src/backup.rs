@@ -1,4 +1,4 @@
-//! `tollgate backup` and `tollgate restore`: a copy of a ledger, and a ledger made of a copy.
+//! `tollgate backup` and `tollgate restore`.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -13,20 +13,19 @@ use super::{archive, private};
 use tollgate_ledger::{self as ledger, Copied};
 use tollgate_types::clock::UnixMs;
 
-/// Copy the data directory of a gateway, which may be running. An earlier copy in the same place is
-/// brought up to date.
+/// Back up the data directory of a gateway, which may be running. An existing backup is updated.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tollgate backup --data /var/lib/tollgate --to /mnt/backup/tollgate
   tollgate ledger verify --data /mnt/backup/tollgate
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+Exit codes: 0 success, 1 failure, 2 usage error.")]
 pub(super) struct Backup {
-    /// The data directory.
+    /// Data directory of the ledger.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Where the copy goes.
+    /// Destination of the backup.
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
     /// Print one JSON object.
@@ -34,22 +33,22 @@ pub(super) struct Backup {
     json: bool,
 }
 
-/// Make a data directory of a backup, or of one as it was at some moment, and say what it leaves out.
+/// Restore a data directory from a backup, optionally to a point in time, and list what it leaves out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tollgate restore --from /mnt/backup/tollgate --data /var/lib/tollgate
   tollgate restore --from /var/lib/tollgate.damaged --data /var/lib/tollgate --at 2026-11-22T03:00:00Z
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+Exit codes: 0 success, 1 failure, 2 usage error.")]
 pub(super) struct Restore {
     /// The backup, or a data directory that no gateway will use any more.
     #[arg(long, value_name = "DIR")]
     from: PathBuf,
-    /// The data directory that is made: it must not be there yet, or be empty.
+    /// Data directory to create: must not exist, or be empty.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Leave out what happened after this moment, such as 2026-11-22T03:00:00Z. Default: all is taken.
+    /// Restore to this time, such as 2026-11-22T03:00:00Z. Default: everything.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<UnixMs>,
     /// Print one JSON object.

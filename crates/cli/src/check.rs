@@ -1,4 +1,4 @@
-//! `tollgate check`: everything that is wrong with the two files, at once.
+//! `tollgate check`: report all errors of the two configuration files at once.
 
 use std::process::ExitCode;
 
@@ -9,21 +9,21 @@ use super::terminal::{self, errln, outln};
 use tollgate_config::snapshot::Snapshot;
 use tollgate_config::{self as config, Diagnostic, Overrides, Severity};
 
-/// Check routes.yaml and models.yaml, and say everything that is wrong with them.
+/// Check routes.yaml and models.yaml, and report all errors.
 #[derive(Debug, Args)]
 pub(super) struct Check {
     #[command(flatten)]
     files: Files,
-    /// Take variables and files of secrets that are not there for a warning, as where the files are
-    /// written and the service's secrets are not.
+    /// Warn about missing environment variables and secret files instead of failing: for machines
+    /// without the service's secrets.
     #[arg(long)]
     allow_unset: bool,
-    /// For people (on standard error) or for programs (on standard output).
+    /// Output format: for people (on standard error) or for programs (on standard output).
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     format: ReportFormat,
 }
 
-/// Whom an answer is for.
+/// Output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReportFormat {
     Human,
@@ -31,7 +31,7 @@ pub(super) enum ReportFormat {
 }
 
 impl Check {
-    /// Runs the command: success with warnings, failure with errors.
+    /// Run the command: succeeds with warnings, fails with errors.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let overrides = Overrides { allow_unset: self.allow_unset, ..Overrides::default() };
         let loaded = config::load(&self.files.sources(), &overrides);

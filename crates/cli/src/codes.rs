@@ -1,4 +1,4 @@
-//! `tollgate codes`: what customers redeem for credit, or sign up with.
+//! `tollgate codes`: codes for credit and for sign-up.
 
 use std::process::ExitCode;
 
@@ -6,11 +6,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES as EXIT_CODES;
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{CODE, CODES, NEW_CODE};
 
-/// Codes that customers redeem for credit, or sign up with.
+/// Manage codes that customers redeem for credit or sign up with.
 #[derive(Args, Debug)]
 pub(super) struct CodesArgs {
     #[command(subcommand)]
@@ -19,7 +19,7 @@ pub(super) struct CodesArgs {
 
 #[derive(Subcommand, Debug)]
 enum CodesCommand {
-    /// Make a code. It is shown this once.
+    /// Create a code. It is shown only once.
     #[command(after_help = format!("\
 Examples:
   tollgate codes create credit --amount 5.00
@@ -35,14 +35,14 @@ Examples:
 
 {EXIT_CODES}"))]
     List(ListCodes),
-    /// Show one code, by its id.
+    /// Show a code by its id.
     #[command(after_help = format!("\
 Examples:
   tollgate codes show code_3f1c0a5b7d9e2468
 
 {EXIT_CODES}"))]
     Show(ShowCode),
-    /// Let nobody use a code any more.
+    /// Disable a code for further use.
     #[command(after_help = format!("\
 Examples:
   tollgate codes revoke code_3f1c0a5b7d9e2468
@@ -51,35 +51,35 @@ Examples:
     Revoke(Revoke),
 }
 
-/// What a code is good for.
+/// Kind of a code.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CodeKind {
-    /// Money for the account that redeems it.
+    /// Credit for the redeeming account.
     Credit,
-    /// An account of one's own, perhaps with money to try it.
+    /// An invitation to sign up, optionally with credit.
     Invite,
 }
 
 #[derive(Args, Debug)]
 struct CreateCode {
-    /// What it is good for.
+    /// Kind of the code.
     kind: CodeKind,
-    /// US dollars that each use gives, such as `5.00`. A code for credit needs it.
+    /// US dollars per use, such as `5.00`. Required for credit.
     #[arg(long, value_name = "AMOUNT")]
     amount: Option<String>,
-    /// How many accounts can use it.
+    /// Number of accounts that can use it.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     uses: u32,
-    /// When it ends, such as `2027-01-31T12:00:00Z`. Default: never.
+    /// Expiry, such as `2027-01-31T12:00:00Z`. Default: never.
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
-    /// What it is for, for those who read the list.
+    /// Note, shown in the list.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -87,45 +87,47 @@ struct ListCodes {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ShowCode {
-    /// The code's id; not the code.
+    /// Id of the code, not the code itself.
     code: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Revoke {
-    /// The code's id; not the code.
+    /// Id of the code, not the code itself.
     code: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// Where the codes are.
+/// Path of the codes.
 const PATH: &str = "/admin/v1/codes";
 
 impl CodesArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             CodesCommand::Create(create) => create.run(),
-            CodesCommand::List(ListCodes { pages, asked }) => asked.list(PATH, &[], &pages, &CODES),
-            CodesCommand::Show(ShowCode { code, asked }) => {
-                asked.show(&AdminRequest::get(format!("{PATH}/{}", encoded(&code))), &CODE)
+            CodesCommand::List(ListCodes { pages, output }) => {
+                output.list(PATH, &[], &pages, &CODES)
             }
-            CodesCommand::Revoke(Revoke { code, once, asked }) => {
+            CodesCommand::Show(ShowCode { code, output }) => {
+                output.show(&AdminRequest::get(format!("{PATH}/{}", encoded(&code))), &CODE)
+            }
+            CodesCommand::Revoke(Revoke { code, once, output }) => {
                 let ask = AdminRequest::post(format!("{PATH}/{}/revoke", encoded(&code)));
-                asked.show(&ask.once(&once.id()), &CODE)
+                output.show(&ask.once(&once.id()), &CODE)
             }
         }
     }
@@ -144,7 +146,7 @@ impl CreateCode {
             "expires_at": self.expires_at,
             "note": self.note,
         });
-        self.asked
+        self.output
             .show_secret(&AdminRequest::post(PATH).with(body).once(&self.once.id()), &NEW_CODE)
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate completions`: what a shell needs to complete commands.
+//! `tollgate completions`: shell completions.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use super::terminal;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-/// Print what a shell needs to complete the commands of `tollgate`.
+/// Print a shell completion script.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -15,15 +15,15 @@ Examples:
   tollgate completions zsh > /usr/share/zsh/site-functions/_tollgate
   tollgate completions fish > ~/.config/fish/completions/tollgate.fish")]
 pub(super) struct Completions {
-    /// The shell.
+    /// Shell to write the script for.
     shell: Shell,
 }
 
 impl Completions {
-    /// Runs the command.
+    /// Run the command.
     ///
     /// # Errors
-    /// When standard output takes nothing.
+    /// Standard output cannot be written.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut super::Cli::command(), "tollgate", &mut script);

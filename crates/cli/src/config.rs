@@ -1,4 +1,4 @@
-//! `tollgate config`: the configuration of a running gateway.
+//! `tollgate config`: inspect and reload the configuration of a running gateway.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -9,21 +9,21 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::admin_call::AdminRequest;
-use super::asked::OutputOptions;
 use super::check::ReportFormat;
 use super::exit::{self, CODES, REFUSED};
 use super::operator::{AdminOptions, refusal};
+use super::output::OutputOptions;
 use super::sheets::{CONFIG, RELOAD};
 use super::terminal::{self, outln};
 use tollgate_config::{self as config, Change, Diagnostic};
 use tollgate_types::printable::escaped;
 
-/// The exit code when something differs; that of `diff`.
+/// Exit code for differences, as of `diff`.
 const DIFFERENT: u8 = 1;
-/// The exit code when nothing can be said; that of `diff`.
+/// Exit code for errors, as of `diff`.
 const TROUBLE: u8 = 2;
 
-/// The configuration of a running gateway.
+/// Inspect and reload the configuration of a running gateway.
 #[derive(Debug, Args)]
 pub(super) struct ConfigArgs {
     #[command(subcommand)]
@@ -32,7 +32,7 @@ pub(super) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Show what is in force, as it was typed; secrets are fingerprints.
+    /// Show the active configuration as written; secrets are replaced by fingerprints.
     #[command(after_help = format!("\
 Examples:
   tollgate config show
@@ -41,23 +41,23 @@ Examples:
 
 {CODES}"))]
     Show(RunningConfig),
-    /// Say what the files would change of what runs: exits with 0 for nothing, 1 for something, 2
-    /// when that cannot be said.
+    /// Compare the files with the active configuration. Exits with 0 if equal, 1 if different, 2 on
+    /// errors.
     #[command(after_help = "\
 Examples:
   tollgate config diff
   tollgate config diff --format json
   tollgate config diff --admin 10.0.0.11:9090 --token-file admin-token")]
     Diff(Diff),
-    /// Have the gateway read its files again and put them in force: whole, or not at all.
+    /// Reload the gateway's files, atomically.
     #[command(after_help = format!("\
 Examples:
   tollgate config reload
 
 {CODES}"))]
     Reload(RunningConfig),
-    /// Have the gateway say what a reload would do, and change nothing. `tollgate check` looks at
-    /// files without a gateway.
+    /// Show what a reload would change, without changing it. `tollgate check` checks files without a
+    /// gateway.
     #[command(after_help = format!("\
 Examples:
   tollgate config check
@@ -69,23 +69,23 @@ Examples:
 #[derive(Debug, Args)]
 struct RunningConfig {
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Debug, Args)]
 struct Diff {
     #[command(flatten)]
     operator: AdminOptions,
-    /// For people or for programs.
+    /// Output format: for people or for programs.
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     format: ReportFormat,
 }
 
 impl ConfigArgs {
-    /// Runs the command.
+    /// Run the command.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             ConfigCommand::Show(running) => running.show(),
@@ -102,9 +102,9 @@ impl ConfigArgs {
 
 impl RunningConfig {
     fn show(&self) -> anyhow::Result<ExitCode> {
-        let document = self.asked.operator.ask(&AdminRequest::get("/admin/v1/config"))?;
-        if self.asked.json || self.asked.quiet {
-            self.asked.print(&document, &CONFIG)?;
+        let document = self.output.operator.ask(&AdminRequest::get("/admin/v1/config"))?;
+        if self.output.json || self.output.quiet {
+            self.output.print(&document, &CONFIG)?;
         } else {
             let mut out = terminal::out();
             serde_json::to_writer_pretty(&mut out, &document.value)?;
@@ -113,18 +113,18 @@ impl RunningConfig {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Files that are not in order are shown as `tollgate check` shows them.
+    /// Reload; errors of the files are printed as by `tollgate check`.
     fn reload(&self, path: &str) -> anyhow::Result<ExitCode> {
-        let (document, status) = self.asked.operator.ask_any(&AdminRequest::post(path))?;
+        let (document, status) = self.output.operator.ask_any(&AdminRequest::post(path))?;
         if !document.value["ok"].is_boolean() {
             return Err(refusal(status, &document));
         }
-        if !self.asked.json {
+        if !self.output.json {
             let found = document.value["diagnostics"].as_array().into_iter().flatten();
             let found = found.filter_map(|found| Diagnostic::deserialize(found).ok());
             terminal::diagnostics(&found.collect::<Vec<_>>());
         }
-        self.asked.print(&document, &RELOAD)?;
+        self.output.print(&document, &RELOAD)?;
         let is_in_order = document.value["ok"] == true;
         Ok(if is_in_order { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
     }
@@ -159,7 +159,7 @@ impl Diff {
     }
 }
 
-/// One line a change: `+` is added, `-` removed, `~` changed.
+/// Print one line per change: `+` added, `-` removed, `~` changed.
 fn print_human(changes: &[Change]) {
     for Change { field, running, files, restart_only } in changes {
         let line = match (running, files) {

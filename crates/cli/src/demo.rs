@@ -1,4 +1,4 @@
-//! `tollgate demo`: the whole product on one machine, with nothing to set up.
+//! `tollgate demo`: a complete gateway on one machine, without setup.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,29 +17,29 @@ use tollgate_simulator::{Sim, SimOptions};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::KeyHash;
 
-/// What the demo account gets, once.
+/// One-time credit of the demo account.
 const CREDIT: Nanousd = Nanousd::new(10_000_000_000);
-/// The name of the demo account, by which a second start finds it.
+/// Name of the demo account, by which later starts find it.
 const ACCOUNT_NAME: &str = "demo";
-/// The id of the demo grant: the same at every start, so it is given once.
+/// Idempotency id of the demo grant, constant, so that it is granted once.
 const GRANT_ID: &str = "demo-credit";
-/// The addresses of a demo without flags.
+/// Default addresses of the demo.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 const ADMIN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
-/// Run the gateway on simulated upstreams, with an account, credit and a key.
+/// Run a gateway with simulated upstreams, an account, credit and a key.
 #[derive(Debug, Args)]
 pub(super) struct Demo {
     #[command(flatten)]
     places: ServeOverrides,
-    /// Print one JSON line with addresses, admin token and key when ready, and nothing else.
+    /// Print only one JSON line with addresses, admin token and key when ready.
     #[arg(long)]
     json: bool,
 }
 
 impl Demo {
     pub(super) fn run(mut self, program: &Program) -> anyhow::Result<ExitCode> {
-        tollgate_resident::keep_little();
+        tollgate_process_memory::keep_little();
         let sim =
             Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;
@@ -74,7 +74,7 @@ impl Demo {
     }
 }
 
-/// An account with credit, its key, and what is left.
+/// Create or find the account with credit; returns its key and balance.
 fn prepare(ledger: &Ledger, key_file: &Path) -> anyhow::Result<(String, Nanousd)> {
     tokio::task::block_in_place(|| {
         tokio::runtime::Handle::current().block_on(async {
@@ -90,8 +90,8 @@ fn prepare(ledger: &Ledger, key_file: &Path) -> anyhow::Result<(String, Nanousd)
     })
 }
 
-/// The key of an earlier start, if it still opens this account. Nothing but the demo keeps a key that
-/// can be shown again.
+/// Key of an earlier start, if it still belongs to this account. Only the demo stores a key in plain
+/// text.
 fn kept_key(ledger: &Ledger, account: AccountId, file: &Path) -> Option<String> {
     let secret = std::fs::read_to_string(file).ok()?.trim().to_owned();
     let key = ledger.key(&KeyHash::of(secret.as_bytes()))?;

@@ -1,4 +1,4 @@
-//! With what commands exit, for scripts.
+//! Exit codes of commands, for scripts.
 
 use std::process::ExitCode;
 
@@ -6,40 +6,40 @@ use super::terminal::errln;
 use tollgate_fleet::postgres::DbError;
 use tollgate_types::printable::shortened;
 
-/// It failed for another reason, such as a disk or an answer that cannot be read.
+/// Other failure, such as a disk error or an unreadable response.
 pub const FAILED: u8 = 1;
-/// The command is not complete, or its parts do not fit together; clap's own code.
+/// Invalid command line; clap's own code.
 pub const USAGE: u8 = 2;
-/// What was asked for does not exist.
+/// The requested object does not exist.
 pub const NOT_FOUND: u8 = 3;
-/// The gateway refused: a value that will not do, a conflict, a wrong token.
+/// The gateway refused: an invalid value, a conflict, a wrong token.
 pub const REFUSED: u8 = 4;
-/// No gateway answers at the address of the admin API.
+/// No gateway answers at the admin address.
 pub const UNREACHABLE: u8 = 5;
-/// It was done, but something had to be left out.
+/// Done, but for a part that was left out.
 pub const PARTLY: u8 = 6;
 
-/// The longest message, in characters: an answer that is no document of the admin API is repeated.
+/// Longest message, in characters: a response that is no document of the admin API is quoted.
 const MESSAGE_CHARS_MAX: usize = 4_000;
 
-/// What `--help` says of exit codes.
+/// Exit codes in `--help`.
 pub(super) const CODES: &str = "\
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 no gateway answers.";
+Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 refused, 5 gateway unreachable.";
 
-/// A failure that a script may tell from others.
+/// A failure with an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
-    /// With what the command exits.
+    /// Exit code of the command.
     pub code: u8,
-    /// What went wrong, in a sentence without a full stop.
+    /// Error message, without a full stop.
     pub message: String,
-    /// What the operator can do about it, if there is something.
+    /// Advice for the operator, if any.
     pub help: Option<String>,
 }
 
 impl Failure {
-    /// What the database of a fleet said: it refuses, or it is not to be had.
+    /// Failure of a fleet's database: refused or unreachable.
     pub fn of_database(error: &DbError) -> Self {
         let code = match error {
             DbError::Failed(_) => REFUSED,
@@ -49,7 +49,7 @@ impl Failure {
     }
 }
 
-/// Says on standard error what stopped a command, and gives its exit code.
+/// Print an error on standard error, and return its exit code.
 #[must_use]
 pub fn report(error: &anyhow::Error) -> ExitCode {
     // A reader that has seen enough, such as `head`, is no failure.
@@ -64,7 +64,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(error.downcast_ref::<Failure>().map_or(FAILED, |failure| failure.code))
 }
 
-/// Says on standard error what went wrong, and what to do.
+/// Print an error and its advice on standard error.
 pub(super) fn say(error: &anyhow::Error) {
     // What others say may have lines, but none of them looks like one of ours.
     let printed = |text: &str| shortened(text, MESSAGE_CHARS_MAX).replace('\n', "\n  ");

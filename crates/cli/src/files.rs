@@ -1,4 +1,4 @@
-//! The two files that a configuration is in, as commands are told of them.
+//! Locations of the two configuration files, from command-line arguments.
 
 use std::path::{Path, PathBuf};
 
@@ -7,29 +7,29 @@ use clap::Args;
 use super::exit::{FAILED, Failure};
 use tollgate_config::{Diagnostic, RoutesFile, Sources};
 
-/// Where an installed gateway has its files.
+/// Configuration directory of an installed gateway.
 const INSTALLED: &str = "/etc/tollgate";
 
-/// Where the two files are.
+/// Locations of the two files.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Files {
-    /// Listeners, upstreams, routes, limits and the store. Default: `routes.yaml` in the working
-    /// directory, or, where there is none, in `/etc/tollgate`.
+    /// File with listeners, upstreams, routes, limits and the store. Default: `routes.yaml` in the
+    /// working directory, or else in `/etc/tollgate`.
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// Models, their targets and prices. Default: `models.yaml` beside `routes.yaml`, if that has no
-    /// `models` itself.
+    /// File with models, their targets and prices. Default: `models.yaml` beside `routes.yaml`, unless
+    /// that has `models` itself.
     #[arg(long, value_name = "FILE")]
     models: Option<PathBuf>,
 }
 
 impl Files {
-    /// The files of a `routes.yaml`, named or where it is looked for.
+    /// Locations for a `routes.yaml`, named or default.
     pub(super) fn at(routes: Option<PathBuf>) -> Self {
         Self { routes, models: None }
     }
 
-    /// The path of `routes.yaml`.
+    /// Path of `routes.yaml`.
     pub(super) fn routes(&self) -> PathBuf {
         match &self.routes {
             Some(routes) => routes.clone(),
@@ -37,7 +37,7 @@ impl Files {
         }
     }
 
-    /// The path of `models.yaml`.
+    /// Path of `models.yaml`.
     pub(super) fn models(&self) -> PathBuf {
         match (&self.models, &self.routes) {
             (Some(models), _) => models.clone(),
@@ -46,31 +46,31 @@ impl Files {
         }
     }
 
-    /// The file in which the models are listed: `routes.yaml`, where there is no `models.yaml`.
+    /// File that lists the models: `routes.yaml` if there is no `models.yaml`.
     pub(super) fn listing(&self) -> PathBuf {
         let (routes, models) = (self.routes(), self.models());
         if !models.exists() && routes.exists() { routes } else { models }
     }
 
-    /// Both as what a configuration is loaded from.
+    /// Sources for loading the configuration.
     pub(super) fn sources(&self) -> Sources {
         Sources::Files { routes: self.routes(), models: self.models() }
     }
 
-    /// `routes.yaml`, of which commands read the settings that they need and no others.
+    /// Parse `routes.yaml` for single settings.
     ///
     /// # Errors
-    /// Why the file cannot be read.
+    /// Errors of the file.
     pub(super) fn settings(&self) -> Result<RoutesFile, Vec<Diagnostic>> {
         RoutesFile::read(&self.routes())
     }
 
-    /// Whether `routes.yaml` was named, or is where it is looked for.
+    /// True if `routes.yaml` was named or exists at a default location.
     pub(super) fn has_routes(&self) -> bool {
         self.routes.is_some() || self.routes().exists()
     }
 
-    /// Where files are that nobody has named. Without any, errors are about the working directory.
+    /// Default directory of the files; the working directory if there are none, for error messages.
     fn unnamed_directory(&self) -> &'static Path {
         let (here, installed) = (Path::new(""), Path::new(INSTALLED));
         let has_files = |directory: &Path| directory.join("routes.yaml").exists();
@@ -78,8 +78,7 @@ impl Files {
     }
 }
 
-/// The setting that was read; `None` for one that cannot be used, of which the reasons are added to
-/// `wrong`.
+/// Value of a setting; `None` if it is invalid, with its errors added to `wrong`.
 pub(super) fn noted<T>(
     setting: Result<T, Vec<Diagnostic>>,
     wrong: &mut Vec<Diagnostic>,
@@ -87,15 +86,15 @@ pub(super) fn noted<T>(
     setting.map_err(|mut errors| wrong.append(&mut errors)).ok()
 }
 
-/// Settings that cannot be used as one line, each reason once; `otherwise` is what else can be done.
+/// Invalid settings as one error line without duplicates; `otherwise` is an alternative for the user.
 pub(super) fn failure(errors: &[Diagnostic], otherwise: &str) -> anyhow::Error {
-    let mut said: Vec<&str> = Vec::new();
+    let mut messages: Vec<&str> = Vec::new();
     let mut reasons = Vec::new();
     for error in errors {
-        if said.contains(&error.message.as_str()) {
+        if messages.contains(&error.message.as_str()) {
             continue;
         }
-        said.push(&error.message);
+        messages.push(&error.message);
         reasons.push(match &error.place {
             Some(place) => format!("{}:{}: {}", error.file, place.line, error.message),
             None => error.message.clone(),

@@ -1,4 +1,4 @@
-//! `tollgate fleet`: the nodes of a fleet, and where its money is.
+//! `tollgate fleet`: nodes of a fleet and their leases.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,14 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 
 use super::admin_call::AdminRequest;
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::{CODES, Failure, NOT_FOUND, REFUSED};
 use super::operator::AdminOptions;
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{FLEET, LEASES, NODES, RESOLVED_SUSPENSE};
 
 const PATH: &str = "/admin/v1/fleet";
 
-/// The fleet that a running gateway is a node of: its money, and how this node is doing.
+/// Show the fleet of a running gateway: its money, and the state of this node.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = format!("\
 Examples:
@@ -25,12 +25,12 @@ pub(super) struct FleetArgs {
     #[command(subcommand)]
     command: Option<FleetCommand>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Subcommand, Debug)]
 enum FleetCommand {
-    /// List the nodes.
+    /// List the nodes of the fleet.
     #[command(after_help = format!("\
 Examples:
   tollgate fleet nodes
@@ -38,9 +38,9 @@ Examples:
 {CODES}"))]
     Nodes {
         #[command(flatten)]
-        asked: OutputOptions,
+        output: OutputOptions,
     },
-    /// List what nodes have out, by node and account.
+    /// List leases by node and account.
     #[command(after_help = format!("\
 Examples:
   tollgate fleet leases --node eu-2
@@ -48,22 +48,22 @@ Examples:
 
 {CODES}"))]
     Leases(Box<Leases>),
-    /// List what nodes have out that have fallen silent.
+    /// List leases of silent nodes.
     Suspense(Box<SuspenseArgs>),
 }
 
 #[derive(Args, Debug)]
 struct Leases {
-    /// Only what this node has out, by its name or number.
+    /// Only leases of this node, by name or number.
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Only what nodes have out of this account.
+    /// Only leases of this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -82,8 +82,8 @@ struct SuspenseArgs {
 
 #[derive(Subcommand, Debug)]
 enum SuspenseCommand {
-    /// Say what becomes of all that a silent node has out of an account. What still runs as that
-    /// node is shut out with it. If the node comes back with its disk, this is undone.
+    /// Resolve a silent node's lease of an account, and fence the node. If the node returns with its
+    /// disk, this is undone.
     #[command(after_help = format!("\
 Examples:
   tollgate fleet suspense resolve --node eu-2 --account acct_3f1c0a5b7d9e2468 --release --note 'disk lost'
@@ -95,36 +95,36 @@ Examples:
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("how").required(true).args(["release", "charge"])))]
 struct ResolveSuspense {
-    /// The silent node, by its name or number.
+    /// Silent node, by name or number.
     #[arg(long, value_name = "NODE")]
     node: String,
-    /// Whose money it is.
+    /// Id of the account.
     #[arg(long, value_name = "ACCOUNT")]
     account: String,
-    /// Give it back to the customer: the node has not spent it.
+    /// Return the money to the customer: the node has not spent it.
     #[arg(long)]
     release: bool,
-    /// Count it as spent: the node has spent it, as far as can be known.
+    /// Count the money as spent: the node probably spent it.
     #[arg(long)]
     charge: bool,
-    /// What was found out.
+    /// Note on the findings.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl FleetArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            None => self.asked.show(&AdminRequest::get(PATH), &FLEET),
-            Some(FleetCommand::Nodes { asked }) => asked.show(&AdminRequest::get(PATH), &NODES),
+            None => self.output.show(&AdminRequest::get(PATH), &FLEET),
+            Some(FleetCommand::Nodes { output }) => output.show(&AdminRequest::get(PATH), &NODES),
             Some(FleetCommand::Leases(leases)) => leases.list("leases"),
             Some(FleetCommand::Suspense(suspense)) => match suspense.command {
                 None => suspense.leases.list("suspense"),
@@ -136,31 +136,32 @@ impl FleetArgs {
 
 impl Leases {
     fn list(&self, what: &str) -> anyhow::Result<ExitCode> {
-        let node = self.node.as_ref().map(|node| number(&self.asked.operator, node)).transpose()?;
+        let node =
+            self.node.as_ref().map(|node| number(&self.output.operator, node)).transpose()?;
         let node = node.map(|node| node.to_string());
         let query = [("node", node.as_deref()), ("account", self.account.as_deref())];
-        self.asked.list(&format!("{PATH}/{what}"), &query, &self.pages, &LEASES)
+        self.output.list(&format!("{PATH}/{what}"), &query, &self.pages, &LEASES)
     }
 }
 
 impl ResolveSuspense {
     fn run(self) -> anyhow::Result<ExitCode> {
         let how = if self.release { "release" } else { "charge" };
-        let node = number(&self.asked.operator, &self.node)?;
+        let node = number(&self.output.operator, &self.node)?;
         let id = self.once.id();
         let Self { account, note, .. } = self;
         let body = json!({"node": node, "account": account, "how": how, "note": note});
         let ask = AdminRequest::post(format!("{PATH}/suspense/resolve"));
-        self.asked.show(&ask.with(body).once(&id), &RESOLVED_SUSPENSE)
+        self.output.show(&ask.with(body).once(&id), &RESOLVED_SUSPENSE)
     }
 }
 
-/// The number of a node that is meant by its name, or by its number. Nodes number themselves as they come,
-/// so that the first may be called `node-2`.
-fn number(operator: &AdminOptions, meant: &str) -> anyhow::Result<u16> {
+/// Resolve a node's name or number to its number. Nodes are numbered in order of arrival, so the first
+/// may be named `node-2`.
+fn number(operator: &AdminOptions, name_or_number: &str) -> anyhow::Result<u16> {
     let fleet = operator.get(PATH)?;
     let nodes = fleet["nodes"].as_array().into_iter().flatten();
-    let named = nodes.filter(|node| node["name"] == meant);
+    let named = nodes.filter(|node| node["name"] == name_or_number);
     let named: Vec<u64> = named.filter_map(|node| node["node"].as_u64()).collect();
     let refused = |code, message: String| {
         let help = Some("`tollgate fleet nodes` lists them".to_owned());
@@ -168,14 +169,19 @@ fn number(operator: &AdminOptions, meant: &str) -> anyhow::Result<u16> {
     };
     match named.as_slice() {
         [one] => Ok(u16::try_from(*one)?),
-        [] => match meant.parse() {
+        [] => match name_or_number.parse() {
             Ok(number) => Ok(number),
-            Err(_) => refused(NOT_FOUND, format!("no node of the fleet is called {meant:?}")),
+            Err(_) => {
+                refused(NOT_FOUND, format!("no node of the fleet is called {name_or_number:?}"))
+            }
         },
         several => {
             let numbers: Vec<_> = several.iter().map(u64::to_string).collect();
             let numbers = numbers.join(", ");
-            refused(REFUSED, format!("several nodes are called {meant:?}: say which by {numbers}"))
+            refused(
+                REFUSED,
+                format!("several nodes are called {name_or_number:?}: say which by {numbers}"),
+            )
         }
     }
 }

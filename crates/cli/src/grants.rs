@@ -1,4 +1,4 @@
-//! `tollgate grants`: credit for customers.
+//! `tollgate grants`: grant credit to customers.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::accounts;
 use super::admin_call::AdminRequest;
-use super::asked::{IdempotencyOptions, OutputOptions};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions};
 use super::sheets::GRANT;
 
-/// Credit for customers.
+/// Grant credit to customers.
 #[derive(Args, Debug)]
 pub(super) struct GrantsArgs {
     #[command(subcommand)]
@@ -20,7 +20,7 @@ pub(super) struct GrantsArgs {
 
 #[derive(Subcommand, Debug)]
 enum GrantsCommand {
-    /// Give an account credit.
+    /// Grant credit to an account.
     #[command(after_help = format!("\
 Examples:
   tollgate grants create acct_3f1c0a5b7d9e2468 10.00 --id invoice-4711
@@ -31,24 +31,24 @@ Examples:
 
 #[derive(Args, Debug)]
 struct CreateGrant {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     /// US dollars, such as `10.00`.
     amount: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl GrantsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let GrantsCommand::Create(CreateGrant { account, amount, once, asked }) = self.command;
+        let GrantsCommand::Create(CreateGrant { account, amount, once, output }) = self.command;
         let ask = AdminRequest::post(format!("{}/grants", accounts::path(&account)));
-        asked.show(&ask.with(json!({"amount": amount, "id": once.id()})), &GRANT)
+        output.show(&ask.with(json!({"amount": amount, "id": once.id()})), &GRANT)
     }
 }

@@ -1,5 +1,4 @@
-//! `tollgate healthcheck`: whether a gateway wants requests, for container engines that ask by
-//! running a command.
+//! `tollgate healthcheck`: readiness check for container engines that run a command.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,31 +13,29 @@ use super::exit;
 use super::files::{self, Files};
 use super::terminal::{errln, one_line, outln};
 
-/// Where the admin API is when nothing says anything else.
+/// Default address of the admin API.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 
-/// Ask a running gateway whether it wants requests: exits with 0 if it does.
+/// Check the readiness of a running gateway: exits with 0 if it is ready.
 #[derive(Debug, Args)]
 pub(super) struct Healthcheck {
-    /// Address of the admin API. Default: that of `routes.yaml`, or 127.0.0.1:9090 where there is no
-    /// such file.
+    /// Address of the admin API. Default: from `routes.yaml`, or 127.0.0.1:9090 without such a file.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// A PEM file with the certificate that the admin address shows, where it has TLS. Default: that of
-    /// `admin.tls` in `routes.yaml`.
+    /// PEM file with the certificate of the admin address, if it uses TLS. Default: `admin.tls` in
+    /// `routes.yaml`.
     #[arg(long, value_name = "FILE")]
     admin_certificate: Option<PathBuf>,
-    /// Where `routes.yaml` is. Default: in the working directory, or, where there is none, in
-    /// `/etc/tollgate`.
+    /// Path of `routes.yaml`. Default: in the working directory, or else in `/etc/tollgate`.
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
-    /// How long the whole answer may take, in milliseconds.
+    /// Timeout of the whole call, in milliseconds.
     #[arg(long, default_value_t = 2000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     timeout_ms: u64,
 }
 
 impl Healthcheck {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let time = Duration::from_millis(self.timeout_ms);
         let answer = self
@@ -56,7 +53,7 @@ impl Healthcheck {
         Ok(if answer.status == 200 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// The admin API to ask: the flag, else the address of `routes.yaml`.
+    /// Admin API address: the flag, else from `routes.yaml`.
     fn endpoint(&self) -> anyhow::Result<AdminEndpoint> {
         let (address, certificate) = match self.admin {
             Some(address) => (address, None),
@@ -67,8 +64,8 @@ impl Healthcheck {
         Ok(AdminEndpoint { address, tls })
     }
 
-    /// What `routes.yaml` says. A gateway runs on while its file is being edited, so a file that was not
-    /// named and cannot be used makes it no less healthy: then the default is asked.
+    /// Address from `routes.yaml`. A gateway keeps running while its file is edited, so an unnamed,
+    /// invalid file does not make it unhealthy: the default address is used then.
     fn configured(&self) -> anyhow::Result<(SocketAddr, Option<PathBuf>)> {
         let files = Files::at(self.routes.clone());
         if !files.has_routes() {
@@ -86,7 +83,7 @@ impl Healthcheck {
                 if self.routes.is_some() {
                     return Err(error);
                 }
-                errln!("warning: {error:#}; {DEFAULT} is asked");
+                errln!("warning: {error:#}; using {DEFAULT}");
                 Ok((DEFAULT, None))
             }
         }

@@ -1,4 +1,4 @@
-//! `tollgate holds`: money of calls that a crash left open.
+//! `tollgate holds`: holds that a crash left open.
 
 use std::process::ExitCode;
 
@@ -6,11 +6,11 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{HOLDS_IN_DOUBT, RESOLVED};
 
-/// Money of calls that a crash left open.
+/// Resolve holds that a crash left open.
 #[derive(Args, Debug)]
 pub(super) struct HoldsArgs {
     #[command(subcommand)]
@@ -19,14 +19,14 @@ pub(super) struct HoldsArgs {
 
 #[derive(Subcommand, Debug)]
 enum HoldsCommand {
-    /// List the calls that were in flight when the process died, oldest first.
+    /// List holds of calls that were in flight during a crash, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate holds in-doubt
 
 {CODES}"))]
     InDoubt(HoldsInDoubt),
-    /// Take a call off the list of those in doubt, and give back what it was charged if that is due.
+    /// Resolve a hold in doubt, optionally with a refund.
     #[command(after_help = format!("\
 Examples:
   tollgate holds resolve hold_0000000000000029 --note 'the provider billed nothing'
@@ -41,41 +41,41 @@ struct HoldsInDoubt {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ResolveHold {
-    /// The hold.
+    /// Id of the hold.
     hold: String,
-    /// What was found out.
+    /// Note on the findings.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// US dollars to give back; the refund has the command's id.
+    /// US dollars to refund; the refund has the command's idempotency id.
     #[arg(long, value_name = "AMOUNT")]
     refund: Option<String>,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl HoldsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            HoldsCommand::InDoubt(HoldsInDoubt { pages, asked }) => {
-                asked.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
+            HoldsCommand::InDoubt(HoldsInDoubt { pages, output }) => {
+                output.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
             }
-            HoldsCommand::Resolve(ResolveHold { hold, note, refund, once, asked }) => {
+            HoldsCommand::Resolve(ResolveHold { hold, note, refund, once, output }) => {
                 let id = once.id();
                 let refund = refund.map(|amount| json!({"id": id, "amount": amount}));
                 let ask = AdminRequest::post(format!("/admin/v1/holds/{}/resolve", encoded(&hold)));
                 let body = json!({"note": note, "refund": refund});
-                asked.show(&ask.with(body).once(&id), &RESOLVED)
+                output.show(&ask.with(body).once(&id), &RESOLVED)
             }
         }
     }

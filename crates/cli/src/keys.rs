@@ -1,4 +1,4 @@
-//! `tollgate keys`: customers' API keys.
+//! `tollgate keys`: manage customers' API keys.
 
 use std::process::ExitCode;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
 use super::limit::{self, KeyLimits};
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{KEY, KEYS, NEW_KEY};
 
-/// Customers' API keys.
+/// Manage customers' API keys.
 #[derive(Args, Debug)]
 pub(super) struct KeysArgs {
     #[command(subcommand)]
@@ -28,7 +28,7 @@ Examples:
 
 {CODES}"))]
     List(ListKeys),
-    /// Make a key. It is shown this once.
+    /// Create a key. It is shown only once.
     #[command(after_help = format!("\
 Examples:
   tollgate keys create acct_3f1c0a5b7d9e2468 --name production
@@ -37,14 +37,14 @@ Examples:
 
 {CODES}"))]
     Create(CreateKey),
-    /// Show one key, without its secret.
+    /// Show a key, without its secret.
     #[command(after_help = format!("\
 Examples:
   tollgate keys show key_9b1de0c2f4a68035
 
 {CODES}"))]
     Show(One),
-    /// Change a key. What is left out stays as it is.
+    /// Change a key. Omitted settings stay unchanged.
     #[command(after_help = format!("\
 Examples:
   tollgate keys update key_9b1de0c2f4a68035 --name staging --spend-per-month 100.00
@@ -52,14 +52,14 @@ Examples:
 
 {CODES}"))]
     Update(Update),
-    /// Let a key make no more calls.
+    /// Disable a key, whose calls are then refused.
     #[command(after_help = format!("\
 Examples:
   tollgate keys disable key_9b1de0c2f4a68035
 
 {CODES}"))]
     Disable(ChangeKey),
-    /// Let a disabled key make calls again.
+    /// Enable a disabled key.
     #[command(after_help = format!("\
 Examples:
   tollgate keys enable key_9b1de0c2f4a68035
@@ -70,25 +70,25 @@ Examples:
 
 #[derive(Args, Debug)]
 struct ListKeys {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct CreateKey {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// The key's name: 1 to 256 bytes.
+    /// Key name: 1 to 256 bytes.
     #[arg(long)]
     name: String,
-    /// A model that the key may call; several with several `--model`. Default: all.
+    /// Model that the key may call; may be repeated. Default: all.
     #[arg(long = "model", value_name = "MODEL")]
     allowed: Vec<String>,
-    /// When it ends, such as `2027-01-31T12:00:00Z`. Default: never.
+    /// Expiry, such as `2027-01-31T12:00:00Z`. Default: never.
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
     #[command(flatten)]
@@ -96,41 +96,41 @@ struct CreateKey {
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct One {
-    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ChangeKey {
-    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Update {
-    /// The key's id, such as `key_9b1de0c2f4a68035`; not the key.
+    /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
-    /// Its new name.
+    /// New name of the key.
     #[arg(long)]
     name: Option<String>,
-    /// A model that the key may call; several with several `--model`.
+    /// Model that the key may call; may be repeated.
     #[arg(long = "model", value_name = "MODEL", conflicts_with = "all_models")]
     allowed: Vec<String>,
-    /// Let it call every model.
+    /// Allow the key every model.
     #[arg(long)]
     all_models: bool,
-    /// When it ends, or `never`.
+    /// Expiry, or `never`.
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
     #[command(flatten)]
@@ -138,7 +138,7 @@ struct Update {
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 fn path(key: &str) -> String {
@@ -146,19 +146,19 @@ fn path(key: &str) -> String {
 }
 
 impl KeysArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            KeysCommand::List(ListKeys { account, pages, asked }) => {
+            KeysCommand::List(ListKeys { account, pages, output }) => {
                 let path = format!("{}/keys", accounts::path(&account));
-                asked.list(&path, &[], &pages, &KEYS)
+                output.list(&path, &[], &pages, &KEYS)
             }
             KeysCommand::Create(create) => create.run(),
-            KeysCommand::Show(One { key, asked }) => {
-                asked.show(&AdminRequest::get(path(&key)), &KEY)
+            KeysCommand::Show(One { key, output }) => {
+                output.show(&AdminRequest::get(path(&key)), &KEY)
             }
             KeysCommand::Update(update) => update.run(),
             KeysCommand::Disable(change) => change.disabled(true),
@@ -178,7 +178,7 @@ impl CreateKey {
             "limits": limits,
         });
         let ask = AdminRequest::post(format!("{}/keys", accounts::path(&self.account))).with(body);
-        self.asked.show_secret(&ask.once(&self.once.id()), &NEW_KEY)
+        self.output.show_secret(&ask.once(&self.once.id()), &NEW_KEY)
     }
 }
 
@@ -194,13 +194,13 @@ impl Update {
             ("limits", (!limits.is_empty()).then_some(Value::Object(limits))),
         ])?;
         let ask = AdminRequest::patch(path(&self.key)).with(Value::Object(body));
-        self.asked.show(&ask.once(&self.once.id()), &KEY)
+        self.output.show(&ask.once(&self.once.id()), &KEY)
     }
 }
 
 impl ChangeKey {
     fn disabled(&self, disabled: bool) -> anyhow::Result<ExitCode> {
         let ask = AdminRequest::patch(path(&self.key)).with(json!({"disabled": disabled}));
-        self.asked.show(&ask.once(&self.once.id()), &KEY)
+        self.output.show(&ask.once(&self.once.id()), &KEY)
     }
 }

@@ -1,18 +1,17 @@
-//! `tollgate ledger`: what happened to an account's money, and a check of all of it.
+//! `tollgate ledger`: list, verify and export ledger entries.
 
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::admin_call::AdminRequest;
-use super::asked::{OutputOptions, Pages, with_query};
+use super::admin_call::{AdminRequest, VERIFY_TIMEOUT};
 use super::exit::CODES;
 use super::operator::AdminOptions;
+use super::output::{OutputOptions, Pages, with_query};
 use super::records::RecordSource;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
@@ -22,12 +21,10 @@ use super::{accounts, archive};
 use tollgate_ledger::{AccountId, Balance, ExportFormat, Report, Seq, SledReading, verify};
 use tollgate_types::printable::escaped;
 
-/// How long a gateway may take to check its journal: somewhat longer than it allows itself.
-pub(super) const VERIFY_TIMEOUT: Duration = Duration::from_secs(11 * 60);
-/// Bytes that are written together.
+/// Write buffer, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// What happened to an account's money, and a check of all of it.
+/// List, verify, export and repair the ledger.
 #[derive(Args, Debug)]
 pub(super) struct LedgerArgs {
     #[command(subcommand)]
@@ -36,7 +33,7 @@ pub(super) struct LedgerArgs {
 
 #[derive(Subcommand, Debug)]
 enum LedgerCommand {
-    /// List what happened to an account's money, newest first.
+    /// List an account's ledger entries, newest first.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger entries acct_3f1c0a5b7d9e2468
@@ -44,7 +41,7 @@ Examples:
 
 {CODES}"))]
     Entries(EntriesArgs),
-    /// List what calls may have cost that no customer pays, newest first.
+    /// List losses, newest first: upstream costs that no customer pays.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger losses
@@ -52,7 +49,7 @@ Examples:
 
 {CODES}"))]
     Losses(LossesArgs),
-    /// List what calls brought in and what they cost, of targets that have a `cost`.
+    /// List revenue, costs and margins of targets that have a `cost`.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger margins --by model
@@ -60,8 +57,8 @@ Examples:
 
 {CODES}"))]
     Margins(MarginsArgs),
-    /// Check every byte of the journal and every rule of money, and that sled says the same. Exits
-    /// with 1 if anything is wrong.
+    /// Verify the whole journal, all accounting rules, and the sled projection. Exits with 1 on any
+    /// error.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger verify
@@ -69,8 +66,8 @@ Examples:
 
 {CODES}"))]
     Verify(VerifyArgs),
-    /// Print the books: every book account with its debit or credit, by double entry over the whole
-    /// journal. Exits with 1 if they do not add up to zero, or say something else than the balances.
+    /// Print the trial balance: every book account with its debit or credit, by double entry over the
+    /// whole journal. Exits with 1 if it does not sum to zero or contradicts the balances.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger trial-balance
@@ -78,8 +75,8 @@ Examples:
 
 {CODES}"))]
     TrialBalance(TrialBalanceArgs),
-    /// Show what is wrong with the journal of a stopped gateway, what can be saved of it and what that
-    /// costs whom; with `--apply`, put a journal in its place that starts. The damaged files are kept.
+    /// Diagnose the damaged journal of a stopped gateway: what can be recovered, and who loses what.
+    /// With `--apply`, replace it by a repaired one and keep the damaged files.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger repair --data /var/lib/tollgate
@@ -87,8 +84,8 @@ Examples:
 
 {CODES}"))]
     Repair(RepairArgs),
-    /// Write all records of the journal for other programs, oldest first: those of a running
-    /// gateway, or with `--data` those of a ledger that no gateway has open.
+    /// Export all journal records, oldest first: from a running gateway, or with `--data` from a ledger
+    /// that no gateway has open.
     #[command(after_help = format!("\
 Examples:
   tollgate ledger export > ledger.jsonl
@@ -100,44 +97,44 @@ Examples:
     Export(ExportArgs),
 }
 
-/// Whose entries to list.
+/// Arguments of `tollgate ledger entries`.
 #[derive(Args, Debug)]
 struct EntriesArgs {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// How many losses to list.
+/// Arguments of `tollgate ledger losses`.
 #[derive(Args, Debug)]
 struct LossesArgs {
-    /// The most that are listed, up to 500. Default: 100.
+    /// Largest number of items, up to 500. Default: 100.
     #[arg(long, value_name = "COUNT")]
     limit: Option<u16>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// Which margins, and by what they are added up.
+/// Arguments of `tollgate ledger margins`.
 #[derive(Args, Debug)]
 struct MarginsArgs {
-    /// From the day of this time. Default: 30 days ago.
+    /// First day. Default: 30 days ago.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Up to the day of this time. Default: today.
+    /// Last day. Default: today.
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// What they are added up by. Default: every day, account, model and upstream apart.
+    /// Grouping. Default: by day, account, model and upstream.
     #[arg(long, value_enum)]
     by: Option<MarginBy>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// What margins are added up by.
+/// Key by which margins are grouped.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MarginBy {
     Day,
@@ -157,39 +154,39 @@ impl MarginBy {
     }
 }
 
-/// Which ledger to verify.
+/// Arguments of `tollgate ledger verify`.
 #[derive(Args, Debug)]
 struct VerifyArgs {
-    /// The data directory of a gateway that does not run. Default: ask the running gateway.
+    /// Data directory of a stopped gateway. Default: use the running gateway.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// What to export, and how.
+/// Arguments of `tollgate ledger export`.
 #[derive(Args, Debug)]
 struct ExportArgs {
-    /// One JSON object a line, one row of CSV, or in the columns of FOCUS 1.0 a row a charge.
+    /// Format: JSON lines, CSV, or charges in the columns of FOCUS 1.0.
     #[arg(long, value_enum, default_value_t = RecordFormat::Jsonl)]
     format: RecordFormat,
-    /// Only the records of this account.
+    /// Only records of this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<AccountId>,
-    /// The first record, by its place: one behind the last that is there already.
+    /// First record, by sequence number: one after the last existing one.
     #[arg(long, value_name = "SEQ")]
     from_seq: Option<Seq>,
-    /// Write into this file, which is replaced once all is there. Default: standard output.
+    /// Output file, replaced atomically when complete. Default: standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The data directory of a gateway that does not run. Default: ask the running gateway.
+    /// Data directory of a stopped gateway. Default: use the running gateway.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
     operator: AdminOptions,
 }
 
-/// How records are written.
+/// Format of exported records.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RecordFormat {
     Jsonl,
@@ -198,29 +195,29 @@ enum RecordFormat {
 }
 
 impl LedgerArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// When the ledger cannot be read at all, or another process has it open.
+    /// The ledger is unreadable, or another process has it open.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            LedgerCommand::Entries(EntriesArgs { account, pages, asked }) => {
+            LedgerCommand::Entries(EntriesArgs { account, pages, output }) => {
                 let path = format!("{}/entries", accounts::path(&account));
-                asked.list(&path, &[], &pages, &ENTRIES)
+                output.list(&path, &[], &pages, &ENTRIES)
             }
-            LedgerCommand::Losses(LossesArgs { limit, asked }) => {
+            LedgerCommand::Losses(LossesArgs { limit, output }) => {
                 let limit = limit.map(|limit| limit.to_string());
                 let path = with_query("/admin/v1/ledger/losses", &[("limit", limit.as_deref())]);
-                asked.show(&AdminRequest::get(path), &LOSSES)
+                output.show(&AdminRequest::get(path), &LOSSES)
             }
-            LedgerCommand::Margins(MarginsArgs { from, to, by, asked }) => {
+            LedgerCommand::Margins(MarginsArgs { from, to, by, output }) => {
                 let query = [
                     ("from", from.as_deref()),
                     ("to", to.as_deref()),
                     ("by", by.map(MarginBy::word)),
                 ];
                 let path = with_query("/admin/v1/margins", &query);
-                asked.show(&AdminRequest::get(path), &MARGINS)
+                output.show(&AdminRequest::get(path), &MARGINS)
             }
             LedgerCommand::Verify(args) => args.run(),
             LedgerCommand::TrialBalance(args) => args.run(),
@@ -233,12 +230,12 @@ impl LedgerArgs {
 impl VerifyArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let Some(data) = &self.data else { return self.ask() };
-        archive::connect(data, &self.asked.operator.files)?;
+        archive::connect(data, &self.output.operator.files)?;
         let report = verify(data)?;
         let mut out = terminal::out();
-        if self.asked.quiet {
+        if self.output.quiet {
             writeln!(out, "{}", report.chain)?;
-        } else if self.asked.json {
+        } else if self.output.json {
             serde_json::to_writer(&mut out, &report)?;
             writeln!(out)?;
         } else {
@@ -248,11 +245,11 @@ impl VerifyArgs {
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Has the running gateway check its journal, and sled.
+    /// Verify through the running gateway.
     fn ask(&self) -> anyhow::Result<ExitCode> {
         let ask = AdminRequest::post("/admin/v1/ledger/verify").within(VERIFY_TIMEOUT);
-        let document = self.asked.operator.ask(&ask)?;
-        self.asked.print(&document, &JOURNAL)?;
+        let document = self.output.operator.ask(&ask)?;
+        self.output.print(&document, &JOURNAL)?;
         let is_sound = document.value["ok"] == true;
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

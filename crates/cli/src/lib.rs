@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! Commands, one file each.
 
 use std::process::ExitCode;
 
@@ -37,7 +37,7 @@ mod requests;
 mod codes;
 mod audit;
 mod archive;
-mod asked;
+mod output;
 mod sheet;
 mod sheets;
 pub mod exit;
@@ -63,61 +63,62 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway.
+    /// Run the gateway until a signal ends it.
     Serve(serve::Serve),
-    /// Run the gateway on simulated upstreams, with an account, credit and a key.
+    /// Run a gateway with simulated upstreams, an account, credit and a key.
     Demo(demo::Demo),
-    /// Check routes.yaml and models.yaml, and say everything that is wrong with them.
+    /// Check routes.yaml and models.yaml, and report all errors.
     Check(check::Check),
-    /// The configuration of a running gateway.
+    /// Inspect and reload the configuration of a running gateway.
     Config(config::ConfigArgs),
-    /// Models, and what public lists say of their prices.
+    /// Compare models with public price lists.
     Models(models::ModelsArgs),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Schema),
-    /// Run the simulated upstreams alone.
+    /// Run simulated upstreams without a gateway.
     Sim(sim::SimCommand),
-    /// Ask a running gateway whether it wants requests: exits with 0 if it does.
+    /// Check the readiness of a running gateway: exits with 0 if it is ready.
     Healthcheck(healthcheck::Healthcheck),
-    /// Customers' accounts.
+    /// Manage customers' accounts.
     Accounts(accounts::AccountsArgs),
-    /// Customers' API keys.
+    /// Manage customers' API keys.
     Keys(keys::KeysArgs),
-    /// Credit for customers.
+    /// Grant credit to customers.
     Grants(grants::GrantsArgs),
-    /// Charges that are given back.
+    /// Refund charges of single calls.
     Refunds(refunds::RefundsArgs),
-    /// Debts that are given up.
+    /// Write off debts of accounts.
     WriteOffs(write_offs::WriteOffsArgs),
-    /// Work that outlives its request, such as video.
+    /// Manage asynchronous tasks, such as video.
     Tasks(tasks::TasksArgs),
-    /// Money of calls that a crash left open.
+    /// Resolve holds that a crash left open.
     Holds(holds::HoldsArgs),
-    /// The nodes of a fleet, and where its money is.
+    /// Show the nodes of a fleet and their leases.
     Fleet(fleet::FleetArgs),
-    /// How the upstreams of a running gateway are doing.
+    /// Show the health of a running gateway's upstreams.
     Upstreams(upstreams::UpstreamsArgs),
-    /// What customers pay in the place of the list, and what calls were charged by.
+    /// Manage customers' price rules and price groups.
     Prices(prices::PricesArgs),
-    /// Codes that customers redeem for credit, or sign up with.
+    /// Manage codes that customers redeem for credit or sign up with.
     Codes(codes::CodesArgs),
-    /// Who did what.
+    /// Show the audit log.
     Audit(audit::AuditArgs),
-    /// What requests came to.
+    /// List finished requests, or follow them as they end.
     Requests(requests::RequestsArgs),
-    /// See which way requests go in a running gateway.
+    /// Explain the routing of requests in a running gateway.
     Route(route::RouteArgs),
-    /// The ledger: what happened to an account's money, checks and exports.
+    /// List, verify, export and repair the ledger.
     Ledger(ledger::LedgerArgs),
-    /// Hold what a provider says it billed against the journal, and say why they differ.
+    /// Reconcile a provider's invoice with the ledger.
     Reconcile(reconcile::Reconcile),
-    /// Copy the data directory of a gateway, which may be running.
+    /// Back up the data directory of a gateway, which may be running.
     Backup(backup::Backup),
-    /// Make a data directory of a backup, or of one as it was at some moment.
+    /// Restore a data directory from a backup, optionally to a point in time.
     Restore(backup::Restore),
-    /// Make our two files of the configuration of another gateway, or the schema of a fleet's database.
+    /// Convert another gateway's configuration, update the schema of a fleet's database, or move a
+    /// ledger into it.
     Migrate(migrate::MigrateArgs),
-    /// Print what a shell needs to complete these commands.
+    /// Print a shell completion script.
     Completions(completions::Completions),
 }
 
@@ -131,10 +132,10 @@ pub struct Program {
 }
 
 impl Cli {
-    /// Runs the command.
+    /// Run the command.
     ///
     /// # Errors
-    /// What stopped it, for the person at the terminal.
+    /// The error for the terminal.
     pub fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Serve(command) => command.run(program),

@@ -1,11 +1,11 @@
-//! Limits of accounts and keys, as they are typed: a figure, or `none`.
+//! Command-line options for limits of accounts and keys: a number, or `none`.
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use super::exit::{Failure, USAGE};
 
-/// How much may be used.
+/// Options for rate limits.
 #[derive(Args, Debug)]
 pub(super) struct RateOptions {
     /// Requests a minute, or `none` for the configuration's limit.
@@ -14,12 +14,12 @@ pub(super) struct RateOptions {
     /// Tokens a minute, or `none` for the configuration's limit.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     tokens_per_minute: Option<Value>,
-    /// Requests at one time, or `none` for the configuration's limit.
+    /// Concurrent requests, or `none` for the configuration's limit.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     concurrent_requests: Option<Value>,
 }
 
-/// How much a key may be used, and spend.
+/// Options for a key's rate and spend limits.
 #[derive(Args, Debug)]
 pub(super) struct KeyLimits {
     #[command(flatten)]
@@ -32,20 +32,20 @@ pub(super) struct KeyLimits {
     spend_per_month: Option<Value>,
 }
 
-/// Rules for requests that do not fit the money of their account.
+/// Options for requests that exceed their account's balance.
 #[derive(Args, Debug)]
 pub(super) struct HoldOptions {
-    /// The means in their order, such as `credit,count,clamp,rolling`; `none` for no means, `default`
-    /// for the configuration's.
+    /// Means in order, such as `credit,count,clamp,rolling`; `none` for no means, `default` for the
+    /// configuration's.
     #[arg(long, value_name = "MEANS", value_parser = means)]
     means: Option<Value>,
-    /// The lowest output limit of a clamped request, in tokens, or `default`.
+    /// Lowest output limit of a clamped request, in tokens, or `default`.
     #[arg(long, value_name = "TOKENS", value_parser = figure)]
     output_floor: Option<Value>,
-    /// The first slice of a rolling hold, in tokens, or `default`.
+    /// First slice of a rolling hold, in tokens, or `default`.
     #[arg(long, value_name = "TOKENS", value_parser = figure)]
     slice: Option<Value>,
-    /// The longest wait for money of the calls before, in milliseconds, or `default`.
+    /// Longest wait for money of earlier calls, in milliseconds, or `default`.
     #[arg(long, value_name = "MS", value_parser = figure)]
     wait_ms: Option<Value>,
 }
@@ -61,7 +61,7 @@ impl HoldOptions {
     }
 }
 
-/// A field of the admin API, and what was typed for it.
+/// An admin API field and its argument.
 pub(super) type JsonField = (&'static str, Option<Value>);
 
 impl RateOptions {
@@ -83,16 +83,16 @@ impl KeyLimits {
     }
 }
 
-/// Those of the fields that were typed.
+/// Fields with an argument.
 pub(super) fn typed(fields: Vec<JsonField>) -> Map<String, Value> {
     let typed = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     typed.collect()
 }
 
-/// The fields that were typed, of which there must be one at least.
+/// Fields with an argument, at least one.
 ///
 /// # Errors
-/// When nothing was typed.
+/// No field has an argument.
 pub(super) fn given(fields: Vec<JsonField>) -> anyhow::Result<Map<String, Value>> {
     let typed = typed(fields);
     if typed.is_empty() {
@@ -117,7 +117,7 @@ fn figure(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The gateway says which words it does not know.
+/// Parse means; unknown words are left to the gateway to report.
 #[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
 fn means(text: &str) -> Result<Value, String> {
     Ok(match text {
@@ -127,7 +127,7 @@ fn means(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Dollars stay the text that was typed: the gateway reads them, and says what is wrong with them.
+/// Parse an amount; dollars stay text for the gateway to validate.
 #[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
 pub(super) fn amount(text: &str) -> Result<Value, String> {
     Ok(if text == "none" { Value::Null } else { Value::from(text) })

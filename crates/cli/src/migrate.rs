@@ -1,5 +1,5 @@
-//! `tollgate migrate`: from the configurations of other gateways to ours, the schema of a fleet, and
-//! ledgers on their way into one.
+//! `tollgate migrate`: convert other gateways' configurations, update a fleet's schema, and move
+//! ledgers.
 
 mod database;
 mod ledger;
@@ -15,8 +15,8 @@ use super::exit::{CODES, PARTLY};
 use super::terminal::{self, errln};
 use tollgate_config::{self as config, Migrated, Severity};
 
-/// Make our two files of the configuration of another gateway, or the schema of a fleet's database, or
-/// move a ledger into it.
+/// Convert another gateway's configuration, update the schema of a fleet's database, or move a ledger
+/// into it.
 #[derive(Args, Debug)]
 pub(super) struct MigrateArgs {
     #[command(subcommand)]
@@ -25,8 +25,8 @@ pub(super) struct MigrateArgs {
 
 #[derive(Subcommand, Debug)]
 enum MigrateCommand {
-    /// Make routes.yaml and models.yaml of the config.yaml of LiteLLM's proxy. What cannot be said
-    /// in them is listed on standard error, each with its place and the reason.
+    /// Convert the config.yaml of LiteLLM's proxy to routes.yaml and models.yaml. Settings without an
+    /// equivalent are listed on standard error, with position and reason.
     #[command(after_help = format!("\
 Examples:
   tollgate migrate litellm config.yaml
@@ -42,19 +42,18 @@ Examples:
 
 #[derive(Args, Debug)]
 struct Litellm {
-    /// LiteLLM's configuration.
+    /// LiteLLM's configuration file.
     config: PathBuf,
-    /// Write both files into this directory, which is made if it is not there; files that are there
-    /// are not replaced. Default: both are printed.
+    /// Output directory, created if missing; existing files are not replaced. Default: print both files.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
 impl MigrateArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What stopped it, for the person at the terminal.
+    /// The error for the terminal.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             MigrateCommand::Litellm(command) => command.run(),
@@ -66,10 +65,10 @@ impl MigrateArgs {
 }
 
 impl Litellm {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// When the file cannot be read, or the files cannot be written.
+    /// A file cannot be read or written.
     fn run(self) -> anyhow::Result<ExitCode> {
         let Self { config, out } = self;
         let bytes =
@@ -104,7 +103,7 @@ impl Litellm {
     }
 }
 
-/// Writes a file that is not there yet.
+/// Write a new file.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let mut file = std::fs::File::create_new(path)
         .with_context(|| format!("cannot write {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! `tollgate models`: models and their prices, held against public lists.
+//! `tollgate models`: compare models with public price lists.
 
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
@@ -20,15 +20,15 @@ use super::terminal::{self, errln, outln};
 use tollgate_catalogue::{self as catalogue, LIST_BYTES_MAX, NamedCatalogue, OwnModel, OwnTarget};
 use tollgate_config::{self as config, TypedModel, environment_proxies};
 
-/// The exit code when something differs; that of `diff`.
+/// Exit code for differences, as of `diff`.
 const DIFFERENT: u8 = 1;
-/// The exit code when nothing can be said; that of `diff`.
+/// Exit code for errors, as of `diff`.
 const TROUBLE: u8 = 2;
 
-/// How long a list may take to begin, and each further piece of it.
+/// Timeout for the start of a list, and for each further chunk of it.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Models, and what public lists say of their prices.
+/// Compare models with public price lists.
 #[derive(Debug, Args)]
 pub(super) struct ModelsArgs {
     #[command(subcommand)]
@@ -37,8 +37,8 @@ pub(super) struct ModelsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ModelsCommand {
-    /// Hold models.yaml against public price lists, and propose changes; no file is changed. Exits
-    /// with 0 for nothing, 1 for something that differs, 2 when that cannot be said.
+    /// Compare models.yaml with public price lists, and propose changes; no file is changed. Exits with
+    /// 0 if equal, 1 if different, 2 on errors.
     #[command(after_help = "\
 Examples:
   tollgate models sync --from https://models.dev/api.json
@@ -49,8 +49,8 @@ Examples:
 
 #[derive(Debug, Args)]
 struct SyncModels {
-    /// A price list of models.dev, LiteLLM or OpenRouter: a file, `-` for standard input, or an
-    /// https:// URL. Can be said several times.
+    /// Price list of models.dev, LiteLLM or OpenRouter: a file, `-` for standard input, or an https://
+    /// URL. May be repeated.
     #[arg(long, required = true, value_name = "FILE_OR_URL")]
     from: Vec<String>,
     /// Print the report as one JSON document.
@@ -61,10 +61,10 @@ struct SyncModels {
 }
 
 impl ModelsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// None: what went wrong is said, and has the code of `diff`.
+    /// Never fails: prints the error and exits with 2, as `diff` does.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let ModelsCommand::Sync(sync) = self.command;
         Ok(sync.run().unwrap_or_else(|error| {
@@ -119,7 +119,7 @@ fn named_list(from: &str) -> anyhow::Result<NamedCatalogue> {
     Ok(NamedCatalogue { name: from.to_owned(), catalogue })
 }
 
-/// What a list holds, wherever it is.
+/// Read a list from a file, standard input or a URL.
 fn list_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
     if from == "-" {
         // One byte more than is allowed: who reads it says that it is too long.

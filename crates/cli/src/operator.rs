@@ -1,4 +1,4 @@
-//! What commands for operators are told: which running gateway, and as whom.
+//! Connection of operators' commands to a running gateway: address and credentials.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -16,72 +16,72 @@ use super::{admin_tls, admin_token};
 use tollgate_config::RoutesFile;
 use tollgate_types::secret::Secret;
 
-/// How long a call may take: somewhat longer than the gateway waits for its ledger, whose word is
-/// better than a guess.
+/// Timeout of a call: somewhat longer than the gateway's wait for its ledger, whose error is more useful
+/// than a timeout.
 const TIMEOUT: Duration = Duration::from_secs(35);
 
-/// What can be given in the place of what the file says.
+/// Advice on arguments that replace the file's settings.
 const ARGUMENTS: &str = "or name the gateway with --admin and --token-file";
 
-/// Which gateway, and as whom.
+/// Gateway address and credentials.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which gateway")]
 pub(super) struct AdminOptions {
-    /// Address of the running gateway's admin API. Default: that of `routes.yaml`.
+    /// Address of the running gateway's admin API. Default: from `routes.yaml`.
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<SocketAddr>,
-    /// A file with the admin token. Default: the token of `routes.yaml`, or the one that the gateway
-    /// has made in its data directory.
+    /// File with the admin token. Default: the token from `routes.yaml`, or the one that the gateway
+    /// generated in its data directory.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A PEM file with the certificate that the admin address shows: the call is made over TLS, and to
-    /// nobody else. Default: that of `admin.tls` in `routes.yaml`.
+    /// PEM file with the certificate of the admin address, which is then called over TLS and accepted
+    /// with this certificate only. Default: `admin.tls` in `routes.yaml`.
     #[arg(long, value_name = "FILE")]
     admin_certificate: Option<PathBuf>,
     #[command(flatten)]
     pub(super) files: Files,
 }
 
-/// A JSON document of the admin API: as it came, and as it is read.
+/// A JSON document of the admin API, raw and parsed.
 #[derive(Debug)]
 pub(super) struct JsonDocument {
-    /// The bytes of the document as they came.
+    /// Bytes of the response as received.
     pub(super) text: Bytes,
-    /// The value that those bytes stand for.
+    /// Value parsed from the bytes.
     pub(super) value: Value,
 }
 
 impl AdminOptions {
-    /// `GET`s a path of the admin API.
+    /// `GET` a path of the admin API.
     ///
     /// # Errors
-    /// When there is no answer, or none with what was asked for.
+    /// No response, or an error response.
     pub(super) fn get(&self, path: &str) -> anyhow::Result<Value> {
         Ok(self.ask(&AdminRequest::get(path))?.value)
     }
 
-    /// Asks the admin API.
+    /// Call the admin API.
     ///
     /// # Errors
-    /// When there is no answer, or none with what was asked for.
+    /// No response, or an error response.
     pub(super) fn ask(&self, ask: &AdminRequest) -> anyhow::Result<JsonDocument> {
         let (document, status) = self.ask_any(ask)?;
         if (200..300).contains(&status) { Ok(document) } else { Err(refusal(status, &document)) }
     }
 
-    /// Asks the admin API; an answer that refuses is given back with its status.
+    /// Call the admin API; an error response is returned with its status.
     ///
     /// # Errors
-    /// When there is no answer, or none in JSON.
+    /// No response, or none in JSON.
     pub(super) fn ask_any(&self, ask: &AdminRequest) -> anyhow::Result<(JsonDocument, u16)> {
         let (place, token) = self.access()?;
         call(&place, &token, ask)
     }
 
-    /// Hands over a long answer in pieces, each at most `silence` after the one before.
+    /// Stream a long response in chunks, each at most `silence` after the previous one.
     ///
     /// # Errors
-    /// When there is no answer, when it breaks off, or what `each` says.
+    /// No response, a broken response, or an error of `each`.
     pub(super) fn stream(
         &self,
         ask: &AdminRequest,
@@ -95,10 +95,10 @@ impl AdminOptions {
         }
     }
 
-    /// `GET`s a path of the admin API, and gives back the token that the gateway was shown too.
+    /// `GET` a path of the admin API, and also return the token used.
     ///
     /// # Errors
-    /// When there is no answer, or none with what was asked for.
+    /// No response, or an error response.
     pub(super) fn get_with_token(&self, path: &str) -> anyhow::Result<(Value, Secret)> {
         let (place, token) = self.access()?;
         match call(&place, &token, &AdminRequest::get(path))? {
@@ -107,8 +107,8 @@ impl AdminOptions {
         }
     }
 
-    /// Where the gateway is, and its token: from the arguments, or else from `routes.yaml`, of which
-    /// only these settings are read.
+    /// Address and token of the gateway: from the arguments, or else from `routes.yaml`, of which only
+    /// these settings are read.
     fn access(&self) -> anyhow::Result<(AdminEndpoint, Secret)> {
         let pinned = self.admin_certificate.as_deref().map(admin_tls::pinned_to).transpose()?;
         if let (Some(address), Some(file)) = (self.admin, &self.token_file) {
@@ -143,7 +143,7 @@ impl AdminOptions {
         Ok((AdminEndpoint { address, tls }, token))
     }
 
-    /// The token that a gateway with this file has made for itself.
+    /// Token generated by a gateway with this file.
     fn kept_token(&self, file: &RoutesFile) -> anyhow::Result<Secret> {
         let data_dir = file.data_dir().map_err(|errors| files::failure(&errors, ARGUMENTS))?;
         admin_token::kept(&data_dir).map_err(|error| {
@@ -176,7 +176,7 @@ fn read(address: SocketAddr, answer: AdminAnswer) -> anyhow::Result<JsonDocument
     Ok(JsonDocument { text: answer.body, value })
 }
 
-/// The API's words, and what to do.
+/// Failure with the API's message and advice.
 pub(super) fn refusal(status: u16, document: &JsonDocument) -> anyhow::Error {
     let error = &document.value["error"];
     let message = error["message"].as_str().unwrap_or("no reason was given");

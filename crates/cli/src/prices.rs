@@ -1,4 +1,4 @@
-//! `tollgate prices`: what customers pay in the place of the list, and what calls were charged by.
+//! `tollgate prices`: customers' price rules and price groups.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{ACCOUNT_PRICES, CHARGED_PRICES, PRICE_GROUP, PRICE_GROUPS};
 
-/// What customers pay in the place of the list, and what calls were charged by.
+/// Manage customers' price rules and price groups.
 #[derive(Args, Debug)]
 pub(super) struct PricesArgs {
     #[command(subcommand)]
@@ -22,15 +22,15 @@ pub(super) struct PricesArgs {
 
 #[derive(Subcommand, Debug)]
 enum PricesCommand {
-    /// Show what an account pays in the place of the list.
+    /// Show an account's price group and rules.
     #[command(after_help = format!("\
 Examples:
   tollgate prices show acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
     Show(ShowPrices),
-    /// Set all that an account pays in the place of the list, for calls that come from now on. Without
-    /// a group and rules it pays the list.
+    /// Replace an account's price group and rules, for new calls. Without a group and rules it pays list
+    /// prices.
     #[command(after_help = format!("\
 Examples:
   tollgate prices set acct_3f1c0a5b7d9e2468 --rule 'gpt-5*=0.9' --rule '*=1.1'
@@ -40,7 +40,7 @@ Examples:
 
 {CODES}"))]
     Set(SetPrices),
-    /// Set the rules of a price group, for calls that come from now on. One that is not there is made.
+    /// Set the rules of a price group, for new calls, creating it if missing.
     #[command(after_help = format!("\
 Examples:
   tollgate prices group resellers --rule '*=0.85'
@@ -55,7 +55,7 @@ Examples:
 
 {CODES}"))]
     Groups(OutputOptions),
-    /// List the prices that calls were charged by, newest first.
+    /// List the price versions that calls were charged by, newest first.
     #[command(after_help = format!("\
 Examples:
   tollgate prices charged
@@ -67,28 +67,28 @@ Examples:
 
 #[derive(Args, Debug)]
 struct ShowPrices {
-    /// The id of the account that pays them.
+    /// Id of the account.
     account: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Rules {
-    /// What some models cost: a name, the beginning of names and an asterisk, or an asterisk, and what
-    /// their prices are multiplied by. Can be repeated.
+    /// Price rule: a model name, a prefix with an asterisk, or an asterisk, and the factor on list
+    /// prices. May be repeated.
     #[arg(long = "rule", value_name = "MODELS=FACTOR", conflicts_with = "file")]
     rules: Vec<String>,
-    /// A file with a JSON list of rules, as the admin API takes them: for prices and dates.
+    /// File with a JSON list of rules in the admin API's format, for absolute prices and dates.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 struct SetPrices {
-    /// The id of the account that pays them.
+    /// Id of the account.
     account: String,
-    /// The price group whose rules count where none of its own does.
+    /// Price group whose rules apply where none of the account's own does.
     #[arg(long, value_name = "NAME")]
     group: Option<String>,
     #[command(flatten)]
@@ -96,19 +96,19 @@ struct SetPrices {
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct SetGroup {
-    /// The group's name: 1 to 64 letters, digits, dots, hyphens and underscores.
+    /// Group name: 1 to 64 letters, digits, dots, hyphens and underscores.
     name: String,
     #[command(flatten)]
     rules: Rules,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
@@ -116,43 +116,43 @@ struct ListCharged {
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// Where the price groups are.
+/// Path of the price groups.
 const GROUPS: &str = "/admin/v1/price-groups";
 
 impl PricesArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, that it says nothing, or that the rules cannot be read.
+    /// The gateway's error response, that it does not answer, or invalid rules.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let prices_of = |account: &str| format!("{}/prices", accounts::path(account));
         match self.command {
-            PricesCommand::Show(ShowPrices { account, asked }) => {
-                asked.show(&AdminRequest::get(prices_of(&account)), &ACCOUNT_PRICES)
+            PricesCommand::Show(ShowPrices { account, output }) => {
+                output.show(&AdminRequest::get(prices_of(&account)), &ACCOUNT_PRICES)
             }
-            PricesCommand::Set(SetPrices { account, group, rules, once, asked }) => {
+            PricesCommand::Set(SetPrices { account, group, rules, once, output }) => {
                 let body = json!({"group": group, "rules": rules.read()?});
                 let ask = AdminRequest::put(prices_of(&account)).with(body);
-                asked.show(&ask.once(&once.id()), &ACCOUNT_PRICES)
+                output.show(&ask.once(&once.id()), &ACCOUNT_PRICES)
             }
-            PricesCommand::Group(SetGroup { name, rules, once, asked }) => {
+            PricesCommand::Group(SetGroup { name, rules, once, output }) => {
                 let ask = AdminRequest::put(format!("{GROUPS}/{}", encoded(&name)));
                 let ask = ask.with(json!({"rules": rules.read()?}));
-                asked.show(&ask.once(&once.id()), &PRICE_GROUP)
+                output.show(&ask.once(&once.id()), &PRICE_GROUP)
             }
-            PricesCommand::Groups(asked) => asked.show(&AdminRequest::get(GROUPS), &PRICE_GROUPS),
-            PricesCommand::Charged(ListCharged { pages, asked }) => {
-                asked.list("/admin/v1/prices", &[], &pages, &CHARGED_PRICES)
+            PricesCommand::Groups(output) => output.show(&AdminRequest::get(GROUPS), &PRICE_GROUPS),
+            PricesCommand::Charged(ListCharged { pages, output }) => {
+                output.list("/admin/v1/prices", &[], &pages, &CHARGED_PRICES)
             }
         }
     }
 }
 
 impl Rules {
-    /// The rules as the admin API takes them.
+    /// Rules in the admin API's format.
     fn read(&self) -> anyhow::Result<Value> {
         if let Some(file) = &self.file {
             return read_file(file);

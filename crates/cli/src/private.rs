@@ -1,4 +1,4 @@
-//! Files that nobody but their owner may read: the ledger has addresses, password hashes and balances.
+//! Owner-only file permissions: the ledger contains addresses, password hashes and balances.
 
 use std::fs;
 use std::io;
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 
-/// What a directory's owner may do, and nobody else.
+/// Mode of directories.
 const DIRECTORY: u32 = 0o700;
-/// What a file's owner may do, and nobody else.
+/// Mode of files.
 const FILE: u32 = 0o600;
 
-/// Whatever the process makes from here on is its own user's, whatever it was started with.
+/// Set the umask so that new files are private to the process's user.
 pub fn only_for_owner() {
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
-/// Takes what others may do from a data directory and all that is in it: an older build, or a shell,
-/// may have made it. What cannot be changed is told to the log, and is no reason not to serve.
+/// Remove group and world permissions from a data directory and its content: an older build, or a shell,
+/// may have created them. Failures are logged only.
 pub fn guard(dir: &Path) {
     if let Err(error) = close(dir) {
         log::warn!(

@@ -1,4 +1,4 @@
-//! `tollgate reconcile`: what a provider says it billed, held against the journal.
+//! `tollgate reconcile`: reconcile a provider's invoice with the ledger.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -18,14 +18,14 @@ use tollgate_reconcile::{
     select_upstreams,
 };
 
-/// The exit code when something differs; that of `diff`.
+/// Exit code for differences, as of `diff`.
 const DIFFERENT: u8 = 1;
-/// The exit code when nothing can be said; that of `diff`.
+/// Exit code for errors, as of `diff`.
 const TROUBLE: u8 = 2;
-/// The longest record of a journal, in bytes: those of an export have some hundreds.
+/// Longest record of an export, in bytes; typical ones have some hundreds.
 const RECORD_BYTES_MAX: usize = 16 << 20;
 
-/// What to hold against each other.
+/// Reconcile a provider's invoice with the ledger, and explain the differences.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -33,29 +33,29 @@ Examples:
   tollgate reconcile --provider anthropic --from usage.json --credential apikey_01=main
   tollgate reconcile --provider csv --from invoice.csv --journal ledger.jsonl --json
 
-Exit codes: 0 the same, 1 something differs, 2 that cannot be said.")]
+Exit codes: 0 equal, 1 different, 2 error.")]
 pub(super) struct Reconcile {
-    /// Whose statement it is.
+    /// Provider or format of the statement.
     #[arg(long, value_enum)]
     provider: ProviderName,
-    /// A file of the provider, or `-` for standard input. Can be said several times, as for its usage
-    /// and its costs; a JSON file is a page of its API, or a list of pages.
+    /// Export of the provider, or `-` for standard input. May be repeated, for example for usage and
+    /// costs; a JSON file is a page of its API, or a list of pages.
     #[arg(long, required = true, value_name = "FILE")]
     from: Vec<String>,
-    /// An upstream that the provider's account is behind. Can be said several times. Default: the only
-    /// one with costs in the journal.
+    /// Upstream that uses the provider's account. May be repeated. Default: the only one with costs in
+    /// the journal.
     #[arg(long, value_name = "NAME")]
     upstream: Vec<String>,
-    /// The provider's id of an API key, project or workspace, and the name of our credential that it is;
-    /// of an upstream with one credential, the upstream's name. Can be said several times. Without any,
-    /// credentials are added up.
+    /// Mapping from the provider's id of an API key, project or workspace to our credential's name, or
+    /// to the name of an upstream with one credential. May be repeated. Default: credentials are added
+    /// up.
     #[arg(long, value_name = "ID=NAME", value_parser = credential)]
     credential: Vec<(String, String)>,
-    /// A file that `tollgate ledger export` has written as JSON lines. Can be said several times, as for
-    /// the nodes of a fleet. Default: ask the running gateway.
+    /// Export of `tollgate ledger export` in JSON lines. May be repeated, for example for the nodes of a
+    /// fleet. Default: use the running gateway.
     #[arg(long, value_name = "FILE")]
     journal: Vec<PathBuf>,
-    /// The data directory of a gateway that does not run. Default: ask the running gateway.
+    /// Data directory of a stopped gateway. Default: use the running gateway.
     #[arg(long, value_name = "DIR", conflicts_with = "journal")]
     data: Option<PathBuf>,
     /// Print the report as one JSON document.
@@ -65,15 +65,15 @@ pub(super) struct Reconcile {
     operator: AdminOptions,
 }
 
-/// Whose statement is read.
+/// Provider or format of a statement.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ProviderName {
-    /// Usage and costs of OpenAI's organization API.
+    /// Usage and costs from OpenAI's organization API.
     #[value(name = "openai")]
     OpenAi,
-    /// Usage and cost reports of Anthropic's admin API.
+    /// Usage and cost reports from Anthropic's admin API.
     Anthropic,
-    /// The activity of an account at OpenRouter.
+    /// Activity export of an OpenRouter account.
     #[value(name = "openrouter")]
     OpenRouter,
     /// A CSV file with the columns day, model, credential, unit, quantity and amount.
@@ -90,10 +90,10 @@ fn credential(text: &str) -> Result<(String, String), &'static str> {
 }
 
 impl Reconcile {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// None: what went wrong is said, and has the code of `diff`.
+    /// Never fails: prints the error and exits with 2, as `diff` does.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         Ok(self.compare().unwrap_or_else(|error| {
             exit::say(&error);
@@ -130,7 +130,7 @@ impl Reconcile {
         Ok(if report.is_different() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
     }
 
-    /// What the journal says that calls cost.
+    /// Costs of calls in the journal.
     fn own_lines(&self) -> anyhow::Result<Vec<OwnLine>> {
         let mut reading = JournalReading::default();
         for journal in &self.journal {
@@ -155,8 +155,7 @@ impl Reconcile {
     }
 }
 
-/// What a file of the provider holds, up to one byte more than is allowed: who reads it says that it is
-/// too long.
+/// Content of a provider's file, up to one byte above the limit, which the parser then reports.
 fn statement_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
     let bytes_max = u64::try_from(STATEMENT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let mut bytes = Vec::new();
@@ -168,10 +167,10 @@ fn statement_bytes(from: &str) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Records that come in pieces, read line by line.
+/// Parser of records that arrive in chunks, line by line.
 struct RecordLines<'a> {
     reading: &'a mut JournalReading,
-    /// The beginning of a line whose end has not come yet.
+    /// Incomplete last line of the chunk before.
     begun: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The journal's records as they are exported: those of a running gateway, or those in a directory.
+//! Export of journal records, from a running gateway or from a directory.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use super::admin_call::AdminRequest;
 use super::archive;
-use super::asked::with_query;
 use super::operator::AdminOptions;
+use super::output::with_query;
 use tollgate_ledger::{AccountId, ExportFormat, Exporter, OfflineRecords, Seq};
 
-/// How long an export may be silent: a gateway that looks for one account's records reads a segment
-/// (64 MiB) in less.
+/// Longest silence of an export: a gateway that filters one account's records reads a segment (64 MiB)
+/// in less.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// Which records, in which form, and where they are.
+/// Selection, format and source of records.
 pub(super) struct RecordSource<'a> {
-    /// The data directory of a gateway that does not run; `None` for the gateway that runs.
+    /// Data directory of a stopped gateway; `None` for the running gateway.
     pub(super) data: Option<&'a Path>,
-    /// How they are written.
+    /// Format of the exported records.
     pub(super) format: ExportFormat,
-    /// Only those of this account.
+    /// Only records of this account.
     pub(super) account: Option<AccountId>,
-    /// The first of them.
+    /// Sequence number of the first record.
     pub(super) from_seq: Option<Seq>,
-    /// Which gateway is asked, and as whom.
+    /// Gateway address and credentials.
     pub(super) operator: &'a AdminOptions,
 }
 
 impl RecordSource<'_> {
-    /// Writes the records, oldest first.
+    /// Write the records, oldest first.
     ///
     /// # Errors
-    /// When they cannot be read, or what `out` says.
+    /// The records cannot be read, or an error of `out`.
     pub(super) fn write(&self, out: &mut impl Write) -> anyhow::Result<()> {
         match self.data {
             Some(data) => self.write_offline(data, out),
-            None => self.write_asked(out),
+            None => self.write_from_gateway(out),
         }
     }
 
@@ -53,7 +53,7 @@ impl RecordSource<'_> {
         Ok(())
     }
 
-    fn write_asked(&self, out: &mut impl Write) -> anyhow::Result<()> {
+    fn write_from_gateway(&self, out: &mut impl Write) -> anyhow::Result<()> {
         let format = match self.format {
             ExportFormat::Jsonl => "jsonl",
             ExportFormat::Csv => "csv",

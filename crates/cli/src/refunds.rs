@@ -1,4 +1,4 @@
-//! `tollgate refunds`: charges that are given back.
+//! `tollgate refunds`: refund charges.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::accounts;
 use super::admin_call::AdminRequest;
-use super::asked::{IdempotencyOptions, OutputOptions};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions};
 use super::sheets::REFUND;
 
-/// Charges that are given back.
+/// Refund charges of single calls.
 #[derive(Args, Debug)]
 pub(super) struct RefundsArgs {
     #[command(subcommand)]
@@ -20,7 +20,7 @@ pub(super) struct RefundsArgs {
 
 #[derive(Subcommand, Debug)]
 enum RefundsCommand {
-    /// Give back what a call has cost, or some of it. `ledger entries` shows the holds.
+    /// Refund a call, fully or in part. `ledger entries` shows the holds.
     #[command(after_help = format!("\
 Examples:
   tollgate refunds create acct_3f1c0a5b7d9e2468 hold_0000000000000029 0.0001 --id ticket-815
@@ -31,28 +31,28 @@ Examples:
 
 #[derive(Args, Debug)]
 struct CreateRefund {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// The hold of the call.
+    /// Hold id of the call.
     hold: String,
     /// US dollars, such as `0.05`.
     amount: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl RefundsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let RefundsCommand::Create(CreateRefund { account, hold, amount, once, asked }) =
+        let RefundsCommand::Create(CreateRefund { account, hold, amount, once, output }) =
             self.command;
         let ask = AdminRequest::post(format!("{}/refunds", accounts::path(&account)));
         let body = json!({"hold": hold, "amount": amount, "id": once.id()});
-        asked.show(&ask.with(body), &REFUND)
+        output.show(&ask.with(body), &REFUND)
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate ledger repair`: a way out for a damaged journal.
+//! `tollgate ledger repair`: repair of a damaged journal.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,19 +12,19 @@ use super::terminal::{self, one_line};
 use tollgate_ledger::{Repair, repair};
 use tollgate_types::printable::escaped;
 
-/// Places that are listed one by one.
+/// Largest number of places listed individually.
 const LISTED_MAX: usize = 20;
 
-/// What to repair.
+/// Arguments of `tollgate ledger repair`.
 #[derive(Args, Debug)]
 pub(super) struct RepairArgs {
-    /// The data directory of a gateway that does not run.
+    /// Data directory of a stopped gateway.
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Put a journal in the place of the damaged one. Without this nothing is changed.
+    /// Replace the damaged journal. Without this nothing is changed.
     #[arg(long)]
     apply: bool,
-    /// Do without what sled knows of lost records: they stay lost.
+    /// Do not recover lost records from sled.
     #[arg(long)]
     without_sled: bool,
     /// Print one line of JSON.
@@ -35,7 +35,7 @@ pub(super) struct RepairArgs {
 }
 
 impl RepairArgs {
-    /// Exits with 0 if nothing is wrong, or all that can be done is done.
+    /// Run the command: exits with 0 if nothing is damaged or everything possible is repaired.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         archive::connect(&self.data, &self.files)?;
         let found = repair(&self.data, self.apply, self.without_sled)?;

@@ -1,4 +1,4 @@
-//! `tollgate requests`: what requests came to.
+//! `tollgate requests`: list finished requests.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -8,17 +8,17 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{OutputOptions, Pages, with_query};
 use super::exit::CODES;
+use super::output::{OutputOptions, Pages, with_query};
 use super::sheets::{REQUEST, REQUESTS};
 use super::terminal::{self, errln};
 
-/// The longest event that is read, in bytes; a request's record has some hundred.
+/// Longest event, in bytes; a request's record has some hundred.
 const EVENT_BYTES_MAX: usize = 1 << 20;
-/// The gateway says every 15 s that it is there.
+/// Longest silence of the event stream: the gateway sends a comment every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// What requests came to.
+/// List finished requests, or follow them as they end.
 #[derive(Args, Debug)]
 pub(super) struct RequestsArgs {
     #[command(subcommand)]
@@ -44,7 +44,7 @@ Examples:
 
 {CODES}"))]
     Tail(Tail),
-    /// Show one request.
+    /// Show a request by its id.
     #[command(after_help = format!("\
 Examples:
   tollgate requests show req_019c1402a1f0d3b2c4a5000000000007
@@ -55,54 +55,54 @@ Examples:
 
 #[derive(Args, Debug)]
 struct ListRequests {
-    /// Those of one account; `none` for those whose key was not recognised.
+    /// Only requests of this account; `none` for requests without a valid key.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
-    /// Those of one key, by its id.
+    /// Only requests of this key, by its id.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// Those for one model.
+    /// Only requests for this model.
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Those answered with one status, such as `429`, or one class, such as `5xx`.
+    /// Only requests with this status, such as `429`, or class, such as `5xx`.
     #[arg(long, value_name = "STATUS")]
     status: Option<String>,
-    /// Those that failed.
+    /// Only requests that ended in an error.
     #[arg(long)]
     errors: bool,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct Tail {
-    /// Those of one account; `none` for those whose key was not recognised.
+    /// Only requests of this account; `none` for requests without a valid key.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ShowRequest {
-    /// The request's id: `x-request-id` of its answer.
+    /// Request id: `x-request-id` of the response.
     request: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl RequestsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             RequestsCommand::List(list) => list.run(),
             RequestsCommand::Tail(tail) => tail.run(),
-            RequestsCommand::Show(ShowRequest { request, asked }) => asked.show(
+            RequestsCommand::Show(ShowRequest { request, output }) => output.show(
                 &AdminRequest::get(format!("/admin/v1/requests/{}", encoded(&request))),
                 &REQUEST,
             ),
@@ -119,7 +119,7 @@ impl ListRequests {
             ("status", self.status.as_deref()),
             ("errors", self.errors.then_some("true")),
         ];
-        self.asked.list("/admin/v1/requests", &query, &self.pages, &REQUESTS)
+        self.output.list("/admin/v1/requests", &query, &self.pages, &REQUESTS)
     }
 }
 
@@ -127,9 +127,9 @@ impl Tail {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let query = [("account", self.account.as_deref())];
         let ask = AdminRequest::get(with_query("/admin/v1/requests/tail", &query));
-        let mut shown = TailProgress { asked: &self.asked, widths: None };
+        let mut shown = TailProgress { output: &self.output, widths: None };
         let mut unread = Vec::new();
-        self.asked.operator.stream(&ask, SILENCE, &mut |piece| {
+        self.output.operator.stream(&ask, SILENCE, &mut |piece| {
             unread.extend_from_slice(piece);
             while let Some(end) = unread.windows(2).position(|pair| pair == b"\n\n") {
                 let event: Vec<u8> = unread.drain(..end + 2).collect();
@@ -145,10 +145,10 @@ impl Tail {
     }
 }
 
-/// What of a tail was shown.
+/// Output state of a tail.
 struct TailProgress<'a> {
-    asked: &'a OutputOptions,
-    /// How wide each column is by now; `None` before the titles.
+    output: &'a OutputOptions,
+    /// Current column widths; `None` before the titles.
     widths: Option<Vec<usize>>,
 }
 
@@ -163,9 +163,9 @@ impl TailProgress<'_> {
             return Ok(());
         }
         let mut out = terminal::out();
-        if self.asked.json {
+        if self.output.json {
             writeln!(out, "{data}")?;
-        } else if self.asked.quiet {
+        } else if self.output.quiet {
             for value in REQUEST.main_values(&document) {
                 writeln!(out, "{value}")?;
             }

@@ -1,4 +1,4 @@
-//! `tollgate route explain`: which targets a request would try, and why.
+//! `tollgate route explain`: routing of a hypothetical request.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::operator::AdminOptions;
 use super::terminal::{self, one_line};
 
-/// See which way requests go in a running gateway.
+/// Explain the routing of requests in a running gateway.
 #[derive(Args, Debug)]
 pub(super) struct RouteArgs {
     #[command(subcommand)]
@@ -18,8 +18,8 @@ pub(super) struct RouteArgs {
 
 #[derive(Subcommand, Debug)]
 enum RouteCommand {
-    /// Show which targets a request for a model would try, in which order, and why. Exits with 1 if
-    /// it would not get to one.
+    /// Explain which targets a request for a model would try, in which order, and why. Exits with 1 if
+    /// none is available.
     #[command(after_help = "\
 Examples:
   tollgate route explain --model gpt-4o-mini
@@ -27,16 +27,16 @@ Examples:
     Explain(Explain),
 }
 
-/// Whose request for what.
+/// Arguments of `tollgate route explain`.
 #[derive(Args, Debug)]
 struct Explain {
-    /// The name of the model that the customer would use.
+    /// Model name in the request.
     #[arg(long)]
     model: String,
-    /// The id of the key, such as `key_9b1de0c2f4a68035`. Default: any key.
+    /// Key id, such as `key_9b1de0c2f4a68035`. Default: any key.
     #[arg(long)]
     key: Option<String>,
-    /// Print the gateway's answer as JSON.
+    /// Print the gateway's response as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -44,20 +44,20 @@ struct Explain {
 }
 
 impl RouteArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// When the gateway does not answer.
+    /// The gateway does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let RouteCommand::Explain(asked) = self.command;
+        let RouteCommand::Explain(output) = self.command;
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("model", &asked.model);
-        if let Some(key) = &asked.key {
+        query.append_pair("model", &output.model);
+        if let Some(key) = &output.key {
             query.append_pair("key", key);
         }
-        let answer = asked.operator.get(&format!("/admin/v1/route?{}", query.finish()))?;
+        let answer = output.operator.get(&format!("/admin/v1/route?{}", query.finish()))?;
         let mut out = terminal::out();
-        if asked.json {
+        if output.json {
             serde_json::to_writer(&mut out, &answer)?;
             writeln!(out)?;
         } else {
@@ -70,7 +70,7 @@ impl RouteArgs {
     }
 }
 
-/// Whether a request for the model gets to a target.
+/// True if a request for the model reaches a target.
 fn is_served(model: &Value) -> bool {
     let targets = model["targets"].as_array().map_or(&[][..], Vec::as_slice);
     let gets_calls = targets.iter().any(|target| target["percent"].as_f64() > Some(0.0));
@@ -102,7 +102,7 @@ fn print(out: &mut impl std::io::Write, answer: &Value) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Prints the targets of a model, one a line.
+/// Print the targets of a model, one a line.
 fn print_targets(out: &mut impl std::io::Write, model: &Value) -> std::io::Result<()> {
     let text = |value: &Value| one_line(value.as_str().unwrap_or_default()).into_owned();
     for target in model["targets"].as_array().map_or(&[][..], Vec::as_slice) {

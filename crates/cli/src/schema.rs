@@ -1,5 +1,4 @@
-//! `tollgate schema`: the JSON Schema of the two files, for editors, and the description of the
-//! admin API, for programs.
+//! `tollgate schema`: JSON Schemas of the two files, and the OpenAPI document of the admin API.
 
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use super::terminal::outln;
 /// Print the JSON Schema of a configuration file, or the OpenAPI document of the admin API.
 #[derive(Debug, Args)]
 pub(super) struct Schema {
-    /// Which file, or the admin API.
+    /// File, or the admin API.
     #[arg(value_enum)]
     of: Of,
 }
@@ -27,7 +26,7 @@ enum Of {
 }
 
 impl Schema {
-    /// Runs the command: prints the JSON Schema of one of the files.
+    /// Run the command: print a schema.
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         let schema = match self.of {
             Of::Routes => tollgate_config::routes_schema(),

@@ -16,7 +16,7 @@ use super::Program;
 use super::files::Files;
 use super::terminal;
 
-/// Run the gateway.
+/// Run the gateway until a signal ends it.
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     #[command(flatten)]
@@ -26,16 +26,16 @@ pub(super) struct Serve {
     /// Print one JSON line with the addresses on standard output when ready.
     #[arg(long)]
     ready_json: bool,
-    /// Go on with a data directory that is a copy of another one, or was restored from one: what the
-    /// other one has beyond it is given up.
+    /// Accept a data directory that is a copy or was restored from one: later records of the original
+    /// are abandoned.
     #[arg(long)]
     accept_fork: bool,
-    /// Wait for the process that has started this one, and take its sockets and its ledger.
+    /// Wait for the parent process to end, and take over its sockets and its ledger.
     #[arg(long, hide = true)]
     take_over: bool,
 }
 
-/// Where a gateway listens and keeps its data, when not as `routes.yaml` says.
+/// Overrides of addresses, data directory and log level.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ServeOverrides {
     /// Customer-facing address; port 0 takes any free port.
@@ -44,17 +44,17 @@ pub(super) struct ServeOverrides {
     /// Address of the admin API.
     #[arg(long, value_name = "ADDRESS")]
     pub(super) admin: Option<SocketAddr>,
-    /// Directory of the ledger.
+    /// Data directory of the ledger.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// What is logged: error, warn, info, debug or trace.
+    /// Log level: error, warn, info, debug or trace.
     #[arg(long, default_value = "info", value_name = "LEVEL")]
     pub(super) log: log::LevelFilter,
 }
 
 impl Serve {
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
-        tollgate_resident::keep_little();
+        tollgate_process_memory::keep_little();
         let sources = self.files.sources();
         let overrides = self.places.overrides();
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
@@ -97,7 +97,7 @@ impl ServeOverrides {
 /// The action of a command once the gateway takes requests.
 pub type Ready = Box<dyn FnOnce(&RunningGateway) -> anyhow::Result<()>>;
 
-/// What a gateway starts from.
+/// Inputs of a gateway's start.
 #[derive(Debug)]
 pub struct Start {
     /// The files of the configuration, for reloads.
@@ -112,41 +112,41 @@ pub struct Start {
     pub role: Role,
 }
 
-/// A process's place among those that serve one ledger one after the other.
+/// Role of a process in the succession of processes that serve one ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// There is no other one.
+    /// Runs the demo, without handover.
     Demonstrates,
-    /// It can hand over to another one.
+    /// Serves, and can hand over to a successor.
     Serves,
-    /// Serves requests, and its data directory may be a copy of another one.
+    /// Serves from a data directory that may be a copy.
     GoesOnAsCopy,
-    /// Serves requests, after it has taken over from another process.
+    /// Serves after taking over from a predecessor.
     TakesOver,
 }
 
-/// A gateway that takes requests.
+/// A gateway that accepts requests.
 #[derive(Debug)]
 pub struct RunningGateway {
     /// The ledger, open.
     pub ledger: Arc<Ledger>,
     /// The token of the admin API.
     pub admin_token: Secret,
-    /// The customers' addresses, as URLs without a path.
+    /// Customer-facing addresses, as URLs without a path.
     pub listeners: Vec<String>,
-    /// The admin API's address, as a URL without a path.
+    /// Admin API address, as a URL without a path.
     pub admin_url: String,
 }
 
 impl RunningGateway {
-    /// The first of the customers' addresses, as a URL without a path.
+    /// First customer-facing address, as a URL without a path.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.listeners.first().cloned().unwrap_or_default()
     }
 }
 
-/// Loads the configuration and prints what there is to say about it. `None` when it has errors.
+/// Load the configuration and print its diagnostics. `None` if it has errors.
 pub(super) fn load(sources: &Sources, overrides: &Overrides) -> Option<Snapshot> {
     match tollgate_config::load(sources, overrides) {
         Ok((snapshot, warnings)) => {

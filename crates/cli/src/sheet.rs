@@ -1,5 +1,5 @@
-//! What people see of the admin API's documents: which of their fields, under which titles. One
-//! declaration a document; [`Sheet`] makes the table of it.
+//! Tables of the admin API's documents: their fields and titles, one declaration per document. [`Sheet`]
+//! renders the table.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::Value;
@@ -7,51 +7,51 @@ use serde_json::Value;
 use super::terminal::one_line;
 use tollgate_types::printable::escaped;
 
-/// A document as a table.
+/// Table layout of a document.
 #[derive(Debug)]
 pub(super) struct Sheet {
-    /// Where the rows are, as a JSON pointer; empty for a document that is one row itself.
+    /// JSON pointer to the rows; empty for a document that is one row itself.
     pub(super) rows: &'static str,
-    /// A list in every row, each item of which is a row of its own; columns that begin with `..`
-    /// are those of the outer row.
+    /// JSON pointer to a list within each row, whose items become rows; columns that begin with `..`
+    /// refer to the outer row.
     pub(super) below: &'static str,
-    /// What is seen of a row, from left to right; of a document alone, from top to bottom.
+    /// Columns of a row, from left to right; of a single document, from top to bottom.
     pub(super) columns: &'static [Column],
-    /// The one value that a script needs of a row.
+    /// JSON pointer to the value that a script needs of a row.
     pub(super) main: &'static str,
 }
 
-/// A title, where its value is, as a JSON pointer, and how it is shown.
+/// Title, JSON pointer and format of a column.
 pub(super) type Column = (&'static str, &'static str, Kind);
 
-/// How a value is shown.
+/// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Text to the left, cut where it is long.
+    /// Left-aligned text, truncated to a limit.
     Text,
-    /// Text as it is, to the left, however long: sentences of the gateway's own.
+    /// Left-aligned text, not truncated: the gateway's own sentences.
     Whole,
-    /// To the right: amounts and counts.
+    /// Right-aligned: amounts and counts.
     Figure,
-    /// `null` is everything there is, such as the models of a key.
+    /// A list in which `null` means everything, such as the models of a key.
     All,
 }
 
-/// What stands for nothing.
+/// Placeholder for an absent value.
 const NOTHING: &str = "-";
 
 impl Sheet {
-    /// A document that is one thing.
+    /// Layout of a single document.
     pub(super) const fn one(main: &'static str, columns: &'static [Column]) -> Self {
         Self { rows: "", below: "", columns, main }
     }
 
-    /// A list as the admin API gives it.
+    /// Layout of a list of the admin API.
     pub(super) const fn list(main: &'static str, columns: &'static [Column]) -> Self {
         Self { rows: "/data", below: "", columns, main }
     }
 
-    /// The rows of a document; a document that is no list is one row.
+    /// Rows of a document; a single document is one row.
     pub(super) fn rows<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
         match document.pointer(self.rows) {
             Some(Value::Array(rows)) if !self.rows.is_empty() => rows.iter().collect(),
@@ -60,23 +60,23 @@ impl Sheet {
         }
     }
 
-    /// The value of each row that a script needs, one a line.
+    /// Main value of each row, one a line.
     pub(super) fn main_values(&self, document: &Value) -> Vec<String> {
         let rows = self.rows(document).into_iter();
         rows.map(|row| shown(row.pointer(self.main), Kind::Whole)).collect()
     }
 
-    /// The titles of a table.
+    /// Titles of the columns.
     pub(super) fn titles(&self) -> Vec<String> {
         self.columns.iter().map(|(title, ..)| title.to_uppercase()).collect()
     }
 
-    /// What is seen of one row.
+    /// Cells of one row.
     pub(super) fn cells(&self, row: &Value) -> Vec<String> {
         self.columns.iter().map(|(_, at, kind)| shown(row.pointer(at), *kind)).collect()
     }
 
-    /// A line of a table that grows, below lines of these widths, which it makes wider if it must.
+    /// Line of a growing table; widens the given column widths if needed.
     pub(super) fn line(&self, cells: &[String], widths: &mut [usize]) -> String {
         let mut line = String::new();
         for ((cell, width), (_, _, kind)) in cells.iter().zip(widths).zip(self.columns) {
@@ -90,7 +90,7 @@ impl Sheet {
         line.trim_end().to_owned()
     }
 
-    /// The table of a document, without a line break at its end.
+    /// Render the table of a document, without a trailing line break.
     pub(super) fn table(&self, document: &Value) -> String {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -136,7 +136,7 @@ impl Sheet {
     }
 }
 
-/// A value as a cell.
+/// Render a value as a cell.
 fn shown(value: Option<&Value>, kind: Kind) -> String {
     let text = match value {
         Some(Value::Null) if kind == Kind::All => "all".to_owned(),

@@ -1,10 +1,10 @@
-//! Every document of the admin API as people see it.
+//! Table layouts of all admin API documents.
 
 use super::sheet::Kind::{All, Figure, Text, Whole};
 use super::sheet::{Column, Sheet};
 use tollgate_money::price::UNITS;
 
-/// Accounts, one a row.
+/// Layout of accounts, one a row.
 pub(super) const ACCOUNTS: Sheet = Sheet::list(
     "/id",
     &[
@@ -22,7 +22,7 @@ pub(super) const ACCOUNTS: Sheet = Sheet::list(
     ],
 );
 
-/// How one account is shown.
+/// Layout of one account.
 pub(super) const ACCOUNT: Sheet = Sheet::one(
     "/id",
     &[
@@ -63,7 +63,7 @@ pub(super) const KEYS: Sheet = Sheet::list(
     ],
 );
 
-/// How one key is shown.
+/// Layout of one key.
 pub(super) const KEY: Sheet = Sheet::one(
     "/id",
     &[
@@ -83,7 +83,7 @@ pub(super) const KEY: Sheet = Sheet::one(
     ],
 );
 
-/// A key that was just made: with its secret, which is shown this once.
+/// Layout of a new key with its secret, which is shown only once.
 pub(super) const NEW_KEY: Sheet = Sheet::one(
     "/key",
     &[
@@ -96,7 +96,7 @@ pub(super) const NEW_KEY: Sheet = Sheet::one(
     ],
 );
 
-/// Credit that was given.
+/// Layout of a grant.
 pub(super) const GRANT: Sheet = Sheet::one(
     "/id",
     &[
@@ -107,7 +107,7 @@ pub(super) const GRANT: Sheet = Sheet::one(
     ],
 );
 
-/// A charge that was given back.
+/// Layout of a refund.
 pub(super) const REFUND: Sheet = Sheet::one(
     "/id",
     &[
@@ -119,7 +119,7 @@ pub(super) const REFUND: Sheet = Sheet::one(
     ],
 );
 
-/// A debt that was given up.
+/// Layout of a write-off.
 pub(super) const WRITE_OFF: Sheet = Sheet::one(
     "/id",
     &[
@@ -131,7 +131,7 @@ pub(super) const WRITE_OFF: Sheet = Sheet::one(
     ],
 );
 
-/// What calls may have cost that no customer pays.
+/// Layout of losses.
 pub(super) const LOSSES: Sheet = Sheet::list(
     "/seq",
     &[
@@ -146,7 +146,7 @@ pub(super) const LOSSES: Sheet = Sheet::list(
     ],
 );
 
-/// What calls brought in and cost, one sum a row.
+/// Layout of margins, one sum a row.
 pub(super) const MARGINS: Sheet = Sheet::list(
     "/margin",
     &[
@@ -162,7 +162,7 @@ pub(super) const MARGINS: Sheet = Sheet::list(
     ],
 );
 
-/// What happened to an account's money.
+/// Layout of ledger entries.
 pub(super) const ENTRIES: Sheet = Sheet::list(
     "/seq",
     &[
@@ -180,7 +180,7 @@ pub(super) const ENTRIES: Sheet = Sheet::list(
     ],
 );
 
-/// Calls of which a crash left open what they cost.
+/// Layout of holds in doubt.
 pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet::list(
     "/call/hold",
     &[
@@ -194,7 +194,7 @@ pub(super) const HOLDS_IN_DOUBT: Sheet = Sheet::list(
     ],
 );
 
-/// Submits of which nobody knows whether their upstream took them.
+/// Layout of submits in doubt.
 pub(super) const TASKS_IN_DOUBT: Sheet = Sheet::list(
     "/id",
     &[
@@ -207,14 +207,14 @@ pub(super) const TASKS_IN_DOUBT: Sheet = Sheet::list(
     ],
 );
 
-/// That a task's end is announced once more.
+/// Layout of a repeated announcement.
 pub(super) const ANNOUNCED: Sheet =
     Sheet::one("/id", &[("task", "/id", Text), ("announced", "/announced", Text)]);
 
-/// The secret that an account's receivers check webhooks with.
+/// Layout of a webhook secret.
 pub(super) const WEBHOOK_SECRET: Sheet = Sheet::one("/secret", &[("secret", "/secret", Text)]);
 
-/// How the targets at each upstream are doing.
+/// Layout of upstreams and the health of their targets.
 pub(super) const UPSTREAMS: Sheet = Sheet {
     rows: "/upstreams",
     below: "/targets",
@@ -240,10 +240,10 @@ pub(super) const UPSTREAMS: Sheet = Sheet {
     main: "/name",
 };
 
-/// What is in force.
+/// Layout of the active configuration's hash.
 pub(super) const CONFIG: Sheet = Sheet::one("/hash", &[("hash", "/hash", Text)]);
 
-/// What a reload did, or would do.
+/// Layout of a reload's result.
 pub(super) const RELOAD: Sheet = Sheet::one(
     "/running",
     &[
@@ -276,7 +276,7 @@ pub(super) const REQUESTS: Sheet = Sheet::list(
     ],
 );
 
-/// How one request is shown.
+/// Layout of one request.
 pub(super) const REQUEST: Sheet = Sheet::one(
     "/request_id",
     &[
@@ -300,7 +300,7 @@ pub(super) const REQUEST: Sheet = Sheet::one(
     ],
 );
 
-/// Whether the journal of a running gateway is in order.
+/// Layout of a journal verification.
 pub(super) const JOURNAL: Sheet = Sheet::one(
     "/chain",
     &[
@@ -331,7 +331,7 @@ pub(super) const JOURNAL: Sheet = Sheet::one(
     ],
 );
 
-/// The books, one account a row.
+/// Layout of a trial balance, one book account a row.
 pub(super) const BOOKS: Sheet = Sheet {
     rows: "/lines",
     below: "",
@@ -363,10 +363,10 @@ pub(super) const CODES: Sheet = Sheet::list(
     ],
 );
 
-/// How one code is shown.
+/// Layout of one code.
 pub(super) const CODE: Sheet = Sheet { rows: "", ..CODES };
 
-/// A code that was just made: with the code itself, which is shown this once.
+/// Layout of a new code, which is shown only once.
 pub(super) const NEW_CODE: Sheet = Sheet::one(
     "/code",
     &[
@@ -380,7 +380,7 @@ pub(super) const NEW_CODE: Sheet = Sheet::one(
     ],
 );
 
-/// How acts are listed: who did what.
+/// Layout of the audit log.
 pub(super) const ACTS: Sheet = Sheet::list(
     "/seq",
     &[
@@ -395,7 +395,7 @@ pub(super) const ACTS: Sheet = Sheet::list(
     ],
 );
 
-/// A call that is in doubt no more.
+/// Layout of a resolved hold.
 pub(super) const RESOLVED: Sheet =
     Sheet::one("/hold", &[("hold", "/hold", Text), ("note", "/note", Text)]);
 
@@ -415,7 +415,7 @@ pub(super) const TASKS: Sheet = Sheet::list(
     ],
 );
 
-/// How one task is shown.
+/// Layout of one task.
 pub(super) const TASK: Sheet = Sheet::one(
     "/id",
     &[
@@ -451,7 +451,7 @@ const USAGE_BEFORE: [Column; 7] = [
     ("written off", "/written_off", Figure),
 ];
 
-/// The units that have a column.
+/// Number of units with a column.
 const UNIT_COLUMNS: usize = {
     let (mut columns, mut at) = (0, 0);
     while at < UNITS.len() {
@@ -478,16 +478,16 @@ const USAGE_COLUMNS: [Column; USAGE_BEFORE.len() + UNIT_COLUMNS] = {
     columns
 };
 
-/// What an account has used.
+/// Layout of an account's usage.
 pub(super) const USAGE: Sheet = Sheet::list("/cost", &USAGE_COLUMNS);
 
-/// How a customer logs in.
+/// Layout of a customer's login.
 pub(super) const LOGIN: Sheet = Sheet::one(
     "/email",
     &[("account", "/account_id", Text), ("e-mail", "/email", Text), ("since", "/since", Text)],
 );
 
-/// All money of a fleet, and the node that answers.
+/// Layout of a fleet's money and of the answering node.
 pub(super) const FLEET: Sheet = Sheet::one(
     "/money/suspense",
     &[
@@ -535,7 +535,7 @@ pub(super) const NODES: Sheet = Sheet {
     main: "/node",
 };
 
-/// What nodes have out, one node and account a row.
+/// Layout of leases, one node and account a row.
 pub(super) const LEASES: Sheet = Sheet::list(
     "/account_id",
     &[
@@ -548,7 +548,7 @@ pub(super) const LEASES: Sheet = Sheet::list(
     ],
 );
 
-/// Money that is in suspense no more.
+/// Layout of resolved suspense.
 pub(super) const RESOLVED_SUSPENSE: Sheet = Sheet::one(
     "/amount",
     &[
@@ -560,11 +560,11 @@ pub(super) const RESOLVED_SUSPENSE: Sheet = Sheet::one(
     ],
 );
 
-/// What an account pays in the place of the list.
+/// Layout of an account's prices.
 pub(super) const ACCOUNT_PRICES: Sheet =
     Sheet::one("/rules", &[("group", "/group", Text), ("rules", "/rules", Text)]);
 
-/// How one price group is shown.
+/// Layout of one price group.
 pub(super) const PRICE_GROUP: Sheet = Sheet::one(
     "/name",
     &[("name", "/name", Text), ("rules", "/rules", Text), ("set", "/at", Text)],
@@ -576,7 +576,7 @@ pub(super) const PRICE_GROUPS: Sheet = Sheet::list(
     &[("name", "/name", Text), ("rules", "/rules", Text), ("set", "/at", Text)],
 );
 
-/// Prices that calls were charged by, one a row.
+/// Layout of price versions, one a row.
 pub(super) const CHARGED_PRICES: Sheet = Sheet::list(
     "/version",
     &[

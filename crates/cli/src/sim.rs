@@ -1,4 +1,4 @@
-//! `tollgate sim`: simulated upstreams as a process of their own.
+//! `tollgate sim`: simulated upstreams as a separate process.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,17 +14,17 @@ use tollgate_simulator::{Behaviour, Sim, SimOptions};
 /// Run simulated upstreams that answer like a provider, or fail like one.
 #[derive(Debug, Args)]
 pub(super) struct SimCommand {
-    /// Where to listen; port 0 takes any free port.
+    /// Listening address; port 0 takes any free port.
     #[arg(long, default_value_t = SocketAddr::from((Ipv4Addr::LOCALHOST, 9000)), value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// What to do, such as `delay-ms=20`, `chunks=50` or `fault=status=503`. Requests change it with
+    /// Setting, such as `delay-ms=20`, `chunks=50` or `fault=status=503`. Requests override it with
     /// headers such as `x-sim-delay-ms: 20`, base URLs with `/sim:delay-ms=20/v1`.
     #[arg(value_name = "NAME=VALUE")]
     settings: Vec<String>,
 }
 
 impl SimCommand {
-    /// Runs until SIGINT or SIGTERM. Prints one JSON line with the address when ready.
+    /// Run until SIGINT or SIGTERM. Prints one JSON line with the address when ready.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut behaviour = Behaviour::default();
         for setting in &self.settings {

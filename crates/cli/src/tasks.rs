@@ -1,4 +1,4 @@
-//! `tollgate tasks`: work that outlives its request, such as video.
+//! `tollgate tasks`: manage asynchronous tasks, such as video.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
-use super::asked::{IdempotencyOptions, OutputOptions, Pages};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{ANNOUNCED, TASK, TASKS, TASKS_IN_DOUBT};
 
-/// Work that outlives its request, such as video.
+/// Manage asynchronous tasks, such as video.
 #[derive(Args, Debug)]
 pub(super) struct TasksArgs {
     #[command(subcommand)]
@@ -28,21 +28,21 @@ Examples:
 
 {CODES}"))]
     List(ListTasks),
-    /// Show one task, and what its customer is shown of it with `--json`.
+    /// Show a task; with `--json` also the customer's record of it.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks show acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
     Show(ShowTask),
-    /// List the submits of which nobody knows whether their upstream took them, oldest first.
+    /// List submits in doubt, oldest first: the upstream may have accepted them or not.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks in-doubt
 
 {CODES}"))]
     InDoubt(TasksInDoubt),
-    /// End a task whose submit is in doubt: say what its customer pays.
+    /// Resolve a submit in doubt, deciding what the customer pays.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks resolve task_019c1402a1f0d3b2c4a5000000000007 --void
@@ -50,7 +50,7 @@ Examples:
 
 {CODES}"))]
     Resolve(ResolveTask),
-    /// Announce the end of a task to its webhook once more.
+    /// Repeat the webhook announcement of a task's end.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks announce acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
@@ -61,103 +61,103 @@ Examples:
 
 #[derive(Args, Debug)]
 struct ListTasks {
-    /// Those of one account.
+    /// Only tasks of this account.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
-    /// Those that are `open`, `in_doubt`, `succeeded`, `failed`, `expired` or `cancelled`.
+    /// Only tasks in this state: `open`, `in_doubt`, `succeeded`, `failed`, `expired` or `cancelled`.
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
     #[command(flatten)]
     pages: Pages,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ShowTask {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// The task's id.
+    /// Id of the task.
     task: String,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct TasksInDoubt {
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
 struct ResolveTask {
-    /// The task's id.
+    /// Id of the task.
     task: String,
     #[command(flatten)]
     end: End,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// What the customer pays.
+/// Charge to the customer.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct End {
     /// The customer pays nothing.
     #[arg(long)]
     void: bool,
-    /// The customer pays these US dollars, at most the hold.
+    /// The customer pays this amount in US dollars, at most the hold.
     #[arg(long, value_name = "AMOUNT")]
     charge: Option<String>,
 }
 
 #[derive(Args, Debug)]
 struct Announce {
-    /// The account's id.
+    /// Id of the account.
     account: String,
-    /// The task's id.
+    /// Id of the task.
     task: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
-/// Where one account's task is.
+/// Path of an account's task.
 fn path(account: &str, task: &str) -> String {
     format!("{}/tasks/{}", accounts::path(account), encoded(task))
 }
 
 impl TasksArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            TasksCommand::List(ListTasks { account, state, pages, asked }) => {
+            TasksCommand::List(ListTasks { account, state, pages, output }) => {
                 let query = [("account", account.as_deref()), ("state", state.as_deref())];
-                asked.list("/admin/v1/tasks", &query, &pages, &TASKS)
+                output.list("/admin/v1/tasks", &query, &pages, &TASKS)
             }
-            TasksCommand::Show(ShowTask { account, task, asked }) => {
-                asked.show(&AdminRequest::get(path(&account, &task)), &TASK)
+            TasksCommand::Show(ShowTask { account, task, output }) => {
+                output.show(&AdminRequest::get(path(&account, &task)), &TASK)
             }
-            TasksCommand::InDoubt(TasksInDoubt { asked }) => {
-                asked.show(&AdminRequest::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
+            TasksCommand::InDoubt(TasksInDoubt { output }) => {
+                output.show(&AdminRequest::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
             }
-            TasksCommand::Resolve(ResolveTask { task, end, once, asked }) => {
+            TasksCommand::Resolve(ResolveTask { task, end, once, output }) => {
                 let body = match end.charge {
                     None => json!({"action": "void"}),
                     Some(amount) => json!({"action": "charge", "amount": amount}),
                 };
                 let ask = AdminRequest::post(format!("/admin/v1/tasks/{}/resolve", encoded(&task)));
-                asked.show(&ask.with(body).once(&once.id()), &TASK)
+                output.show(&ask.with(body).once(&once.id()), &TASK)
             }
-            TasksCommand::Announce(Announce { account, task, once, asked }) => {
+            TasksCommand::Announce(Announce { account, task, once, output }) => {
                 let ask = AdminRequest::post(format!("{}/announce", path(&account, &task)));
-                asked.show(&ask.once(&once.id()), &ANNOUNCED)
+                output.show(&ask.once(&once.id()), &ANNOUNCED)
             }
         }
     }

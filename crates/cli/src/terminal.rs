@@ -1,9 +1,9 @@
-//! Where commands print: what comes from files, upstreams, the ledger or the admin API never steers the
-//! terminal that shows it.
+//! Terminal output of commands: text from files, upstreams, the ledger or the admin API cannot send
+//! control sequences to the terminal.
 //!
-//! Every command prints through this module; `tests/operations/tidy.rs` holds them to it. Line breaks and
-//! tabs pass here, since tables and documents are made of them: a text of others that belongs on one line
-//! is escaped where it is put there, by [`one_line`].
+//! Every command prints through this module; `tests/operations/tidy.rs` enforces it. Line breaks and
+//! tabs pass here, since tables and documents contain them: foreign text that belongs on one line is
+//! escaped with [`one_line`] where it is inserted.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Stderr, StdoutLock, Write};
@@ -11,44 +11,44 @@ use std::io::{self, IsTerminal as _, Stderr, StdoutLock, Write};
 use tollgate_config::Diagnostic;
 use tollgate_types::printable::{self, escaped_but};
 
-/// The most characters of one text in a table or a report. Ids, hashes and amounts are shorter.
+/// Largest number of characters of one text in a table or a report. Ids, hashes and amounts are shorter.
 pub(super) const TEXT_CHARS_MAX: usize = 200;
-/// The most problems of a configuration that are printed.
+/// Largest number of configuration errors printed.
 const DIAGNOSTICS_MAX: usize = 100;
-/// Bytes of the longest character in UTF-8.
+/// Length of the longest UTF-8 character, in bytes.
 const CHARACTER_BYTES_MAX: usize = 4;
 
-/// Standard output for what people read.
+/// Standard output for people.
 pub(super) type CommandOutput = Printable<StdoutLock<'static>>;
 
-/// A writer that writes steering characters out, as `\u001b`: JSON stays the same JSON.
+/// Writer that escapes control characters as `\u001b`, so that JSON stays equal.
 #[derive(Debug)]
 pub(super) struct Printable<W: Write> {
     inner: W,
-    /// Whether all passes as it is.
+    /// True to pass everything unchanged.
     is_raw: bool,
-    /// The beginning of a character whose end has not come.
+    /// Incomplete character at the end of the last write.
     begun: Vec<u8>,
 }
 
-/// Standard output, for everything that a command prints.
+/// Standard output, escaped.
 pub(super) fn out() -> CommandOutput {
     Printable { inner: io::stdout().lock(), is_raw: false, begun: Vec::new() }
 }
 
-/// Standard output for data that other programs read byte by byte, such as CSV. On a terminal it is
-/// printed as everything else.
+/// Standard output for data that other programs read byte by byte, such as CSV. Escaped on a terminal
+/// only.
 pub(super) fn data() -> CommandOutput {
     let is_raw = !io::stdout().is_terminal();
     Printable { inner: io::stdout().lock(), is_raw, begun: Vec::new() }
 }
 
-/// The process's standard error, escaped.
+/// Standard error, escaped.
 pub(super) fn err() -> Printable<Stderr> {
     Printable { inner: io::stderr(), is_raw: false, begun: Vec::new() }
 }
 
-/// Prints a line on standard output. Whoever reads it may have gone.
+/// Print a line on standard output, ignoring a closed pipe.
 macro_rules! outln {
     ($($text:tt)*) => {
         drop(std::io::Write::write_fmt(
@@ -58,7 +58,7 @@ macro_rules! outln {
     };
 }
 
-/// Prints a line on standard error.
+/// Print a line on standard error.
 macro_rules! errln {
     ($($text:tt)*) => {
         drop(std::io::Write::write_fmt(
@@ -70,13 +70,13 @@ macro_rules! errln {
 
 pub(super) use {errln, outln};
 
-/// A text of others as a part of a line: escaped, and cut where it is long.
+/// Foreign text as part of a line: escaped and truncated.
 pub(super) fn one_line(text: &str) -> Cow<'_, str> {
     printable::one_line(text, TEXT_CHARS_MAX)
 }
 
-/// Prints problems of a configuration on standard error, in colour on a terminal: the first of them, and
-/// how many more there are.
+/// Print configuration errors on standard error, in colour on a terminal: the first ones, and the number
+/// of the others.
 pub(super) fn diagnostics(found: &[Diagnostic]) {
     let in_colour = io::stderr().is_terminal();
     let mut err = io::stderr();
@@ -91,7 +91,7 @@ pub(super) fn diagnostics(found: &[Diagnostic]) {
 }
 
 impl<W: Write> Printable<W> {
-    /// Writes what is whole of `bytes`, and keeps the beginning of a character at their end.
+    /// Write the complete characters of `bytes`, and keep an incomplete one at the end.
     fn write_printable(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut chunks = bytes.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
@@ -109,7 +109,7 @@ impl<W: Write> Printable<W> {
     }
 }
 
-/// Whether bytes that are no text may become a character with those that follow.
+/// True if invalid UTF-8 may become a character with the bytes that follow.
 fn is_beginning(bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && bytes.len() < CHARACTER_BYTES_MAX

@@ -7,57 +7,56 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::Value;
 
-use super::admin_call::AdminRequest;
+use super::admin_call::{AdminRequest, VERIFY_TIMEOUT};
 use super::archive;
-use super::asked::OutputOptions;
-use super::ledger::VERIFY_TIMEOUT;
 use super::operator::JsonDocument;
+use super::output::OutputOptions;
 use super::sheets::BOOKS;
 use super::terminal;
 use tollgate_ledger::{BooksReport, verify};
 use tollgate_types::printable::escaped;
 
-/// Whose books to print.
+/// Arguments of `tollgate ledger trial-balance`.
 #[derive(Args, Debug)]
 pub(super) struct TrialBalanceArgs {
-    /// The data directory of a gateway that does not run. Default: ask the running gateway.
+    /// Data directory of a stopped gateway. Default: use the running gateway.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl TrialBalanceArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// When the ledger cannot be read at all, or another process has it open.
+    /// The ledger is unreadable, or another process has it open.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let document = match &self.data {
             Some(data) => self.read(data)?,
             None => {
                 let path = "/admin/v1/ledger/trial-balance";
-                self.asked.operator.ask(&AdminRequest::post(path).within(VERIFY_TIMEOUT))?
+                self.output.operator.ask(&AdminRequest::post(path).within(VERIFY_TIMEOUT))?
             }
         };
-        self.asked.print(&document, &BOOKS)?;
-        if !self.asked.json && !self.asked.quiet {
+        self.output.print(&document, &BOOKS)?;
+        if !self.output.json && !self.output.quiet {
             summarize(&document.value)?;
         }
         let is_sound = document.value["ok"] == true;
         Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What the running gateway would answer.
+    /// Trial balance of a data directory, in the form of the running gateway's response.
     fn read(&self, data: &Path) -> anyhow::Result<JsonDocument> {
-        archive::connect(data, &self.asked.operator.files)?;
+        archive::connect(data, &self.output.operator.files)?;
         let report = BooksReport::from(verify(data)?);
         let (text, value) = (serde_json::to_vec(&report)?.into(), serde_json::to_value(&report)?);
         Ok(JsonDocument { text, value })
     }
 }
 
-/// What stands below the table.
+/// Print the summary below the table.
 fn summarize(document: &Value) -> std::io::Result<()> {
     let mut out = terminal::out();
     let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();

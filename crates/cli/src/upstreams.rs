@@ -1,15 +1,15 @@
-//! `tollgate upstreams`: how the upstreams of a running gateway are doing.
+//! `tollgate upstreams`: health of a running gateway's upstreams.
 
 use std::process::ExitCode;
 
 use clap::Args;
 
 use super::admin_call::AdminRequest;
-use super::asked::OutputOptions;
 use super::exit::CODES;
+use super::output::OutputOptions;
 use super::sheets::UPSTREAMS;
 
-/// How the upstreams of a running gateway are doing, and each target at them.
+/// Show the health of a running gateway's upstreams and targets.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -19,15 +19,15 @@ Examples:
 {CODES}"))]
 pub(super) struct UpstreamsArgs {
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl UpstreamsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        self.asked.show(&AdminRequest::get("/admin/v1/upstreams"), &UPSTREAMS)
+        self.output.show(&AdminRequest::get("/admin/v1/upstreams"), &UPSTREAMS)
     }
 }

@@ -1,4 +1,4 @@
-//! `tollgate write-offs`: debts that are given up.
+//! `tollgate write-offs`: write off debts.
 
 use std::process::ExitCode;
 
@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::accounts;
 use super::admin_call::AdminRequest;
-use super::asked::{IdempotencyOptions, OutputOptions};
 use super::exit::CODES;
+use super::output::{IdempotencyOptions, OutputOptions};
 use super::sheets::WRITE_OFF;
 
-/// Debts that are given up.
+/// Write off debts of accounts.
 #[derive(Args, Debug)]
 pub(super) struct WriteOffsArgs {
     #[command(subcommand)]
@@ -20,7 +20,7 @@ pub(super) struct WriteOffsArgs {
 
 #[derive(Subcommand, Debug)]
 enum WriteOffsCommand {
-    /// Give up what an account owes, or some of it: you bear it. `accounts show` tells the debt.
+    /// Write off an account's debt, fully or in part, at your expense. `accounts show` prints the debt.
     #[command(after_help = format!("\
 Examples:
   tollgate write-offs create acct_3f1c0a5b7d9e2468 0.12 --note agreed
@@ -31,29 +31,29 @@ Examples:
 
 #[derive(Args, Debug)]
 struct CreateWriteOff {
-    /// The account's id.
+    /// Id of the account.
     account: String,
     /// US dollars, such as `0.05`.
     amount: String,
-    /// Why: it stands in the account's entries.
+    /// Reason, recorded in the account's entries.
     #[arg(long, value_name = "TEXT")]
     note: String,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
-    asked: OutputOptions,
+    output: OutputOptions,
 }
 
 impl WriteOffsArgs {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the gateway says, or that it says nothing.
+    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let WriteOffsCommand::Create(CreateWriteOff { account, amount, note, once, asked }) =
+        let WriteOffsCommand::Create(CreateWriteOff { account, amount, note, once, output }) =
             self.command;
         let ask = AdminRequest::post(format!("{}/write-offs", accounts::path(&account)));
         let body = json!({"amount": amount, "note": note, "id": once.id()});
-        asked.show(&ask.with(body), &WRITE_OFF)
+        output.show(&ask.with(body), &WRITE_OFF)
     }
 }

@@ -6,7 +6,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Unit, Usage};
 use tollgate_protocols::json::Object;
 use tollgate_protocols::media::PictureFamily;
-use tollgate_protocols::{Call, Dialect, NamedInPath, Operation, Request, codec};
+use tollgate_protocols::{Call, Dialect, ModelInPath, Operation, Request, codec};
 use tollgate_types::clock::UnixMs;
 
 use crate::snapshot::{Model, Snapshot};
@@ -24,8 +24,8 @@ fn shipped() -> Snapshot {
 /// The request as an upstream of this dialect would read it.
 fn read(model: &Model, operation: Operation, dialect: Dialect, body: &str) -> Box<dyn Call> {
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: &model.id, streams: true };
-    let request = match operation.is_named_in_path() {
+    let named = ModelInPath { model: &model.id, streams: true };
+    let request = match operation.names_model_in_path() {
         true => Request::JsonAt(object, named),
         false => Request::Json(object),
     };
@@ -35,7 +35,7 @@ fn read(model: &Model, operation: Operation, dialect: Dialect, body: &str) -> Bo
 
 /// What is held for a call, as the gateway's pipeline computes it.
 fn hold(model: &Model, call: &dyn Call) -> Nanousd {
-    let bound = call.bound();
+    let bound = call.max_usage();
     let alone = Usage { cache_read_tokens: 0, ..bound };
     let quote = model.prices.list.quote(&call.traits(), &alone, UnixMs(0));
     let prices = quote.dearest();

@@ -1,4 +1,4 @@
-//! Where one thing that was issued is kept, and who waits for it.
+//! The cache of one issued credential, with the tasks that wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tollgate_types::clock::uptime;
 
 use crate::issued::Issued;
 
-/// How long after a token was given up the next one is kept although an upstream refuses it: one that
-/// refuses all of them must not make a call out of each request.
+/// The pause after a token was discarded during which the next one is kept even if an upstream refuses it: an
+/// upstream that refuses every token must not cause a token request per call.
 const GIVE_UP_PAUSE: Duration = Duration::from_secs(60);
 
-/// Keeps what was issued. Of many who find that there is nothing, one has it fetched.
+/// Caches an issued credential. One of many concurrent callers fetches a missing one.
 #[derive(Debug)]
 pub(crate) struct Cell {
     state: Mutex<CellState>,
@@ -28,11 +28,11 @@ struct CellState {
     /// An upstream has refused what is there, and another one is waited for. Where none can be had, it
     /// is used on: a customer may be at fault for the refusal.
     is_refused: bool,
-    /// When a token was given up last.
+    /// The time at which a token was last discarded.
     given_up_at: Option<Duration>,
 }
 
-/// What is there for somebody who asks.
+/// The state of the cache for a caller.
 pub(crate) enum CellStanding {
     /// It can be used. The fetch is to be begun that renews it, if there is one.
     Good(Arc<Issued>, Option<Fetch>),
@@ -52,14 +52,14 @@ impl Default for Cell {
 }
 
 impl Cell {
-    /// Looks what is there; `may_fetch` says whether a fetch may be begun.
+    /// Looks up the state; `may_fetch` decides if the caller may start a fetch.
     pub(crate) fn find(self: &Arc<Self>, may_fetch: impl FnOnce() -> bool) -> CellStanding {
         let now = uptime();
         let mut state = self.state.lock();
         let good = state.issued.clone().filter(|issued| now < issued.ends_at);
         let is_refused = state.is_refused;
-        let is_wanted = good.as_ref().is_none_or(|issued| is_refused || now >= issued.renew_at);
-        let begins = is_wanted && !state.is_fetching && may_fetch();
+        let needs_refresh = good.as_ref().is_none_or(|issued| is_refused || now >= issued.renew_at);
+        let begins = needs_refresh && !state.is_fetching && may_fetch();
         state.is_fetching |= begins;
         let fetch = begins.then(|| Fetch(Arc::clone(self)));
         match good {
@@ -70,7 +70,7 @@ impl Cell {
         }
     }
 
-    /// What can be used now.
+    /// Returns the credential that is usable now.
     pub(crate) fn good(&self) -> Option<Arc<Issued>> {
         let issued = self.state.lock().issued.clone();
         issued.filter(|issued| uptime() < issued.ends_at)

@@ -1,4 +1,4 @@
-//! One call to whoever issues tokens, within a time and a size.
+//! One request to a token endpoint, within a time and a size.
 
 use std::time::Duration;
 
@@ -17,32 +17,32 @@ use crate::{entra, google, sts};
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Whatever is said, a token is not kept for longer.
+/// The longest time that a token is cached, whatever lifetime the endpoint states.
 const LIFE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// A token is not used in the last part of its life: a request takes a while to be looked at.
 const MARGIN_MAX: Duration = Duration::from_secs(30);
-/// Clocks that differ by less, in milliseconds, are taken to be equal: whoever issues tokens allows for
+/// The offset between two clocks, in milliseconds, below which they count as equal: token endpoints tolerate
 /// some minutes.
 const CLOCKS_DIFFER_MS_MIN: i64 = 30_000;
-/// The longest text of an error that is told to the operator, in letters.
-const TOLD_LETTERS_MAX: usize = 300;
+/// The longest error description in a message to the operator, in letters.
+const DESCRIPTION_LETTERS_MAX: usize = 300;
 /// A longer word of an error may be what was sent.
-const TOLD_WORD_LETTERS_MAX: usize = 80;
+const DESCRIPTION_WORD_LETTERS_MAX: usize = 80;
 
-/// Gets a token for an account, by its name in tags. Where the other side refuses it and its clock
-/// differs from ours, it is asked once more by its clock.
+/// Fetches a token for an account, given by its name in session tags. If the endpoint refuses and its clock
+/// differs from ours, the request is repeated by its clock.
 pub(crate) async fn fetch(
     client: &FormClient,
     source: &TokenSource,
     account: &str,
 ) -> Result<Issued, FetchFailure> {
     let began = uptime();
-    let asked = async {
+    let grant = async {
         // It is never closed.
         let _call = source.calls.acquire().await;
         match ask(client, source, account).await {
-            Err(refused) if refused.1 => ask(client, source, account).await,
-            asked => asked,
+            Err(error_response) if error_response.1 => ask(client, source, account).await,
+            grant => grant,
         }
     };
     let timed_out = || FetchFailure {
@@ -50,15 +50,15 @@ pub(crate) async fn fetch(
         cause: "it did not answer in time".to_owned(),
         pause: None,
     };
-    let asked = tokio::time::timeout(CALL_TIMEOUT, asked).await;
-    let Grant { proof, life } = asked.map_err(|_| timed_out())?.map_err(|(failure, _)| failure)?;
+    let grant = tokio::time::timeout(CALL_TIMEOUT, grant).await;
+    let Grant { proof, life } = grant.map_err(|_| timed_out())?.map_err(|(failure, _)| failure)?;
     let life = life.min(LIFE_MAX);
     let ends_at = began.saturating_add(life.saturating_sub(MARGIN_MAX.min(life / 10)));
     let renew_at = began.saturating_add(life / 4 * 3).min(ends_at);
     Ok(Issued { proof, renew_at, ends_at })
 }
 
-/// Asks once. The failure says whether the clocks were found to differ.
+/// Sends one token request. The flag beside a failure is true if a clock offset was found.
 async fn ask(
     client: &FormClient,
     source: &TokenSource,
@@ -83,7 +83,7 @@ async fn ask(
     let answer = sent.map_err(|error| (unanswered(&error), false))?;
     if !(200..300).contains(&answer.status) {
         let differs = learn_clock(source, &answer.headers, ahead_ms);
-        return Err((refused(auth, &answer), differs));
+        return Err((error_response(auth, &answer), differs));
     }
     let read = match &auth.kind {
         AuthKind::Entra(_) | AuthKind::Google(_) => read_token(&answer.body),
@@ -92,7 +92,7 @@ async fn ask(
     read.map_err(|cause| (unreadable(cause), false))
 }
 
-/// What an endpoint of OAuth 2.0 issues (RFC 6749 section 5.1).
+/// A token response of OAuth 2.0 (RFC 6749, section 5.1).
 #[derive(serde::Deserialize)]
 struct TokenAnswer {
     access_token: String,
@@ -116,10 +116,10 @@ fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
     Ok(Grant { proof: Proof::Bearer(tollgate_types::secret::Secret::new(value)), life })
 }
 
-/// Notes how far the other side's clock is ahead; says whether that is news.
-fn learn_clock(source: &TokenSource, headers: &HeaderMap, known_ms: i64) -> bool {
+/// Stores the offset of the endpoint's clock; returns true if it has changed.
+fn learn_clock(source: &TokenSource, headers: &HeaderMap, previous_ms: i64) -> bool {
     let Some(ahead_ms) = ahead_ms(headers) else { return false };
-    let is_news = ahead_ms.saturating_sub(known_ms).abs() >= CLOCKS_DIFFER_MS_MIN;
+    let is_news = ahead_ms.saturating_sub(previous_ms).abs() >= CLOCKS_DIFFER_MS_MIN;
     if is_news {
         source.set_ahead_ms(ahead_ms);
         let seconds = ahead_ms / 1000;
@@ -142,19 +142,19 @@ fn unanswered(error: &OutboundError) -> FetchFailure {
     FetchFailure { outcome, cause: error.to_string(), pause: None }
 }
 
-/// What an answer without success says.
-fn refused(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
+/// Describes an error response of a token endpoint.
+fn error_response(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
     let outcome = match answer.status {
         429 | 500.. => RefreshOutcome::Failed,
         _ => RefreshOutcome::Refused,
     };
-    let said = match &auth.kind {
+    let description = match &auth.kind {
         AuthKind::Aws(_) => sts::error_text(&answer.body),
         AuthKind::Entra(_) | AuthKind::Google(_) => error_text(&answer.body),
     };
     let mut cause = format!("it answered {}", answer.status);
-    if let Some(said) = said.and_then(|said| shown(&said, auth)) {
-        cause = format!("{cause}: {said}");
+    if let Some(description) = description.and_then(|description| sanitise(&description, auth)) {
+        cause = format!("{cause}: {description}");
     }
     let seconds =
         answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -165,20 +165,21 @@ fn refused(auth: &Auth, answer: &FormAnswer) -> FetchFailure {
 fn error_text(body: &[u8]) -> Option<String> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |name: &str| answer[name].as_str().unwrap_or_default();
-    let said = [text("error"), text("error_description")].join(" ");
-    Some(said.trim().to_owned()).filter(|said| !said.is_empty())
+    let description = [text("error"), text("error_description")].join(" ");
+    Some(description.trim().to_owned()).filter(|description| !description.is_empty())
 }
 
-/// What of an error's text is told: nothing with a secret in it, no long words, no line breaks.
-fn shown(said: &str, auth: &Auth) -> Option<String> {
-    if auth.secrets().any(|secret| !secret.is_empty() && said.contains(secret)) {
+/// Sanitises an error text for the log: no secret, no long word, no line break; `None` for a text with a
+/// secret.
+fn sanitise(description: &str, auth: &Auth) -> Option<String> {
+    if auth.secrets().any(|secret| !secret.is_empty() && description.contains(secret)) {
         return None;
     }
-    let words = said.split(|letter: char| letter.is_whitespace() || letter.is_control());
+    let words = description.split(|letter: char| letter.is_whitespace() || letter.is_control());
     let words = words.filter(|word| !word.is_empty());
     let short = |word: &str| {
-        if word.chars().count() > TOLD_WORD_LETTERS_MAX { "…" } else { word }.to_owned()
+        if word.chars().count() > DESCRIPTION_WORD_LETTERS_MAX { "…" } else { word }.to_owned()
     };
-    let told = words.map(short).collect::<Vec<String>>().join(" ");
-    Some(told.chars().take(TOLD_LETTERS_MAX).collect())
+    let sanitised = words.map(short).collect::<Vec<String>>().join(" ");
+    Some(sanitised.chars().take(DESCRIPTION_LETTERS_MAX).collect())
 }

@@ -1,4 +1,4 @@
-//! Tokens of Google for a service account, which signs what it asks for with its key.
+//! Google tokens for a service account, which signs its request with its own key.
 //!
 //! Source: "Using OAuth 2.0 for Server to Server Applications"; RFC 7523 section 2.1.
 
@@ -15,9 +15,9 @@ use url::form_urlencoded::Serializer;
 
 use crate::question::TokenRequest;
 
-/// How long what is signed can be used, in seconds: the most that Google takes.
+/// The lifetime of a signed assertion, in seconds: the longest that Google accepts.
 const ASSERTION_SECONDS: u64 = 3600;
-/// What the form asks for.
+/// The grant type of the token request (RFC 7523).
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 /// Asks for a token, at this moment by the other side's clock.
@@ -30,7 +30,7 @@ pub(crate) fn request(google: &GoogleAuth, now: UnixMs) -> Result<TokenRequest<'
     Ok(TokenRequest { url: &google.token_url, form, headers: HeaderMap::new() })
 }
 
-/// A JSON web token that says who asks for what (RFC 7519), signed with RS256.
+/// A JSON Web Token with the account and the requested scope (RFC 7519), signed with RS256.
 fn assertion(google: &GoogleAuth, now: UnixMs) -> Result<String, &'static str> {
     let mut header = json!({ "alg": "RS256", "typ": "JWT" });
     if let Some(id) = &google.private_key_id {

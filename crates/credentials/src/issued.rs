@@ -1,4 +1,4 @@
-//! What was issued for an upstream: a token, or keys that sign.
+//! Credentials issued for an upstream: a token, or keys that sign requests.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tollgate_types::secret::Secret;
 
 use crate::sigv4::{self, Scope, Signable};
 
-/// What was issued for an account, or for all of them.
+/// A credential issued for one account, or for all of them.
 #[derive(Debug)]
 pub(crate) struct Issued {
     pub(crate) proof: Proof,
@@ -19,22 +19,23 @@ pub(crate) struct Issued {
     pub(crate) ends_at: Duration,
 }
 
-/// The two ways to show who asks.
+/// The two kinds of proof.
 #[derive(Debug)]
 pub(crate) enum Proof {
     /// The value of `Authorization`.
     Bearer(Secret),
-    /// What requests are signed with.
+    /// Keys that sign each request.
     Signer(Signer),
 }
 
-/// What requests to AWS are signed with.
+/// The keys, region and service of AWS signatures.
 #[derive(Debug)]
 pub(crate) struct Signer {
     pub(crate) keys: AwsKeys,
     pub(crate) region: String,
     pub(crate) service: String,
-    /// How far the clock of whoever issued the keys is ahead of ours, in milliseconds.
+    /// The offset of the token endpoint's clock from this machine's, in milliseconds; positive if it is
+    /// ahead.
     pub(crate) ahead_ms: i64,
 }
 
@@ -56,7 +57,7 @@ pub struct UnsignedRequest<'a> {
 pub struct SignedHeaders {
     /// The value of `Authorization`.
     pub authorization: String,
-    /// What else the signature needs: names in small letters, with their values.
+    /// Further headers of the signature: lowercase names with their values.
     pub more: Vec<(&'static str, String)>,
 }
 

@@ -1,5 +1,5 @@
-//! How the process signs in to upstreams that take no key of long standing: Microsoft Entra's tokens,
-//! Google's for service accounts, AWS's signatures and roles.
+//! Authentication at upstreams that accept no long-lived key: Microsoft Entra tokens, Google service
+//! accounts, AWS signatures and roles.
 //!
 //! [`Credentials::token`] gives the [`Token`] with which a try is made, and [`Token::headers`] what
 //! stands in its head. What was issued is kept and renewed before it ends; of many requests that find
@@ -55,17 +55,17 @@ pub use token::Token;
 /// still need them.
 const SOURCES_MAX: usize = 512;
 
-/// Where it is told what came of a call to whoever issues tokens, for an upstream of this name.
+/// A callback for the outcome of each token request, with the upstream's name.
 pub type Observer = Arc<dyn Fn(&str, RefreshOutcome) + Send + Sync>;
 
-/// What was issued for all credentials of a process. It outlives reloads for what stays the same.
+/// The issued credentials of a process. They outlive a reload if their configuration is unchanged.
 pub struct Credentials {
     sources: RwLock<HashMap<u64, Arc<TokenSource>>>,
     client: FormClient,
     observer: Observer,
 }
 
-/// Why there is no token: what the operator's log says, without anything secret.
+/// The reason for a missing token, as the operator's log shows it: without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     cause: Arc<str>,
@@ -88,10 +88,10 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// How a credential stands.
+/// The state of a credential, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CredentialStanding {
-    /// How long what was issued last is still used; `None` where nothing is.
+    /// The remaining lifetime of the newest token; `None` without one.
     pub left: Option<Duration>,
     /// Accounts that have something of their own, or 1 for all together.
     pub sessions: usize,
@@ -112,8 +112,8 @@ impl Credentials {
         Self { sources: RwLock::default(), client, observer }
     }
 
-    /// The token with which an account's request asks the upstream. It is there at once as a rule; else it
-    /// is waited for, for [some seconds](fetch::CALL_TIMEOUT) at most.
+    /// Returns the token of an account for a call to the upstream: usually from the cache, otherwise after a
+    /// fetch of [some seconds](fetch::CALL_TIMEOUT) at most.
     ///
     /// # Errors
     /// Nothing is there and nothing can be had now.
@@ -143,7 +143,7 @@ impl Credentials {
         }
     }
 
-    /// How a credential stands; `None` for one that nothing is issued for.
+    /// Returns the state of a credential; `None` for one that needs no token.
     #[must_use]
     pub fn standing(&self, auth: &Auth) -> Option<CredentialStanding> {
         let source = Arc::clone(self.sources.read().get(&auth.id())?);

@@ -17,13 +17,13 @@ pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The last word of what a signing key is for.
 const TERMINATOR: &str = "aws4_request";
 
-/// What is encoded of a query: all but unreserved letters.
+/// The characters encoded in a query: all but the unreserved ones.
 pub(crate) const QUERY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// What is encoded of a path: the same, but for what parts its segments.
+/// The characters encoded in a path: the same, except the slash.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// What of a request is signed.
+/// The signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signable<'a> {
     /// The method, in capital letters.

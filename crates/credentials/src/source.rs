@@ -19,24 +19,24 @@ use crate::issued::{Issued, Proof, Signer};
 /// Accounts that have a session of their own at one time, for one credential: the one that has not been
 /// used for longest gives way to another. Each takes some two kilobytes.
 pub(crate) const ACCOUNTS_MAX: usize = 4096;
-/// Calls at one time to whoever issues tokens.
+/// The most concurrent requests to one token endpoint.
 const CALLS_MAX: usize = 16;
 /// The first pause after a call that has failed; each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause between two calls that fail.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// What a pause that was asked for may be at most.
-const ASKED_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// The longest pause that a token endpoint may ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// One credential, and what was issued for it.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     pub(crate) auth: Arc<Auth>,
-    /// What requests are signed with where nobody is asked.
+    /// Keys from the configuration, for an upstream without a token endpoint.
     pub(crate) configured: Option<Arc<Issued>>,
     accounts: Mutex<Accounts>,
     health: Mutex<Health>,
-    /// How far the other side's clock is ahead of ours, in milliseconds, as far as it was found out.
+    /// The offset of the endpoint's clock from ours, in milliseconds, as last measured.
     ahead_ms: AtomicI64,
     pub(crate) calls: Semaphore,
 }
@@ -45,7 +45,7 @@ pub(crate) struct TokenSource {
 #[derive(Debug, Default)]
 struct Accounts {
     cells: HashMap<u64, (Arc<Cell>, u64)>,
-    /// Counts the looks, which says who was used last.
+    /// A counter of lookups, for eviction of the least recently used account.
     looks: u64,
 }
 
@@ -53,25 +53,25 @@ struct Accounts {
 struct Health {
     /// Failures in a row.
     failures: u32,
-    /// When it may be called again.
+    /// The earliest time of the next token request.
     not_before: Duration,
-    /// Why the last call failed.
+    /// The reason for the last failure.
     cause: Arc<str>,
     /// The resource of this machine for want of which the last call could not be made.
     exhausted: Option<LocalResource>,
 }
 
-/// Why a call to whoever issues tokens came to nothing.
+/// A failed token request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FetchFailure {
     pub(crate) outcome: RefreshOutcome,
     /// For the operator; without anything secret.
     pub(crate) cause: String,
-    /// How long it wants to be left alone, if it says so.
+    /// The pause that the endpoint asked for with `Retry-After`.
     pub(crate) pause: Option<Duration>,
 }
 
-/// What came of a call to whoever issues tokens.
+/// The outcome of a token request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefreshOutcome {
     /// A token was issued.
@@ -84,7 +84,7 @@ pub enum RefreshOutcome {
     Unreachable,
     /// There was no answer in time.
     TimedOut,
-    /// What was answered is no token.
+    /// The response is not a token response.
     Unreadable,
     /// The call could not be made for want of a resource of this machine.
     Exhausted(LocalResource),
@@ -136,13 +136,13 @@ impl TokenSource {
         }
     }
 
-    /// The key of the session tag that has the account for its value, if accounts are told apart.
+    /// The key of the session tag with the account's name, if accounts have separate sessions.
     pub(crate) fn account_tag(&self) -> Option<&str> {
         let AuthKind::Aws(aws) = &self.auth.kind else { return None };
         aws.assume_role.as_ref()?.account_tag.as_deref()
     }
 
-    /// Where that is kept which was issued for the account of this number.
+    /// Returns the cache of the account with this number.
     pub(crate) fn cell(&self, account: u64) -> Arc<Cell> {
         let mut accounts = self.accounts.lock();
         accounts.looks += 1;
@@ -165,30 +165,30 @@ impl TokenSource {
         cell
     }
 
-    /// How long what was issued last is still good, of all accounts.
+    /// The longest remaining lifetime of any account's credential.
     pub(crate) fn left(&self) -> Option<Duration> {
         let accounts = self.accounts.lock();
         let ends = accounts.cells.values().filter_map(|(cell, _)| Some(cell.good()?.ends_at));
         ends.max().map(|end| end.saturating_sub(uptime()))
     }
 
-    /// How many accounts, or everybody as one, have something that is good.
+    /// The number of accounts with a valid credential; one if they share it.
     pub(crate) fn good_count(&self) -> usize {
         let accounts = self.accounts.lock();
         accounts.cells.values().filter(|(cell, _)| cell.good().is_some()).count()
     }
 
-    /// Whether it may be called now.
+    /// True if a token request is allowed now.
     pub(crate) fn may_call(&self) -> bool {
         uptime() >= self.health.lock().not_before
     }
 
-    /// Failures in a row of whoever issues tokens.
+    /// Consecutive failures of the token endpoint.
     pub(crate) fn failures(&self) -> u32 {
         self.health.lock().failures
     }
 
-    /// Why the last call came to nothing.
+    /// Returns the reason for the last failure.
     pub(crate) fn unavailable(&self) -> Unavailable {
         let health = self.health.lock();
         Unavailable { cause: Arc::clone(&health.cause), exhausted: health.exhausted }
@@ -209,7 +209,7 @@ impl TokenSource {
         }
     }
 
-    /// Notes a failure; the next call comes after a pause.
+    /// Records a failure; the next request follows after a pause.
     pub(crate) fn note_failure(&self, failure: &FetchFailure) {
         let mut health = self.health.lock();
         health.cause = failure.cause.as_str().into();
@@ -223,8 +223,8 @@ impl TokenSource {
         }
         let doubled = PAUSE_MIN.saturating_mul(1 << health.failures.min(10));
         let pause = doubled.min(PAUSE_MAX).mul_f64(0.8 + 0.4 * fastrand::f64());
-        let asked = failure.pause.unwrap_or_default().min(ASKED_PAUSE_MAX);
-        let pause = pause.max(asked);
+        let retry_after = failure.pause.unwrap_or_default().min(RETRY_AFTER_MAX);
+        let pause = pause.max(retry_after);
         health.failures = health.failures.saturating_add(1);
         health.not_before = uptime().saturating_add(pause);
         let seconds = pause.as_secs_f64();

@@ -17,7 +17,7 @@ use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
 
 /// The version of the API.
 const VERSION: &str = "2011-06-15";
-/// How long a session lasts, in seconds: the most that one assumed from another session may.
+/// The lifetime of a session, in seconds: the longest for a role that was assumed from another session.
 const SESSION_SECONDS: &str = "3600";
 /// The service that calls to it are signed for.
 const SERVICE: &str = "sts";
@@ -67,14 +67,14 @@ pub(crate) fn request<'a>(
     Ok(TokenRequest { url, form, headers })
 }
 
-/// Reads the keys of a session. How long they last is told by the other side's clock.
+/// Reads the keys of a session. Their lifetime is by the endpoint's clock.
 pub(crate) fn read(
     aws: &AwsAuth,
     answer: &FormAnswer,
-    known_ahead_ms: i64,
+    previous_ahead_ms: i64,
 ) -> Result<Grant, &'static str> {
     let text = std::str::from_utf8(&answer.body).map_err(|_| "its answer is no text")?;
-    let ahead_ms = ahead_ms(&answer.headers).unwrap_or(known_ahead_ms);
+    let ahead_ms = ahead_ms(&answer.headers).unwrap_or(previous_ahead_ms);
     let now = UnixMs(UnixMs::now().0.saturating_add_signed(ahead_ms));
     let (id, secret, session, ends_at) = if text.trim_start().starts_with('{') {
         let document: serde_json::Value =
@@ -122,7 +122,7 @@ fn seconds(number: &serde_json::Value) -> Option<u64> {
 /// The error in an answer.
 pub(crate) fn error_text(body: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(body).ok()?;
-    let said = if text.trim_start().starts_with('{') {
+    let description = if text.trim_start().starts_with('{') {
         let document: serde_json::Value = serde_json::from_str(text).ok()?;
         let field = |name: &str| document["Error"][name].as_str().unwrap_or_default().to_owned();
         [field("Code"), field("Message")]
@@ -130,7 +130,7 @@ pub(crate) fn error_text(body: &[u8]) -> Option<String> {
         let field = |name: &str| element(text, name).unwrap_or_default().to_owned();
         [field("Code"), field("Message")]
     };
-    Some(said.join(" ").trim().to_owned()).filter(|said| !said.is_empty())
+    Some(description.join(" ").trim().to_owned()).filter(|description| !description.is_empty())
 }
 
 /// The text of the first element of this name. What is looked for here is written without attributes,

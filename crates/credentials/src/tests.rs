@@ -67,10 +67,10 @@ async fn serve(
             if body.len() >= length {
                 let call = calls.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(delay).await;
-                let (status, more, said) = answer(call, &text);
+                let (status, more, response_body) = answer(call, &text);
                 let reply = format!(
-                    "HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\nConnection: close\r\n\r\n{said}",
-                    said.len()
+                    "HTTP/1.1 {status}\r\n{more}Content-Length: {}\r\nConnection: close\r\n\r\n{response_body}",
+                    response_body.len()
                 );
                 stream.write_all(reply.as_bytes()).await.expect("written");
                 return;
@@ -102,11 +102,11 @@ fn entra(url: &Url) -> Arc<Auth> {
 
 /// Credentials, and what was told of the calls.
 fn credentials() -> (Arc<Credentials>, Arc<Mutex<Vec<RefreshOutcome>>>) {
-    let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
-    let observed = Arc::clone(&told);
+    let outcomes: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
+    let observed = Arc::clone(&outcomes);
     let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
     let client = FormClient::new(Clients::new(Arc::default()));
-    (Arc::new(Credentials::new(client, observer)), told)
+    (Arc::new(Credentials::new(client, observer)), outcomes)
 }
 
 fn account(number: u64) -> AccountId {
@@ -125,19 +125,19 @@ async fn a_hundred_requests_at_one_moment_make_one_call() {
         good(&format!("token-{call}"), 3600)
     };
     let endpoint = Endpoint::start(answer, Duration::from_millis(100)).await;
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let ask = |number| {
         let (credentials, auth) = (Arc::clone(&credentials), Arc::clone(&auth));
         tokio::spawn(async move { credentials.token(&auth, account(number)).await })
     };
-    let asked: Vec<_> = (0..100).map(ask).collect();
-    for token in asked {
+    let tokens: Vec<_> = (0..100).map(ask).collect();
+    for token in tokens {
         let token = token.await.expect("joined").expect("a token");
         assert_eq!(shown(&token), "Bearer token-0");
         assert_eq!(token.secrets().collect::<Vec<_>>(), ["token-0"]);
     }
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[RefreshOutcome::Ok][..]));
+    assert_eq!((endpoint.calls(), outcomes.lock().as_slice()), (1, &[RefreshOutcome::Ok][..]));
     let standing = credentials.standing(&auth).expect("known");
     assert!(standing.left.is_some_and(|left| left > Duration::from_secs(3500)), "{standing:?}");
 }
@@ -162,7 +162,7 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
         _ => ("503 Service Unavailable", String::new(), String::new()),
     };
     let endpoint = Endpoint::start(answer, Duration::ZERO).await;
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let ask = async || credentials.token(&auth, account(1)).await.map(|token| shown(&token));
     let first = Ok("Bearer first".to_owned());
@@ -172,7 +172,7 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
     tokio::time::sleep(Duration::from_millis(3100)).await;
     assert_eq!(ask().await, first, "none waits for the renewal");
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert_eq!(told.lock().as_slice(), [RefreshOutcome::Ok, RefreshOutcome::Failed]);
+    assert_eq!(outcomes.lock().as_slice(), [RefreshOutcome::Ok, RefreshOutcome::Failed]);
     while uptime().saturating_sub(begun) < Duration::from_millis(3500) {
         assert_eq!(ask().await, first, "it is still good");
     }
@@ -186,26 +186,26 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
 async fn an_endpoint_that_fails_is_left_alone() {
     let endpoint = Endpoint::start(
         |_, _| {
-            let said = r#"{"error":"invalid_client","error_description":"AADSTS7000215: secret-canary is wrong"}"#;
-            ("401 Unauthorized", String::new(), said.to_owned())
+            let response_body = r#"{"error":"invalid_client","error_description":"AADSTS7000215: secret-canary is wrong"}"#;
+            ("401 Unauthorized", String::new(), response_body.to_owned())
         },
         Duration::ZERO,
     )
     .await;
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     for _ in 0..50 {
         let error = credentials.token(&auth, account(1)).await.map(drop).expect_err("none");
         let text = error.to_string();
         assert!(text.contains("it answered 401") && !text.contains("canary"), "{text}");
     }
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (1, &[RefreshOutcome::Refused][..]));
+    assert_eq!((endpoint.calls(), outcomes.lock().as_slice()), (1, &[RefreshOutcome::Refused][..]));
     assert_eq!(credentials.standing(&auth).expect("known").failures, 1);
 }
 
 #[tokio::test]
 async fn what_is_no_token_is_not_taken_for_one() {
-    for (said, outcome) in [
+    for (response_body, outcome) in [
         ("", RefreshOutcome::Unreadable),
         ("<html>", RefreshOutcome::Unreadable),
         (r#"{"access_token":"a\r\nX: y","expires_in":60}"#, RefreshOutcome::Unreadable),
@@ -216,14 +216,16 @@ async fn what_is_no_token_is_not_taken_for_one() {
         (r#"{"access_token":"a","expires_in":"60"}"#, RefreshOutcome::Ok),
         (r#"{"access_token":"a","expires_in":18446744073709551615}"#, RefreshOutcome::Ok),
     ] {
-        let endpoint =
-            Endpoint::start(move |_, _| ("200 OK", String::new(), said.to_owned()), Duration::ZERO)
-                .await;
-        let (credentials, told) = credentials();
+        let endpoint = Endpoint::start(
+            move |_, _| ("200 OK", String::new(), response_body.to_owned()),
+            Duration::ZERO,
+        )
+        .await;
+        let (credentials, outcomes) = credentials();
         let taken = credentials.token(&entra(&endpoint.url), account(1)).await;
-        assert_eq!(taken.is_ok(), outcome == RefreshOutcome::Ok, "{said}");
+        assert_eq!(taken.is_ok(), outcome == RefreshOutcome::Ok, "{response_body}");
         tokio::task::yield_now().await;
-        assert_eq!(told.lock().as_slice(), [outcome], "{said}");
+        assert_eq!(outcomes.lock().as_slice(), [outcome], "{response_body}");
     }
     let huge = "x".repeat(1 << 20);
     let endpoint =
@@ -238,9 +240,9 @@ async fn an_endpoint_that_nobody_answers_at_fails_at_once() {
     let address = listener.local_addr().expect("an address");
     drop(listener);
     let url = Url::parse(&format!("http://{address}/")).expect("a URL");
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     assert!(credentials.token(&entra(&url), account(1)).await.is_err());
-    assert_eq!(told.lock().as_slice(), [RefreshOutcome::Unreachable]);
+    assert_eq!(outcomes.lock().as_slice(), [RefreshOutcome::Unreachable]);
 }
 
 #[tokio::test]
@@ -318,7 +320,7 @@ fn session(call: usize, ahead: i64) -> Scripted {
 }
 
 #[tokio::test]
-async fn each_account_has_a_session_of_its_own_where_that_is_wanted() {
+async fn accounts_have_separate_sessions_if_configured() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let answer = move |call, request: &str| {
@@ -386,14 +388,14 @@ async fn clocks_may_differ() {
             return session(call, AHEAD);
         }
         let (_, date, _) = session(call, AHEAD);
-        let said = "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature not yet current</Message></Error></ErrorResponse>";
-        ("403 Forbidden", date, said.to_owned())
+        let response_body = "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature not yet current</Message></Error></ErrorResponse>";
+        ("403 Forbidden", date, response_body.to_owned())
     };
     let endpoint = Endpoint::start(answer, Duration::ZERO).await;
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     let auth = role(&endpoint.url, None);
     let token = credentials.token(&auth, account(1)).await.expect("a session");
-    assert_eq!((endpoint.calls(), told.lock().as_slice()), (2, &[RefreshOutcome::Ok][..]));
+    assert_eq!((endpoint.calls(), outcomes.lock().as_slice()), (2, &[RefreshOutcome::Ok][..]));
     let left = credentials.standing(&auth).and_then(|standing| standing.left).expect("it is good");
     let minute = Duration::from_secs(60);
     assert!(left > 58 * minute && left <= 60 * minute, "{left:?}");
@@ -407,14 +409,14 @@ async fn clocks_may_differ() {
 #[tokio::test]
 async fn a_slow_endpoint_is_given_up() {
     let endpoint = Endpoint::start(|_, _| good("t", 60), Duration::from_secs(60)).await;
-    let (credentials, told) = credentials();
+    let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let begun = uptime();
     let error = credentials.token(&auth, account(1)).await.map(drop).expect_err("none");
     let took = uptime().saturating_sub(begun);
     assert!(took < crate::fetch::CALL_TIMEOUT + Duration::from_secs(2), "{took:?}");
     assert!(error.to_string().contains("in time"), "{error}");
-    assert_eq!(told.lock().as_slice(), [RefreshOutcome::TimedOut]);
+    assert_eq!(outcomes.lock().as_slice(), [RefreshOutcome::TimedOut]);
 }
 
 /// Looks names up on a machine that has no descriptor left, as long as that is so.
@@ -442,8 +444,8 @@ async fn a_lack_of_this_machine_is_no_failure_of_whoever_issues_tokens() {
         Endpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
     let resolver = Arc::new(WithoutDescriptors(true.into()));
     let dialer = Dialer::with_resolver(Arc::clone(&resolver) as _);
-    let told: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
-    let observed = Arc::clone(&told);
+    let outcomes: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();
+    let observed = Arc::clone(&outcomes);
     let observer = Arc::new(move |_: &str, outcome| observed.lock().push(outcome));
     let clients = Clients::new(Arc::new(dialer));
     let credentials = Credentials::new(FormClient::new(clients), observer);
@@ -459,6 +461,6 @@ async fn a_lack_of_this_machine_is_no_failure_of_whoever_issues_tokens() {
     let token = credentials.token(&auth, account(1)).await.expect("at once");
     assert_eq!(shown(&token), "Bearer token-0");
     tokio::task::yield_now().await;
-    assert_eq!(told.lock().len(), 6, "no request waited for a pause");
-    assert!(told.lock()[..5].iter().all(|outcome| *outcome == exhausted), "{told:?}");
+    assert_eq!(outcomes.lock().len(), 6, "no request waited for a pause");
+    assert!(outcomes.lock()[..5].iter().all(|outcome| *outcome == exhausted), "{outcomes:?}");
 }

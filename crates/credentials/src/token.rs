@@ -1,4 +1,4 @@
-//! What an upstream is shown instead of a key.
+//! The proof of identity that an upstream receives instead of an API key.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tollgate_types::secret::Secret;
 use crate::cell::Cell;
 use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};
 
-/// The right to ask an upstream, for one try.
+/// The credential of one attempt at an upstream.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub(crate) issued: Arc<Issued>,
-    /// Where it is kept; `None` where requests are signed with what the operator has configured.
+    /// The cache it came from; `None` for keys from the configuration.
     pub(crate) cell: Option<Arc<Cell>>,
 }
 
@@ -28,7 +28,7 @@ impl Token {
         }
     }
 
-    /// What of it nobody may read: an upstream may repeat it.
+    /// Returns its secret parts, which an upstream may repeat in a response.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let secrets = match &self.issued.proof {
             Proof::Bearer(value) => [value.expose().strip_prefix("Bearer "), None],
@@ -40,8 +40,8 @@ impl Token {
         secrets.into_iter().flatten()
     }
 
-    /// Gives it up if an answer with this status says that it is not good any more, unless the one
-    /// before it was given up within the last minute. Says whether asking once more is worth it.
+    /// Discards the credential if a response with this status rejects it, unless another was discarded within
+    /// the last minute. Returns true if a retry is worthwhile.
     pub fn give_up_after(&self, status: u16) -> bool {
         let is_refused = match &self.issued.proof {
             Proof::Bearer(_) => status == 401,

@@ -1,5 +1,5 @@
-//! The node's side of leases, pure: what to ask the treasury for, what to give back, how long what was
-//! lent may be spent, and what those are told who wait for money.
+//! The node's side of leases, pure: loan requests, returns, the term for spending leased money, and the
+//! outcomes of calls that wait for money.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod need;
@@ -7,73 +7,75 @@ mod need;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Short, Turn};
+use super::lease::{
+    Epoch, JoinResponse, Loan, LoanRequest, Shortage, SyncRequest, SyncResponse, Turn,
+};
 use need::{Need, Waiting};
 use tollgate_ledger::LeaseReport;
 use tollgate_ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
 use tollgate_money::money::Nanousd;
 
-/// How often a node exchanges when nothing hurries it: what another node wrote is known this much
-/// later at most, even where the database sends no notifications.
+/// The interval between syncs while nothing makes one urgent: the longest delay of another node's writes
+/// here, even if the database sends no notifications.
 pub const BEAT: Duration = Duration::from_millis(500);
 /// A refusal for want of money waits this long for what other nodes give back.
 pub const RECALL_WAIT: Duration = Duration::from_millis(250);
-/// How often the treasury is asked again meanwhile.
+/// The interval between requests for a recalled account.
 const RECALL_BEAT: Duration = Duration::from_millis(50);
-/// Who waits for money while the treasury does not answer is refused after this: later than the database
-/// takes to let go of the rows that a node has locked which was stopped or cut off meanwhile.
+/// The longest wait for money while the treasury does not answer: longer than the database takes to release
+/// the rows that a stopped or disconnected node has locked.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Nobody waits longer for money than for an answer and a recall together.
 pub const WAIT_MAX: Duration = ANSWER_WAIT.saturating_add(RECALL_WAIT);
-/// For how long ahead money is borrowed that holds set aside, at the pace of the last seconds: it comes
-/// back when they end, but for what they are charged.
+/// The seconds of holds to borrow ahead, at the recent rate. The money is free again when they end, except
+/// for their charges.
 const AHEAD_S: i64 = 2;
-/// An account that nobody has used for this long needs no money here; or for as long as money is
-/// borrowed ahead, if that is longer and the account has plenty.
+/// The idle time after which an account needs no money here; the covered time instead, if that is longer and
+/// the account has plenty.
 const IDLE: Duration = Duration::from_secs(5);
 /// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
 /// wait for the treasury.
 const FLOOR: Nanousd = Nanousd::new(10_000_000);
 
-/// An exchange asks for money of no more accounts: a database that is busy lends it within a second. One
-/// that is too large to be done in time would be sent again and again as it is.
+/// The most loan requests of one sync: a busy database grants as many within a second. A sync too large to
+/// finish in time would be repeated unchanged for ever.
 const ASKS_MAX: usize = 5_000;
 
-/// Who waits for money of an account.
+/// The number of a call that waits for money of an account.
 pub type Waiter = u64;
 
 /// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
 pub trait Local {
-    /// What can be held of an account here.
+    /// The leased money of an account that no hold covers.
     fn available(&self, account: AccountId) -> Nanousd;
-    /// What open holds cover of it: it comes back when they end.
+    /// The leased money under open holds; it becomes available when they end.
     fn held(&self, account: AccountId) -> Nanousd;
-    /// What was set aside of it since this process began, whatever became of it: it only grows.
+    /// The sum of all holds of the account since this process began, ended ones included: it only grows.
     fn reserved(&self, account: AccountId) -> Nanousd;
-    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    /// Removes `amount` of available money from the ledger; returns false if there is less.
     fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
     /// Adds `amount` to what the account has here.
     fn take_in(&mut self, account: AccountId, amount: Nanousd);
-    /// Below so much an account runs low: the borrower wants to know at once.
+    /// Sets the threshold below which the ledger reports that the account runs low.
     fn watch(&mut self, account: AccountId, below: Nanousd);
-    /// What the journal says beyond `from`, as far as it is on disk.
+    /// Reports the journal after `from`, up to its durable end.
     ///
     /// # Errors
     /// [`Unreadable`]: that nothing stands there is not said.
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable>;
 }
 
-/// The journal cannot be read now. Why stands in the log.
+/// The journal cannot be read now; the log has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
-/// What someone who waited for money is told.
+/// The outcome for a call that waited for money.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Money came: try again.
     Again,
     /// There is none, here or elsewhere.
-    Refused(Short),
+    Refused(Shortage),
     /// The treasury does not answer.
     CutOff,
 }
@@ -91,12 +93,12 @@ pub struct Borrower {
     needs: BTreeMap<AccountId, Need>,
     next_waiter: Waiter,
     /// Sent and not answered.
-    pending: Option<Exchange>,
-    /// When it was sent first.
+    pending: Option<SyncRequest>,
+    /// The time of its first transmission.
     sent_at: Duration,
-    exchanged_at: Option<Duration>,
-    /// The last account that was asked for, where not all could be.
-    asked_to: Option<AccountId>,
+    synced_at: Option<Duration>,
+    /// The last account of a sync that could not request all accounts.
+    last_requested: Option<AccountId>,
     /// Until when holds may be made.
     spend_until: Duration,
 }
@@ -105,7 +107,7 @@ impl Borrower {
     /// A node that has joined, and has nothing. What it spends is borrowed for a term ahead, so that it
     /// can go on for a term without the treasury.
     #[must_use]
-    pub fn new(node: NodeId, joined: Joined, term: Duration) -> Self {
+    pub fn new(node: NodeId, joined: JoinResponse, term: Duration) -> Self {
         Self {
             node,
             epoch: joined.epoch,
@@ -117,8 +119,8 @@ impl Borrower {
             next_waiter: 0,
             pending: None,
             sent_at: Duration::ZERO,
-            exchanged_at: None,
-            asked_to: None,
+            synced_at: None,
+            last_requested: None,
             spend_until: Duration::ZERO,
         }
     }
@@ -141,20 +143,20 @@ impl Borrower {
         self.reported
     }
 
-    /// Someone waits for so much of an account, and has since `since`.
+    /// Registers a call that has waited for `amount` of an account since `since`.
     pub fn wait(&mut self, account: AccountId, amount: Nanousd, since: Duration) -> Waiter {
         let id = self.next_waiter;
         self.next_waiter = id.wrapping_add(1);
         let need = self.needs.entry(account).or_default();
-        need.waiting.push(Waiting { id, amount, since, is_asked: false, short_at: None });
+        need.waiting.push(Waiting { id, amount, since, is_requested: false, short_at: None });
         id
     }
 
     /// Some wait no longer. All of them at one time: where the treasury does not answer, they may be all
     /// the calls of seconds.
-    pub fn forget(&mut self, gone: &[(AccountId, Waiter)]) {
-        let waiters: HashSet<_> = gone.iter().map(|(_, waiter)| *waiter).collect();
-        let accounts: BTreeSet<_> = gone.iter().map(|(account, _)| *account).collect();
+    pub fn forget(&mut self, cancelled: &[(AccountId, Waiter)]) {
+        let waiters: HashSet<_> = cancelled.iter().map(|(_, waiter)| *waiter).collect();
+        let accounts: BTreeSet<_> = cancelled.iter().map(|(account, _)| *account).collect();
         for account in accounts {
             if let Some(need) = self.needs.get_mut(&account) {
                 need.waiting.retain(|waiting| !waiters.contains(&waiting.id));
@@ -162,7 +164,7 @@ impl Borrower {
         }
     }
 
-    /// An account runs low here: it is looked at with the next exchange, which is due now unless the
+    /// An account runs low here: it is looked at with the next sync, which is due now unless the
     /// treasury had little of it the last time.
     pub fn runs_low(&mut self, account: AccountId) {
         let need = self.needs.entry(account).or_default();
@@ -171,26 +173,26 @@ impl Borrower {
         }
     }
 
-    /// The next exchange is due now: another node has said that it is short of something.
+    /// Makes the next sync due now, as another node is short of something.
     pub fn hurry(&mut self) {
-        self.exchanged_at = None;
+        self.synced_at = None;
     }
 
-    /// When the next exchange is due: a beat after the last one was sent, from when its term counts. A
-    /// treasury that takes long to answer is asked again the sooner.
+    /// The time of the next sync: one interval after the last was sent, since its term counts from then. A
+    /// slow answer therefore makes the next sync no later.
     #[must_use]
     pub fn due_at(&self, now: Duration) -> Duration {
-        let Some(last) = self.exchanged_at.filter(|_| self.pending.is_none()) else { return now };
+        let Some(last) = self.synced_at.filter(|_| self.pending.is_none()) else { return now };
         let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
-        let asks = waiting.map(|need| need.ask_at);
+        let requests = waiting.map(|need| need.ask_at);
         let is_recalled = self.needs.values().any(|need| need.is_recalled);
         let recalled = is_recalled.then(|| last.saturating_add(RECALL_BEAT));
         let beat = self.sent_at.saturating_add(BEAT).max(last);
-        asks.chain(recalled).chain([beat]).min().unwrap_or(now)
+        requests.chain(recalled).chain([beat]).min().unwrap_or(now)
     }
 
-    /// The exchange to send at `now`. One that was not answered is sent again as it was.
-    pub fn exchange(&mut self, now: Duration, local: &mut impl Local) -> Exchange {
+    /// The sync to send at `now`. One that was not answered is sent again as it was.
+    pub fn sync(&mut self, now: Duration, local: &mut impl Local) -> SyncRequest {
         if let Some(pending) = &self.pending {
             return pending.clone();
         }
@@ -199,22 +201,22 @@ impl Borrower {
         // What cannot be read is reported when it can.
         let report = local.report(self.reported).unwrap_or_default();
         self.count_charges(report.as_ref());
-        let exchange = Exchange {
+        let sync = SyncRequest {
             node: self.node,
             epoch: self.epoch,
             turn: self.turn.saturating_add(1),
             report,
             is_clear: false,
-            asks: self.asks(now, local),
+            requests: self.requests(now, local),
         };
-        self.pending = Some(exchange.clone());
+        self.pending = Some(sync.clone());
         self.sent_at = now;
-        exchange
+        sync
     }
 
-    /// The exchanges with which a process begins, one after the other: reports all that stands in the
-    /// journal, and says with the last that nothing is left. Everything was given back before that,
-    /// and is on disk: what were reported later would be taken for money that is lent from here on.
+    /// The syncs of a starting process, one after the other: they report the whole journal, and the last one
+    /// states that nothing is left. Everything was returned before, durably; a later report would count as
+    /// money lent from here on.
     ///
     /// # Errors
     /// [`Unreadable`].
@@ -222,36 +224,36 @@ impl Borrower {
         &mut self,
         now: Duration,
         local: &mut impl Local,
-    ) -> Result<Exchange, Unreadable> {
+    ) -> Result<SyncRequest, Unreadable> {
         if self.pending.is_none() {
             let report = local.report(self.reported)?;
-            let exchange = Exchange {
+            let sync = SyncRequest {
                 node: self.node,
                 epoch: self.epoch,
                 turn: self.turn.saturating_add(1),
                 is_clear: report.is_none(),
                 report,
-                asks: Vec::new(),
+                requests: Vec::new(),
             };
-            self.pending = Some(exchange);
+            self.pending = Some(sync);
             self.sent_at = now;
         }
         Ok(self.pending.clone().unwrap_or_default())
     }
 
-    /// Takes the answer to the exchange that was sent last. Says what those are told who waited.
+    /// Applies the answer to the last sync, and returns the outcomes of waiting calls.
     pub fn answered(
         &mut self,
-        answer: &Answer,
+        answer: &SyncResponse,
         now: Duration,
         local: &mut impl Local,
     ) -> Vec<(Waiter, Verdict)> {
-        let Some(exchange) = self.pending.take() else { return Vec::new() };
-        self.turn = exchange.turn;
-        let was_full = exchange.is_full();
+        let Some(sync) = self.pending.take() else { return Vec::new() };
+        self.turn = sync.turn;
+        let was_full = sync.is_full();
         let most: BTreeMap<_, _> =
-            exchange.asks.iter().map(|ask| (ask.account, ask.most)).collect();
-        if let Some(report) = exchange.report {
+            sync.requests.iter().map(|request| (request.account, request.most)).collect();
+        if let Some(report) = sync.report {
             self.reported = report.to;
             for settled in report.settled {
                 if let Some(need) = self.needs.get_mut(&settled.account) {
@@ -261,11 +263,11 @@ impl Borrower {
         }
         // The treasury counts from later on, and for longer.
         self.spend_until = self.sent_at.saturating_add(self.term);
-        // An answer that comes so late begins no term: the next exchange does.
+        // An answer that comes so late begins no term: the next sync does.
         let may_spend = now < self.spend_until;
         // Nor is there anything to wait for while there is more to say.
-        self.exchanged_at = Some(now).filter(|_| may_spend && !was_full);
-        let mut told = Vec::new();
+        self.synced_at = Some(now).filter(|_| may_spend && !was_full);
+        let mut verdicts = Vec::new();
         for (account, loan) in &answer.loans {
             let need = self.needs.entry(*account).or_default();
             match loan {
@@ -274,10 +276,10 @@ impl Borrower {
                     need.short = None;
                     need.is_scarce = most.get(account).is_some_and(|most| amount < most);
                 }
-                Loan::Short(short) => need.short = Some(*short),
+                Loan::Shortage(short) => need.short = Some(*short),
             }
             if may_spend {
-                need.tell(local.available(*account), now, &mut told);
+                need.serve(local.available(*account), now, &mut verdicts);
             }
         }
         let recalled: BTreeSet<_> = answer.recalled.iter().copied().collect();
@@ -290,27 +292,27 @@ impl Borrower {
         if is_news {
             self.hurry();
         }
-        told
+        verdicts
     }
 
-    /// Accounts of which the treasury had less than was wanted.
+    /// Accounts of which the treasury had less than requested.
     pub fn scarce(&self) -> impl Iterator<Item = AccountId> {
         let is_scarce = |need: &Need| need.is_scarce || need.short.is_some();
         let needs = self.needs.iter().filter(move |(_, need)| is_scarce(need));
         needs.map(|(account, _)| *account)
     }
 
-    /// The treasury has not answered by `now`: who has waited for too long is told so, and everybody
+    /// Handles a treasury without an answer at `now`: calls that waited too long are refused, and all calls
     /// once the term is over.
     pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
         let is_over = self.spend_until <= now;
-        let mut told = Vec::new();
+        let mut verdicts = Vec::new();
         for need in self.needs.values_mut() {
             let has_waited = |waiting: &Waiting| now.saturating_sub(waiting.since) >= ANSWER_WAIT;
-            let gone = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
-            told.extend(gone.map(|waiting| (waiting.id, Verdict::CutOff)));
+            let cancelled = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
+            verdicts.extend(cancelled.map(|waiting| (waiting.id, Verdict::CutOff)));
         }
-        told
+        verdicts
     }
 
     /// Counts what calls were charged: how fast an account is spent, whatever its holds set aside.
@@ -329,7 +331,7 @@ impl Borrower {
         }
     }
 
-    /// Gives back what others need more, what is too much, and what nobody uses here.
+    /// Returns money that others need more, that is too much, or that is idle here.
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
         let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
@@ -349,8 +351,8 @@ impl Borrower {
         });
     }
 
-    fn asks(&mut self, now: Duration, local: &impl Local) -> Vec<Ask> {
-        let mut asks = Vec::new();
+    fn requests(&mut self, now: Duration, local: &impl Local) -> Vec<LoanRequest> {
+        let mut requests = Vec::new();
         for account in self.next_to_ask(now, local) {
             let Some(need) = self.needs.get_mut(&account) else { continue };
             let available = local.available(account);
@@ -362,16 +364,16 @@ impl Borrower {
                 // What is there was not enough, or another call has taken it meanwhile.
                 next.amount.saturating_sub(available).max(Nanousd::new(1))
             });
-            need.waiting.iter_mut().for_each(|waiting| waiting.is_asked = true);
-            let wanted = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
-            let most = wanted.saturating_sub(available).max(least);
-            asks.push(Ask { account, least, most });
+            need.waiting.iter_mut().for_each(|waiting| waiting.is_requested = true);
+            let target = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
+            let most = target.saturating_sub(available).max(least);
+            requests.push(LoanRequest { account, least, most });
         }
-        asks
+        requests
     }
 
-    /// The accounts of which money is needed, in their order: where there are too many, those that come
-    /// behind the ones that were asked for the last time.
+    /// The accounts that need money, in their order: if there are too many, those after the last ones
+    /// requested.
     fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
         let cover_s = self.cover_s;
         let is_needed = |(account, need): &(&AccountId, &Need)| {
@@ -382,13 +384,13 @@ impl Borrower {
         let needed = self.needs.iter().filter(is_needed);
         let mut accounts: Vec<_> = needed.map(|(account, _)| *account).collect();
         if accounts.len() <= ASKS_MAX {
-            self.asked_to = None;
+            self.last_requested = None;
             return accounts;
         }
-        let begin = accounts.partition_point(|account| Some(*account) <= self.asked_to);
+        let begin = accounts.partition_point(|account| Some(*account) <= self.last_requested);
         accounts.rotate_left(begin);
         accounts.truncate(ASKS_MAX);
-        self.asked_to = accounts.last().copied();
+        self.last_requested = accounts.last().copied();
         accounts.sort_unstable();
         accounts
     }
@@ -400,11 +402,12 @@ fn seconds_up(time: Duration) -> i64 {
     i64::try_from(time.as_secs().saturating_add(begun)).unwrap_or(i64::MAX)
 }
 
-impl Exchange {
-    /// Whether there was more to say than one exchange takes.
+impl SyncRequest {
+    /// True if the sync reached a limit and another should follow at once.
     fn is_full(&self) -> bool {
-        let said = self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
-        said >= RECORDS_MAX || self.asks.len() >= ASKS_MAX
+        let records =
+            self.report.as_ref().map_or(0, |report| report.to.saturating_sub(report.from));
+        records >= RECORDS_MAX || self.requests.len() >= ASKS_MAX
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a node has of its fleet's directory: the way to it, whose turn it is, and how things stand.
+//! A node's access to the fleet's directory: the lock of its writers, and its progress.
 //!
 //! The directory is a log of what operators and customers wrote, the same for all nodes. A node
 //! decides on what it has followed so far; if others have written meanwhile, it follows, and decides
@@ -25,7 +25,7 @@ pub struct Directory {
     head: AtomicU64,
     /// The last write that this process has seen, and its place.
     last: parking_lot::Mutex<Option<(Seq, String)>>,
-    /// Why nothing more is followed.
+    /// The reason why this node follows no more writes.
     stopped: OnceLock<Arc<str>>,
 }
 
@@ -49,8 +49,8 @@ impl Directory {
         self.head.load(Ordering::Relaxed)
     }
 
-    /// Why this node follows no further; it still serves, with what it has followed. Another version,
-    /// or another database, is needed then.
+    /// Returns the reason why this node follows no more writes; it still serves with those it has. Another
+    /// version or another database is needed then.
     #[must_use]
     pub fn stopped(&self) -> Option<Arc<str>> {
         self.stopped.get().cloned()
@@ -78,7 +78,7 @@ impl Directory {
         Ok(appended)
     }
 
-    /// What stands behind `after`. Stops for good at what it cannot take.
+    /// Reads the writes after `after`. Stops for good at a write that it cannot read.
     pub(crate) async fn pull(&self, _turn: &Turn<'_>, after: Seq) -> Result<Page, DbError> {
         self.go_on()?;
         let Pulled { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;

@@ -1,4 +1,4 @@
-//! Which node of which fleet a data directory belongs to, in a file of it.
+//! The file in a data directory that names its fleet and node.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -11,17 +11,17 @@ use tollgate_ledger::NodeId;
 /// The file in the data directory.
 const FILE: &str = "node.json";
 
-/// Which node of which fleet.
+/// A node of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NodeIdentity {
-    /// What the treasury calls itself.
+    /// The id of the treasury's database.
     pub(super) fleet: String,
     /// The number of the node in its fleet.
     pub(super) node: NodeId,
 }
 
 impl NodeIdentity {
-    /// Whose directory it is; `None` for one that is no node's yet.
+    /// Reads the identity of a data directory; `None` for one that no node has used.
     ///
     /// # Errors
     /// When the file cannot be read, or is not what this program writes.

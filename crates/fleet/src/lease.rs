@@ -1,5 +1,5 @@
-//! What a node and the treasury say to each other about money: one [`Exchange`] after the other, each
-//! done once however often it is sent.
+//! The messages between a node and the treasury about money: numbered [`SyncRequest`]s, each applied once
+//! however often it is sent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use serde::{Deserialize, Serialize};
@@ -10,43 +10,42 @@ use tollgate_money::money::Nanousd;
 /// A node's number among the joins of its identity: each process that joins as a node has one more
 /// than the one before, which is shut out by it.
 pub type Epoch = u64;
-/// A node's exchanges, counted.
+/// A node's syncs, counted.
 pub type Turn = u64;
 
-/// All that a node has to say to the treasury at one time: one transaction. Whatever becomes of it, it
-/// is sent again as it is until it is answered.
+/// A node's message to the treasury: one transaction. An unanswered one is sent again unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Exchange {
-    /// The node that makes the exchange.
+pub struct SyncRequest {
+    /// The node that makes the sync.
     pub node: NodeId,
     /// In which of its lives.
     pub epoch: Epoch,
-    /// One more than that of the exchange before.
+    /// One more than that of the sync before.
     pub turn: Turn,
-    /// What became of leased money since the last report.
+    /// Changes of leased money since the last report.
     pub report: Option<LeaseReport>,
-    /// The node has nothing left of what it was lent: what the treasury still counts as lent was lost
-    /// on the way.
+    /// True if the node has no leased money left: any lease that the treasury still counts was lost in
+    /// transit.
     pub is_clear: bool,
     /// Accounts that the node needs money of, in their order.
-    pub asks: Vec<Ask>,
+    pub requests: Vec<LoanRequest>,
 }
 
 /// A node needs money of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The account that money is asked for.
+pub struct LoanRequest {
+    /// The account to lend money of.
     pub account: AccountId,
-    /// Less is of no use: what one hold lacks. Zero where nobody waits.
+    /// The smallest useful loan: the shortfall of one hold. Zero if no call waits.
     pub least: Nanousd,
     /// More is not needed.
     pub most: Nanousd,
 }
 
-/// What the treasury answers.
+/// The treasury's response.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
-    /// What became of each ask, in their order.
+pub struct SyncResponse {
+    /// The outcome of each loan request, in their order.
     pub loans: Vec<(AccountId, Loan)>,
     /// Accounts that another node is short of: what is not needed of them should come back.
     pub recalled: Vec<AccountId>,
@@ -56,29 +55,29 @@ pub struct Answer {
     pub nodes: u32,
 }
 
-/// What becomes of an ask.
+/// The outcome of a loan request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Loan {
-    /// So much is the node's to spend.
+    /// The loan.
     Lent(Nanousd),
     /// The account has not enough.
-    Short(Short),
+    Shortage(Shortage),
 }
 
-/// Where the money is of an account that has not enough to lend.
+/// The money of an account with too little to lend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Short {
-    /// What could be lent.
+pub struct Shortage {
+    /// The money that could be lent.
     pub available: Nanousd,
-    /// What other nodes have out: some of it may come back.
+    /// Leases of other nodes: some may come back.
     pub elsewhere: Nanousd,
-    /// What cannot be had now and is not spent: held by tasks, or in suspense.
+    /// Money that is neither available now nor spent: held by tasks, or in suspense.
     pub held: Nanousd,
-    /// What the account owes: nothing is lent before it is paid.
+    /// The account's debt, which is paid before anything is lent.
     pub debt: Nanousd,
 }
 
-/// Why the treasury does not take an exchange. Nothing has changed then.
+/// A sync that the treasury rejects. It has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// There is no such node.
@@ -92,14 +91,14 @@ pub enum Refused {
         /// The last turn that it has.
         turn: Turn,
     },
-    /// An account that is reported or asked for does not exist, or the money does not add up.
+    /// A reported or requested account does not exist, or its money does not add up.
     Unsound(AccountId),
 }
 
-/// Where a node stands when it joins.
+/// The state of a node when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Joined {
-    /// Its life from here on.
+pub struct JoinResponse {
+    /// Its new epoch.
     pub epoch: Epoch,
     /// The last turn of the node.
     pub turn: Turn,
@@ -107,10 +106,9 @@ pub struct Joined {
     pub reported: Seq,
 }
 
-/// How much of an account a node is lent that needs at least `least` and at most `most`, of
-/// `available` among so many nodes; `None` when the account has not enough. A node gets no more than
-/// half of its part, so that the others find something too; when money is short, exactly what one
-/// hold needs.
+/// The size of a loan for a node that needs at least `least` and at most `most`, from `available` among so
+/// many nodes; `None` if the account has too little. A node gets at most half of its part, so that the others
+/// find some too; when money is short, exactly what one hold needs.
 #[must_use]
 pub fn loan(available: Nanousd, nodes: u32, least: Nanousd, most: Nanousd) -> Option<Nanousd> {
     let shares = i64::from(nodes.max(1)).saturating_mul(2);

@@ -11,11 +11,11 @@
 //! | `treasury` | the treasury's rules, pure: what simulations run over |
 //! | `shares` | how a limit is divided among the nodes, pure |
 //! | `caps` | the same for what a key may spend in a period |
-//! | `desk` | where requests wait for a share of a limit |
-//! | `node` | a node at work: it joins, and exchanges for as long as it runs |
+//! | `share_queue` | where requests wait for a share of a limit |
+//! | `node` | a node at work: it joins, and syncs for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
-//! | `seen` | what operators see of the fleet, asked for every few seconds at most |
+//! | `overview_query` | what operators see of the fleet, asked for every few seconds at most |
 //! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
 //! | `shared` | what the ledger needs of the fleet: money, tasks and what people write |
 //! | `local` | a node's own money, as its borrower sees it |
@@ -24,7 +24,7 @@
 
 pub mod borrower;
 pub mod caps;
-pub mod desk;
+pub mod share_queue;
 pub mod directory;
 mod identity;
 mod local;
@@ -35,7 +35,7 @@ pub mod node;
 pub mod postgres;
 mod secrets;
 pub mod shares;
-mod seen;
+mod overview;
 pub mod treasury;
 
 use std::collections::HashSet;
@@ -50,35 +50,35 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use self::borrower::{Verdict, WAIT_MAX};
-use self::desk::Desk;
 use self::directory::Directory;
 use self::identity::NodeIdentity;
 use self::lease::Epoch;
 pub(crate) use self::local::LocalMoney;
+use self::overview::OverviewQuery;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
-use self::seen::Seen;
-pub use self::shared::InFleet;
+use self::share_queue::ShareQueue;
+pub use self::shared::HasFleet;
 use tollgate_ledger::{AccountId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::uptime;
 
-/// For how long behind the end of its term a node's calls wait for the exchange that would renew it. A
+/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
 /// database that is busy answers late and is not away, and a load balancer takes about as long to see
 /// that the node is not ready.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
-/// How often a number is tried for a new node. Each time another node has taken it, so this is more
-/// than start together.
+/// Attempts at a number for a new node. Another node has taken each one before, so this exceeds the nodes
+/// that start together.
 const NEW_NODE_TRIES: u32 = 1000;
 
-/// How a node joins its fleet.
+/// The settings of a node.
 #[derive(Clone, Debug)]
 pub struct FleetOptions {
-    /// How the database of the fleet is reached.
+    /// The connection to the fleet's database.
     pub postgres: PostgresOptions,
-    /// What operators call this node.
+    /// The operators' name for this node.
     pub name: String,
-    /// How long the node may spend what it was lent after it has last heard of the treasury.
+    /// The time for which the node may spend its leases after the last answered sync.
     pub term: Duration,
     /// For how long ahead it borrows what is spent, at the pace of the last seconds.
     pub cover: Duration,
@@ -86,16 +86,16 @@ pub struct FleetOptions {
     pub data_dir: PathBuf,
 }
 
-/// Why a node cannot join.
+/// The reason why a node cannot join.
 #[derive(Debug)]
 pub enum FleetError {
-    /// The database says so.
+    /// An error of the database.
     Db(DbError),
     /// The data directory cannot be used.
     Io {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// Why the file or directory cannot be used.
+        /// The cause.
         source: io::Error,
     },
     /// The data directory has the ledger of a gateway that is in no fleet.
@@ -133,14 +133,14 @@ impl From<DbError> for FleetError {
     }
 }
 
-/// What a ledger has of its fleet: the database, and the money that this node may spend.
+/// A ledger's fleet: the database, and the permission to spend leased money.
 pub struct Fleet {
     db: Db,
     directory: Arc<Directory>,
     node: NodeId,
     name: String,
     term: Duration,
-    /// When it began, by the clock that goes on in a suspended machine.
+    /// The start of the node's clock, which runs on while the machine is suspended.
     began: Duration,
     /// For how long ahead money is borrowed.
     cover: Duration,
@@ -149,24 +149,24 @@ pub struct Fleet {
     /// A term has begun.
     renewed: Notify,
     epoch: AtomicU64,
-    /// What came of the last exchange that was answered.
-    heard: Mutex<Heard>,
-    /// Accounts of which the treasury had less than this node wanted, by the last exchange.
+    /// The last answered sync.
+    last_sync: Mutex<LastSync>,
+    /// Accounts of which the treasury had less than requested in the last sync.
     scarce: Mutex<HashSet<AccountId>>,
-    /// What operators saw last.
-    seen: Seen,
-    /// What the node is to look at with its next exchange.
-    inbox: Mutex<Vec<Arrival>>,
+    /// The cached overview for operators.
+    overview_query: OverviewQuery,
+    /// Events for the next sync.
+    inbox: Mutex<Vec<NodeEvent>>,
     /// Something is in the inbox.
     hurry: Notify,
-    /// Where requests wait for shares of limits.
-    desk: Desk,
+    /// Requests that wait for shares of limits.
+    share_queue: ShareQueue,
 }
 
-/// What is known from the last exchange that was answered.
+/// The result of the last answered sync.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Heard {
-    /// When it was sent, by the node's own clock; `None` before the first.
+pub struct LastSync {
+    /// The time of its transmission, by the node's own clock; `None` before the first.
     sent_at: Option<Duration>,
     /// The last record of this node's journal that the treasury has.
     pub reported: Seq,
@@ -174,8 +174,8 @@ pub struct Heard {
     pub nodes: u32,
 }
 
-/// Something that a node's next exchange is to see to.
-enum Arrival {
+/// Something that a node's next sync is to see to.
+enum NodeEvent {
     /// Someone waits for money.
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
     /// Little is left of an account here.
@@ -214,12 +214,12 @@ impl Fleet {
             spend_until_ns: AtomicU64::new(0),
             renewed: Notify::new(),
             epoch: AtomicU64::new(0),
-            heard: Mutex::default(),
+            last_sync: Mutex::default(),
             scarce: Mutex::default(),
-            seen: Seen::default(),
+            overview_query: OverviewQuery::default(),
             inbox: Mutex::default(),
             hurry: Notify::new(),
-            desk: Desk::default(),
+            share_queue: ShareQueue::default(),
         }))
     }
 
@@ -229,25 +229,25 @@ impl Fleet {
         &self.db
     }
 
-    /// This node's part of the log of what people wrote.
+    /// This node's access to the fleet's log of writes.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.directory
     }
 
-    /// Which node this is.
+    /// The number of this node.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// What operators call it.
+    /// The operators' name for this node.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How long it may spend what it was lent after it has last heard of the treasury.
+    /// The time for which the node may spend its leases after the last answered sync.
     #[must_use]
     pub fn term(&self) -> Duration {
         self.term
@@ -259,7 +259,7 @@ impl Fleet {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether holds may be made now: whether the treasury was heard of within the term.
+    /// True if holds may be made now: a sync was answered within the term.
     #[must_use]
     pub fn may_spend(&self) -> bool {
         as_ns(self.now()) < self.spend_until_ns.load(Ordering::Acquire)
@@ -289,49 +289,49 @@ impl Fleet {
         self.renewed.notify_waiters();
     }
 
-    /// No hold may be made from here on, and nobody waits for that to change.
+    /// Ends the term: no hold may be made, and no call waits for that to change.
     fn end_term(&self) {
         self.begin_term(Duration::ZERO);
     }
 
-    /// Where requests wait for shares of limits.
+    /// The queue of requests that wait for shares of limits.
     #[must_use]
-    pub fn desk(&self) -> &Desk {
-        &self.desk
+    pub fn share_queue(&self) -> &ShareQueue {
+        &self.share_queue
     }
 
-    /// How much longer holds may be made, unless the treasury is heard of.
+    /// The rest of the term, which an answered sync renews.
     #[must_use]
     pub fn term_left(&self) -> Duration {
         let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
         until.saturating_sub(self.now())
     }
 
-    /// What the treasury said last.
+    /// The result of the last answered sync.
     #[must_use]
-    pub fn heard(&self) -> Heard {
-        *self.heard.lock()
+    pub fn last_sync(&self) -> LastSync {
+        *self.last_sync.lock()
     }
 
-    /// How long ago the exchange was sent that was answered last: what the journal says since then, the
-    /// treasury may not have. Zero before the first.
+    /// The time since the last answered sync was sent: the treasury may lack later records of the journal.
+    /// Zero before the first.
     #[must_use]
-    pub fn heard_ago(&self) -> Duration {
-        let sent_at = self.heard.lock().sent_at;
+    pub fn since_last_sync(&self) -> Duration {
+        let sent_at = self.last_sync.lock().sent_at;
         sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
     }
 
-    /// Notes what an exchange that was sent at `sent_at` has brought.
-    fn hear(&self, sent_at: Duration, reported: Seq, nodes: u32) {
-        *self.heard.lock() = Heard { sent_at: Some(sent_at), reported, nodes };
+    /// Notes what a sync that was sent at `sent_at` has brought.
+    fn note_sync(&self, sent_at: Duration, reported: Seq, nodes: u32) {
+        *self.last_sync.lock() = LastSync { sent_at: Some(sent_at), reported, nodes };
     }
 
-    /// Notes of which accounts the treasury has less than this node wants.
+    /// Stores the accounts of which the treasury has less than requested.
     fn note_scarce(&self, accounts: HashSet<AccountId>) {
         *self.scarce.lock() = accounts;
     }
 
-    /// True where the treasury had less of an account than this node wanted.
+    /// True if the treasury had less of an account than requested.
     pub(crate) fn is_scarce(&self, account: AccountId) -> bool {
         self.scarce.lock().contains(&account)
     }
@@ -341,7 +341,7 @@ impl Fleet {
         uptime().saturating_sub(self.began)
     }
 
-    /// Waits for so much money of an account, for which someone has waited since `since`.
+    /// Waits for `amount` of an account, on behalf of a call that has waited since `since`.
     pub(crate) async fn wait_for(
         &self,
         account: AccountId,
@@ -349,7 +349,7 @@ impl Fleet {
         since: Duration,
     ) -> Verdict {
         let (tell, told) = oneshot::channel();
-        self.inbox.lock().push(Arrival::Waits { account, amount, since, tell });
+        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
         self.hurry.notify_one();
         match tokio::time::timeout(WAIT_MAX, told).await {
             Ok(Ok(verdict)) => verdict,
@@ -359,13 +359,13 @@ impl Fleet {
 
     /// Another node is short of something, and waits for it.
     pub(crate) fn recalled(&self) {
-        self.inbox.lock().push(Arrival::Recalled);
+        self.inbox.lock().push(NodeEvent::Recalled);
         self.hurry.notify_one();
     }
 
     /// An account runs low here.
     pub(crate) fn runs_low(&self, account: AccountId) {
-        self.inbox.lock().push(Arrival::RunsLow(account));
+        self.inbox.lock().push(NodeEvent::RunsLow(account));
         self.hurry.notify_one();
     }
 }
@@ -375,9 +375,9 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
     let io = |source| FleetError::Io { path: data_dir.to_owned(), source };
     std::fs::create_dir_all(data_dir).map_err(io)?;
     let fleet = db.fleet().await?;
-    if let Some(known) = NodeIdentity::find(data_dir).map_err(io)? {
-        return match known.fleet == fleet {
-            true => Ok(known.node),
+    if let Some(identity) = NodeIdentity::find(data_dir).map_err(io)? {
+        return match identity.fleet == fleet {
+            true => Ok(identity.node),
             false => Err(FleetError::OtherFleet(data_dir.to_owned())),
         };
     }

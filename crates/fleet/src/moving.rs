@@ -25,34 +25,34 @@ use super::postgres::DbError;
 use tollgate_ledger::OpenError;
 pub use tollgate_ledger::moving::{Tallies, Tally};
 
-/// The most of what is wrong that is told.
-const TOLD_MAX: usize = 20;
+/// The most faults that a message lists.
+const LISTED_MAX: usize = 20;
 
-/// What has moved from one place to the other.
+/// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
-    /// What was counted on both sides.
+    /// The counts that were equal on both sides.
     pub tallies: Tallies,
-    /// Whether it had moved before, and nothing was done now.
+    /// True if an earlier run had completed the move.
     pub was_done: bool,
 }
 
-/// Why nothing has moved.
+/// The reason why nothing has moved.
 #[derive(Debug)]
 pub enum MoveError {
-    /// The database says so.
+    /// An error of the database.
     Db(DbError),
     /// A ledger cannot be read or written.
     Ledger(OpenError),
     /// The ledger contradicts itself.
     Unsound(Vec<String>),
-    /// A crash left so many holds open.
+    /// Holds that a crash left open.
     LeftOpen(usize),
     /// There is nothing in the ledger.
     Empty,
     /// The fleet has other things of the same names.
     Collides(Vec<String>),
-    /// What came out is not what went in.
+    /// The counts of both sides differ.
     Differs(Vec<String>),
     /// The ledger moved in before, and went on afterwards.
     WentOn,
@@ -131,9 +131,9 @@ impl From<FleetError> for MoveError {
 }
 
 fn listed(found: &[String]) -> String {
-    let mut told = found.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join("; ");
-    if found.len() > TOLD_MAX {
-        told = format!("{told}; and {} more", found.len().saturating_sub(TOLD_MAX));
+    let mut listing = found.iter().take(LISTED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    if found.len() > LISTED_MAX {
+        listing = format!("{listing}; and {} more", found.len().saturating_sub(LISTED_MAX));
     }
-    told
+    listing
 }

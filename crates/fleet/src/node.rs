@@ -1,4 +1,4 @@
-//! A node at work: it joins, and exchanges with the treasury for as long as it runs.
+//! A node at work: it joins, and syncs with the treasury for as long as it runs.
 
 pub mod follow;
 pub mod share;
@@ -13,27 +13,27 @@ use tokio::task::JoinHandle;
 
 use super::LocalMoney;
 use super::borrower::{Borrower, Verdict, Waiter};
-use super::lease::{Answer, Exchange, Joined, Refused};
+use super::lease::{JoinResponse, Refused, SyncRequest, SyncResponse};
 use super::postgres::DbError;
-use super::{Arrival, Fleet, FleetError};
+use super::{Fleet, FleetError, NodeEvent};
 use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
 
-/// How soon an exchange without an answer is sent again; twice as late with each time.
+/// The delay before an unanswered sync is sent again; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// The latest. A node finds a database that is back within this.
 const RETRY_MAX: Duration = Duration::from_secs(1);
-/// How often an exchange of a node that joins is sent again before the process ends: a busy database is
-/// waited for, and one that is away is said.
+/// Attempts at a sync of a node that joins before the process ends: the node waits for a busy database and
+/// reports one that is down.
 const CLEAR_TRIES_MAX: u32 = 5;
-/// How often nodes are looked for that have fallen silent.
+/// The interval between searches for silent nodes.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often a node that must join again looks whether its last holds have ended.
+/// The interval between checks of open holds by a node that must join again.
 const DRAIN_POLL: Duration = Duration::from_millis(200);
-/// An operator who resolves a node's suspense shuts it out once. A node that is shut out twice within
-/// this shares its data with another process, and must not go on.
+/// The time within which a second exclusion means that another process uses the same data; the node stops
+/// then. An operator who resolves a node's suspense excludes it only once.
 const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
-/// How long a node that stops waits for its last exchange. What it has out goes to suspense otherwise,
-/// until it joins again.
+/// The time that a stopping node waits for its last sync. Without it its leases go to suspense until it
+/// joins again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A node that has joined.
@@ -43,22 +43,22 @@ pub struct Node {
     policy: RecoveryPolicy,
     money: LocalMoney,
     borrower: Borrower,
-    /// Who waits for money.
+    /// Calls that wait for money.
     waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
     swept_at: Duration,
     sweeping: Option<JoinHandle<()>>,
 }
 
-/// Why a node goes on no longer.
+/// The reason why a node stops syncing.
 enum NodeEnd {
     /// It is to stop.
     Stopped,
-    /// It must join again before it goes on.
+    /// It must join again before it can continue.
     ShutOut(Refused),
 }
 
-/// Joins the fleet: takes over what people wrote, ends what a crash left open, and gives back all that
-/// this node had. The ledger must have been opened for this fleet.
+/// Joins the fleet: follows the directory, settles holds left open by a crash, and returns all leases of this
+/// node. The ledger must have been opened for this fleet.
 ///
 /// # Errors
 /// [`FleetError`]. The node has nothing to spend then.
@@ -98,16 +98,16 @@ pub async fn join(
 }
 
 impl Node {
-    /// Reports all that the treasury has not heard, and says that nothing is left.
-    async fn clear(&mut self, joined: Joined) -> Result<(), FleetError> {
+    /// Reports all records that the treasury lacks, and states that nothing is left.
+    async fn clear(&mut self, joined: JoinResponse) -> Result<(), FleetError> {
         self.borrower = borrower(&self.fleet, joined);
         let mut tries = 0;
         loop {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));
             let unread = |_| DbError::Failed("the journal cannot be reported".to_owned());
-            let exchange = exchange.map_err(unread)?;
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            let sync = sync.map_err(unread)?;
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => self.take(&answer),
                 // It is sent again as it is.
                 Err(DbError::Unknown(_) | DbError::Unavailable(_)) if tries < CLEAR_TRIES_MAX => {
@@ -117,26 +117,26 @@ impl Node {
                 }
                 Err(error) => return Err(error.into()),
                 Ok(Err(refused)) => {
-                    let said = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
-                    return Err(FleetError::Db(DbError::Failed(said)));
+                    let message = format!("the treasury refuses {}: {refused:?}", self.fleet.node);
+                    return Err(FleetError::Db(DbError::Failed(message)));
                 }
             }
-            if exchange.is_clear {
+            if sync.is_clear {
                 return Ok(());
             }
         }
     }
 
-    /// Exchanges until it is told to stop. Gives back what is left then.
+    /// Syncs until it is stopped, then returns the rest of its leases.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut shut_out_at = None;
         loop {
-            let NodeEnd::ShutOut(why) = self.go_on(&mut stop).await else {
+            let NodeEnd::ShutOut(why) = self.run_until_end(&mut stop).await else {
                 return self.leave().await;
             };
             self.fleet.end_term();
             let now = self.fleet.now();
-            // A treasury that has forgotten exchanges tells of a failover, and there may be another one.
+            // A treasury that has forgotten syncs tells of a failover, and there may be another one.
             let is_forgotten = matches!(why, Refused::OutOfOrder { .. });
             let before = if is_forgotten { None } else { shut_out_at.replace(now) };
             if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
@@ -151,14 +151,14 @@ impl Node {
         }
     }
 
-    async fn go_on(&mut self, stop: &mut watch::Receiver<bool>) -> NodeEnd {
+    async fn run_until_end(&mut self, stop: &mut watch::Receiver<bool>) -> NodeEnd {
         let mut retry = RETRY_FIRST;
         loop {
             if self.wait_until_due(stop).await {
                 return NodeEnd::Stopped;
             }
-            let exchange = self.next();
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            let sync = self.next();
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => {
                     retry = RETRY_FIRST;
                     self.take(&answer);
@@ -169,7 +169,7 @@ impl Node {
                         "{} is shut out of the fleet at turn {}: {}. It takes no calls until those in \
                          flight have ended and it has joined again",
                         self.fleet.node,
-                        exchange.turn,
+                        sync.turn,
                         reason(&refused)
                     );
                     return NodeEnd::ShutOut(refused);
@@ -183,10 +183,10 @@ impl Node {
         }
     }
 
-    /// Waits until an exchange is due. Says whether the node is to stop.
+    /// Waits until a sync is due. Says whether the node is to stop.
     async fn wait_until_due(&mut self, stop: &mut watch::Receiver<bool>) -> bool {
         loop {
-            self.see_to_arrivals();
+            self.take_events();
             let now = self.fleet.now();
             let wait = self.borrower.due_at(now).saturating_sub(now);
             if wait.is_zero() {
@@ -201,47 +201,47 @@ impl Node {
         }
     }
 
-    fn see_to_arrivals(&mut self) {
-        for arrival in std::mem::take(&mut *self.fleet.inbox.lock()) {
-            match arrival {
-                Arrival::Waits { account, amount, since, tell } => {
+    fn take_events(&mut self) {
+        for event in std::mem::take(&mut *self.fleet.inbox.lock()) {
+            match event {
+                NodeEvent::Waits { account, amount, since, tell } => {
                     let waiter = self.borrower.wait(account, amount, since);
                     self.waiting.insert(waiter, (account, tell));
                 }
-                Arrival::RunsLow(account) => self.borrower.runs_low(account),
-                Arrival::Recalled => self.borrower.hurry(),
+                NodeEvent::RunsLow(account) => self.borrower.runs_low(account),
+                NodeEvent::Recalled => self.borrower.hurry(),
             }
         }
     }
 
-    /// The exchange to send now. Reads the journal, and waits for what is given back to be on disk.
-    fn next(&mut self) -> Exchange {
-        self.see_to_arrivals();
-        let gone = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
-        let gone: Vec<_> = gone.map(|(waiter, (account, _))| (account, waiter)).collect();
-        self.borrower.forget(&gone);
+    /// The sync to send now. Reads the journal, and waits for what is given back to be on disk.
+    fn next(&mut self) -> SyncRequest {
+        self.take_events();
+        let cancelled = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
+        let cancelled: Vec<_> = cancelled.map(|(waiter, (account, _))| (account, waiter)).collect();
+        self.borrower.forget(&cancelled);
         let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-        tokio::task::block_in_place(|| borrower.exchange(now, money))
+        tokio::task::block_in_place(|| borrower.sync(now, money))
     }
 
-    fn take(&mut self, answer: &Answer) {
-        let told = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
+    fn take(&mut self, answer: &SyncResponse) {
+        let verdicts = self.borrower.answered(answer, self.fleet.now(), &mut self.money);
         let until = self.borrower.spend_until();
         let sent_at = until.saturating_sub(self.fleet.term);
-        self.fleet.hear(sent_at, self.borrower.reported(), answer.nodes);
+        self.fleet.note_sync(sent_at, self.borrower.reported(), answer.nodes);
         self.fleet.note_scarce(self.borrower.scarce().collect());
         self.fleet.begin_term(until);
-        self.tell(told);
+        self.tell(verdicts);
     }
 
     fn unanswered(&mut self, error: &DbError) {
         log::warn!("the treasury does not answer: {error}");
-        let told = self.borrower.unanswered(self.fleet.now());
-        self.tell(told);
+        let verdicts = self.borrower.unanswered(self.fleet.now());
+        self.tell(verdicts);
     }
 
-    fn tell(&mut self, told: Vec<(Waiter, Verdict)>) {
-        for (waiter, verdict) in told {
+    fn tell(&mut self, verdicts: Vec<(Waiter, Verdict)>) {
+        for (waiter, verdict) in verdicts {
             if let Some((_, tell)) = self.waiting.remove(&waiter) {
                 // Who went away needs no answer.
                 tell.send(verdict).ok();
@@ -249,8 +249,8 @@ impl Node {
         }
     }
 
-    /// Looks for nodes that have fallen silent, and puts what they have out into suspense. Beside the
-    /// exchanges: it waits for accounts that others have locked, and a term does not wait.
+    /// Finds silent nodes and moves their leases to suspense. Runs beside the syncs: it waits for locked
+    /// accounts, and a term cannot wait.
     fn sweep(&mut self) {
         let now = self.fleet.now();
         let is_sweeping = self.sweeping.as_ref().is_some_and(|sweeping| !sweeping.is_finished());
@@ -303,35 +303,35 @@ impl Node {
 
     async fn settle_up(&mut self) {
         loop {
-            // An exchange that is under way may still bring something.
+            // A sync that is under way may still bring something.
             self.ledger.give_back_everything();
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
-            let exchange = tokio::task::block_in_place(|| borrower.clearing(now, money));
-            let Ok(exchange) = exchange else { return };
-            if exchange.is_clear && self.ledger.open_holds() > 0 {
+            let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));
+            let Ok(sync) = sync else { return };
+            if sync.is_clear && self.ledger.open_holds() > 0 {
                 return;
             }
-            match self.fleet.db.exchange(&exchange, self.fleet.term).await {
+            match self.fleet.db.sync(&sync, self.fleet.term).await {
                 Ok(Ok(answer)) => {
                     let now = self.fleet.now();
-                    let told = self.borrower.answered(&answer, now, &mut self.money);
-                    self.tell(told);
+                    let verdicts = self.borrower.answered(&answer, now, &mut self.money);
+                    self.tell(verdicts);
                 }
                 Ok(Err(_)) => return,
                 Err(_) => tokio::time::sleep(RETRY_FIRST).await,
             }
-            if exchange.is_clear {
+            if sync.is_clear {
                 return;
             }
         }
     }
 }
 
-fn borrower(fleet: &Fleet, joined: Joined) -> Borrower {
+fn borrower(fleet: &Fleet, joined: JoinResponse) -> Borrower {
     Borrower::new(fleet.node, joined, fleet.term).covering(fleet.cover)
 }
 
-/// Why the treasury takes nothing more of this life of a node.
+/// Describes why the treasury rejects this epoch of a node.
 fn reason(refused: &Refused) -> String {
     match refused {
         Refused::UnknownNode => "the treasury does not know it".to_owned(),

@@ -3,20 +3,23 @@
 //! A caller hears one of three things of what failed: it was not done, it may have been done, or it
 //! cannot be done ([`DbError`]). What it should do with the money follows from that alone.
 
+mod columns;
 mod credit;
 mod debts;
 pub mod directory;
 mod error;
-pub(crate) mod exchange;
+pub(crate) mod sync;
 mod history;
 pub(crate) mod limits;
-mod lent;
+mod pooled;
 mod listen;
 pub mod migrate;
+pub(crate) mod recall;
 mod secrets;
 mod reads;
 pub mod tasks;
 mod overview;
+mod statement_line;
 mod suspense;
 pub(crate) mod moving;
 mod tls;
@@ -35,9 +38,9 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
-use self::lent::Lent;
 pub use self::listen::Announced;
-pub use self::overview::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview, Sums};
+pub use self::overview::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
+use self::pooled::PooledConnection;
 pub use self::transaction::Transaction;
 use tollgate_options::database_url as url;
 pub use tollgate_options::database_url::{Host, UrlError, hosts_of};
@@ -51,33 +54,34 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
 /// addresses are tried within it.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a connection of the pool to become free: shorter than what it is for, so that the reason is told.
+/// The wait for a connection of the pool: shorter than the operations that use it, so that the caller learns
+/// the reason.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The server ends a statement that takes longer: half of the shortest term that is usual.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The client gives up on a transaction or a query: later than the server, which says why.
+/// The client's timeout of a transaction or query: later than the server's, which states a reason.
 const WORK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The server ends a transaction whose client says nothing: what a stopped node keeps locked, others wait
-/// for. Shorter than a term of 2 s without the 500 ms between exchanges; longer than a node on a busy
-/// machine takes between two statements.
+/// The server's timeout of an idle transaction: others wait for the rows that a stopped node has locked.
+/// Shorter than a term of 2 s without the 500 ms between syncs; longer than a node on a busy machine takes
+/// between two statements.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Without an answer to what was sent, the kernel gives up on a connection after this.
 const USER_TIMEOUT: Duration = Duration::from_secs(3);
-/// A connection on which nothing is said is asked this often whether it still stands.
+/// The interval of TCP keep-alive probes on an idle connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Unanswered questions after which it does not.
 const KEEPALIVE_RETRIES: u32 = 3;
 /// A migration may rewrite a large table, and waits for one that another process runs.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What a ledger that moves compares between two statements, of all its accounts, takes seconds; no node
-/// waits for it.
+/// The longest silence in a transaction of a move, which compares all accounts between two statements; no
+/// node waits for it.
 const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How something that was asked of the database ended.
+/// The outcome of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call did what was asked.
+    /// It was applied.
     Done,
     /// It was refused because others did the same at the same time; it is tried again.
     Retried,
@@ -89,29 +93,29 @@ pub enum Outcome {
     Failed,
 }
 
-/// What is asked of the database.
+/// The kind of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum DbOperation {
     /// A transaction, once per try.
     Transaction,
     /// A query outside a transaction.
     Query,
-    /// All of an exchange of a node with the treasury. Its transactions count as such too.
-    Exchange,
+    /// All of a sync of a node with the treasury. Its transactions count as such too.
+    Sync,
 }
 
-/// Something that was asked, for counters.
+/// A database operation, for metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrip {
-    /// What was asked of the database.
-    pub asked: Asked,
-    /// How the call ended.
+    /// The kind of the operation.
+    pub operation: DbOperation,
+    /// The outcome.
     pub outcome: Outcome,
-    /// How long it took, with the wait for a connection.
+    /// The duration, including the wait for a connection.
     pub took: Duration,
 }
 
-/// Is told of everything that is asked of the database.
+/// A callback for each database operation.
 pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
 /// For how long things may take.
@@ -132,19 +136,19 @@ impl DatabaseTimeouts {
 #[derive(Clone)]
 pub struct Db {
     shared: Arc<Shared>,
-    /// Whether it may use the connections that are kept for the node itself.
+    /// True if it may use the connections reserved for the node itself.
     is_ahead: bool,
 }
 
 struct Shared {
     pool: Pool,
-    /// Places for what is asked for customers and operators: however slow that is, and however much,
-    /// calls have their money in time and a key that is revoked is refused.
+    /// Bounds the operations of customers and operators: however slow and many they are, calls get their
+    /// money in time and a revoked key is refused.
     places: Arc<Semaphore>,
     config: Config,
     tls: Option<tokio_postgres_rustls::MakeRustlsConnect>,
     limits: DatabaseTimeouts,
-    /// Where the database is, for messages.
+    /// The address of the database, for messages.
     place: String,
     observer: Option<Observer>,
 }
@@ -204,7 +208,7 @@ impl Db {
             Some(tls) => Manager::from_config(config.clone(), tls.clone(), recycling),
         };
         let connections_max = options.connections_max.max(1);
-        let places = Arc::new(Semaphore::new(lent::places(connections_max)));
+        let places = Arc::new(Semaphore::new(pooled::places(connections_max)));
         let pool = Pool::builder(manager)
             .max_size(connections_max)
             .runtime(Runtime::Tokio1)
@@ -219,7 +223,7 @@ impl Db {
         Ok(db)
     }
 
-    /// Whether the database keeps what it has confirmed. A crash of one that does not would give money
+    /// Checks that the database keeps confirmed transactions. A crash of one that does not could give money
     /// out twice.
     async fn check_durability(&self) -> Result<(), DbError> {
         let rows = self.query("SHOW synchronous_commit", &[]).await?;
@@ -227,33 +231,33 @@ impl Db {
         if setting.as_deref() != Some("off") {
             return Ok(());
         }
-        let told = "synchronous_commit is off: a crash of the database would lose what it has \
+        let message = "synchronous_commit is off: a crash of the database would lose what it has \
                     confirmed; set it to on, for this database at least";
-        Err(DbError::Failed(told.to_owned()).named(self.place()))
+        Err(DbError::Failed(message.to_owned()).named(self.place()))
     }
 
-    /// Where the database is, such as `db.internal:5432`, for messages.
+    /// The address of the database, such as `db.internal:5432`, for messages.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.shared.place
     }
 
-    /// Reads with one statement, which is prepared once per connection. What writes belongs into
-    /// [`Db::transact`]: here nobody can tell whether a statement without an answer was done.
+    /// Reads with one statement, which is prepared once per connection. Writes belong into [`Db::transact`]:
+    /// here the outcome of a statement without an answer cannot be resolved.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
     pub async fn query(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, DbError> {
         let begun = Instant::now();
-        let asked = async {
+        let operation = async {
             let mut lent = self.lend().await?;
             let rows = lent.query(sql, params).await;
             // An error that the server has answered with leaves the connection as it was.
             lent.whole = rows.as_ref().map_or_else(error::is_an_answer, |_| true);
             rows.map_err(|error| error::classify(&error).named(self.place()))
         };
-        let rows = self.within(asked).await;
-        self.observe(Asked::Query, Outcome::from_result(&rows), begun);
+        let rows = self.within(operation).await;
+        self.observe(DbOperation::Query, Outcome::from_result(&rows), begun);
         rows
     }
 
@@ -273,9 +277,9 @@ impl Db {
         }
     }
 
-    fn observe(&self, asked: Asked, outcome: Outcome, begun: Instant) {
+    fn observe(&self, operation: DbOperation, outcome: Outcome, begun: Instant) {
         if let Some(observer) = &self.shared.observer {
-            observer(RoundTrip { asked, outcome, took: begun.elapsed() });
+            observer(RoundTrip { operation, outcome, took: begun.elapsed() });
         }
     }
 }
@@ -295,7 +299,7 @@ fn no_url(error: &dyn fmt::Display) -> DbError {
     DbError::Failed(format!("store.postgres.url cannot be used: {error}"))
 }
 
-/// What the client is told of addresses, names and times.
+/// Builds the client's settings: addresses, names and timeouts.
 fn config(options: &PostgresOptions, limits: DatabaseTimeouts) -> Result<Config, DbError> {
     let mut config = Config::from_str(&options.url).map_err(|error| no_url(&error))?;
     if let Some(password) = &options.password {

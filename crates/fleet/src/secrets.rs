@@ -1,5 +1,5 @@
-//! Keys that sign what any node may be asked to check: they are the same on all nodes, so the first
-//! node's are kept in the database, and every other one takes them over before it needs them.
+//! Signing keys for values that any node may verify: the first node's keys are stored in the database, and
+//! every other node copies them before it needs them.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the ledger needs of its fleet: money, tasks and what people write, where all nodes have it.
+//! The fleet as the ledger sees it: money, tasks and writes in one place for all nodes.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use super::Fleet;
 use super::borrower::Verdict;
 use super::directory::Directory;
-use super::lease::Short;
+use super::lease::Shortage;
 use super::postgres::DbError;
 use super::postgres::directory::{Appended, WriteRefused};
 use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
@@ -26,12 +26,12 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
 /// The fleet of a ledger.
-pub trait InFleet {
+pub trait HasFleet {
     /// The fleet that it is a node of; `None` for a single gateway's.
     fn fleet(&self) -> Option<Arc<Fleet>>;
 }
 
-impl InFleet for Ledger {
+impl HasFleet for Ledger {
     fn fleet(&self) -> Option<Arc<Fleet>> {
         let funds: Arc<dyn Any + Send + Sync> = Arc::clone(self.shared_funds()?) as _;
         funds.downcast().ok()
@@ -45,8 +45,8 @@ impl SharedFunds for Fleet {
     }
 
     fn standing(&self, Progress { last, followed }: Progress) -> Standing {
-        let (directory, heard) = (self.directory(), self.heard());
-        let reported = heard.reported.max(self.node.begin());
+        let (directory, last_sync) = (self.directory(), self.last_sync());
+        let reported = last_sync.reported.max(self.node.begin());
         let unreported = last.saturating_sub(reported);
         Standing {
             node: self.node,
@@ -55,7 +55,7 @@ impl SharedFunds for Fleet {
             term: self.term(),
             term_left: self.term_left(),
             unreported,
-            report_lag: if unreported == 0 { Duration::ZERO } else { self.heard_ago() },
+            report_lag: if unreported == 0 { Duration::ZERO } else { self.since_last_sync() },
             followed,
             head: directory.head(),
             stopped: directory.stopped(),
@@ -87,7 +87,7 @@ impl SharedFunds for Fleet {
     }
 
     fn nodes(&self) -> u32 {
-        self.heard().nodes
+        self.last_sync().nodes
     }
 
     async fn outlast(&self) -> bool {
@@ -97,7 +97,7 @@ impl SharedFunds for Fleet {
     async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
         match Self::wait_for(self, account, amount, since).await {
             Verdict::Again => LeaseWait::Again,
-            Verdict::Refused(Short { available, elsewhere, held, debt }) => {
+            Verdict::Refused(Shortage { available, elsewhere, held, debt }) => {
                 LeaseWait::Short(Shortfall { available, elsewhere, held, debt })
             }
             Verdict::CutOff => LeaseWait::CutOff,
@@ -105,8 +105,8 @@ impl SharedFunds for Fleet {
     }
 
     async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool {
-        let _call = self.desk().call(account, key, amount);
-        self.desk().wait().await
+        let _call = self.share_queue().call(account, key, amount);
+        self.share_queue().wait().await
     }
 
     async fn entries(

@@ -1,5 +1,5 @@
-//! How a limit is divided among the nodes of a fleet: the rule that every exchange goes by, under the
-//! lock of the limit. Pure; the database keeps what it decides on.
+//! Shares of a limit among the nodes of a fleet: the rule of every sync, under the lock of the limit. Pure;
+//! the database stores the state.
 //!
 //! What all nodes have of a limit is never more than the limit: a share grows only out of what nobody
 //! has, and what a node should give up it gives up itself, and then says so. What nobody has is a
@@ -10,47 +10,47 @@
 //! A node is given what it wants in proportion to what all want, but at least what one of its requests
 //! needs. Where that does not reach for all nodes, they take turns.
 
-use tollgate_limits::{Ask, Limit, MICROS, Told};
+use tollgate_limits::{Limit, MICROS, ShareGrant, ShareRequest};
 
-/// Nodes that cannot have a share at the same time take turns of this length: long enough that
-/// exchanges do not get in the way, and a customer who comes again meets another turn.
+/// The length of a turn of nodes that cannot have a share at the same time: long enough that syncs do not
+/// interfere, and that a client's retry meets another turn.
 const TURN_MS: u64 = 10_000;
 const MINUTE_MS: u64 = 60_000;
 
-/// A node's row: its share of a limit, and what it wants of it.
+/// A node's row: its share of a limit, and its demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The number of the node that has the claim.
     pub node: i16,
-    /// What it may have: more than it knows of, if an answer was lost.
+    /// Its share: more than the node's own figure, if a response was lost.
     pub share: u32,
-    /// What it wants; see [`Ask::demand`].
+    /// Its demand; see [`ShareRequest::demand`].
     pub demand: u64,
-    /// What one of its requests needs.
+    /// The size of its largest recent request.
     pub need: u32,
-    /// What it cannot give up.
+    /// The part that it cannot return.
     pub floor: u32,
 }
 
-/// What no node has of a limit.
+/// The unclaimed part of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
-    /// What of the limit it is.
+    /// The size, in units of the limit.
     pub units: u32,
-    /// What is in it, in millionths of a unit.
+    /// The content, in millionths of a unit.
     pub micros: u64,
-    /// When that was so, by the database's clock, in unix milliseconds.
+    /// The time of the content, by the database's clock, in Unix milliseconds.
     pub at_ms: u64,
 }
 
 impl Pool {
-    /// A limit of which nobody has used anything.
+    /// An unused limit.
     #[must_use]
     pub fn full(limit: u32, now_ms: u64) -> Self {
         Self { units: limit, micros: u64::from(limit) * MICROS, at_ms: now_ms }
     }
 
-    /// Whether it would be as well not to have it: it is the whole limit, and full again.
+    /// True if the row can be deleted: it is the whole limit, and full.
     #[must_use]
     pub fn is_full(&self, limit: u32, now_ms: u64) -> bool {
         let pool = self.refilled(now_ms);
@@ -71,18 +71,18 @@ impl Pool {
     }
 }
 
-/// What an exchange makes of a limit.
+/// The result of a sync about one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareDecision {
-    /// What no node has from now on.
+    /// The unclaimed part from now on.
     pub pool: Pool,
-    /// The row of the node that asked; `None` if it has none any more.
+    /// The node's row; `None` if it is deleted.
     pub row: Option<Claim>,
-    /// What it is told.
-    pub told: Told,
+    /// The response to the node.
+    pub grant: ShareGrant,
 }
 
-/// One node's exchange about one limit at `now_ms`. `others` are the rows of the other nodes that may
+/// One node's sync about one limit at `now_ms`. `others` are the rows of the other nodes that may
 /// still use theirs, `had` the share in this node's own, if it may still use it; `nodes` is how many
 /// there are.
 #[must_use]
@@ -92,28 +92,28 @@ pub fn settle(
     others: &[Claim],
     node: i16,
     had: u32,
-    ask: &Ask,
+    request: &ShareRequest,
     nodes: u32,
 ) -> ShareDecision {
     let claimed = others.iter().fold(0_u32, |sum, claim| sum.saturating_add(claim.share));
-    let keeps = ask.share.min(had);
+    let keeps = request.share.min(had);
     let given_up_micros = u64::from(had - keeps) * MICROS;
     let mut pool = pool.refilled(now_ms);
-    pool.micros = pool.micros.saturating_add(ask.returned_micros.min(given_up_micros));
-    pool = pool.resized(ask.limit.saturating_sub(claimed).saturating_sub(keeps));
-    if ask.is_over {
-        let told = Told { share: 0, brought_micros: 0, target: 0, unclaimed: pool.units };
-        return ShareDecision { pool, row: None, told };
+    pool.micros = pool.micros.saturating_add(request.returned_micros.min(given_up_micros));
+    pool = pool.resized(request.limit.saturating_sub(claimed).saturating_sub(keeps));
+    if request.is_over {
+        let grant = ShareGrant { share: 0, brought_micros: 0, target: 0, unclaimed: pool.units };
+        return ShareDecision { pool, row: None, grant };
     }
-    let Ask { demand, need, floor, .. } = *ask;
+    let ShareRequest { demand, need, floor, .. } = *request;
     let mine = Claim { node, share: keeps, demand, need, floor };
     let mut claims = others.to_vec();
     claims.push(mine);
     let nodes = nodes.max(u32::try_from(claims.len()).unwrap_or(u32::MAX));
-    let targets = targets(ask, &claims, nodes, now_ms / TURN_MS);
+    let targets = targets(request, &claims, nodes, now_ms / TURN_MS);
     let target = targets.last().copied().unwrap_or(0);
     let more = target.saturating_sub(keeps).min(pool.units);
-    let is_rate = ask.kind != Limit::Concurrency;
+    let is_rate = request.kind != Limit::Concurrency;
     let brought_micros = if is_rate { pool.micros.min(u64::from(more) * MICROS) } else { 0 };
     pool.micros -= brought_micros;
     pool = pool.resized(pool.units - more);
@@ -129,22 +129,22 @@ pub fn settle(
     // What is not refilled yet is nothing to wait for.
     let filled = u32::try_from(pool.micros / MICROS).unwrap_or(u32::MAX);
     let unclaimed = if is_rate { filled } else { pool.units };
-    let told = Told { share, brought_micros, target, unclaimed };
-    ShareDecision { pool, row: Some(Claim { share, ..mine }), told }
+    let grant = ShareGrant { share, brought_micros, target, unclaimed };
+    ShareDecision { pool, row: Some(Claim { share, ..mine }), grant }
 }
 
-/// What each node should have of the limit: together, no more than there is.
-fn targets(ask: &Ask, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
-    let mut targets: Vec<u32> = claims.iter().map(|claim| claim.floor.min(ask.limit)).collect();
+/// The target of each node; their sum is at most the limit.
+fn targets(request: &ShareRequest, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
+    let mut targets: Vec<u32> = claims.iter().map(|claim| claim.floor.min(request.limit)).collect();
     let sum = |targets: &[u32]| targets.iter().fold(0_u32, |sum, one| sum.saturating_add(*one));
-    let mut left = ask.limit.saturating_sub(sum(&targets));
+    let mut left = request.limit.saturating_sub(sum(&targets));
     let mut order: Vec<_> = (0..claims.len()).collect();
     order.sort_by_key(|&index| claims[index].node);
     let first = usize::try_from(turn % claims.len().max(1) as u64).unwrap_or(0);
     order.rotate_left(first);
     let mut served = vec![false; claims.len()];
     for &index in &order {
-        let needs = claims[index].need.min(ask.limit).saturating_sub(targets[index]);
+        let needs = claims[index].need.min(request.limit).saturating_sub(targets[index]);
         if claims[index].demand > 0 && needs <= left {
             (served[index], left) = (true, left - needs);
             targets[index] += needs;
@@ -156,7 +156,7 @@ fn targets(ask: &Ask, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
         return targets;
     }
     // What each is short of its part, and what is left divided by that.
-    let limit = u128::from(ask.limit);
+    let limit = u128::from(request.limit);
     let short: Vec<u128> = (0..claims.len())
         .map(|index| {
             let part = (limit * demand(index)).div_ceil(all);
@@ -178,9 +178,9 @@ fn targets(ask: &Ask, claims: &[Claim], nodes: u32, turn: u64) -> Vec<u32> {
     }
     // Who wants little leaves the rest for those who come next.
     for (target, claim) in targets.iter_mut().zip(claims) {
-        let wanted = claim.demand.saturating_add(claim.demand.div_ceil(2));
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let most = wanted.max(ask.limit / nodes.max(1)).max(claim.need).max(claim.floor);
+        let useful = claim.demand.saturating_add(claim.demand.div_ceil(2));
+        let useful = u32::try_from(useful).unwrap_or(u32::MAX);
+        let most = useful.max(request.limit / nodes.max(1)).max(claim.need).max(claim.floor);
         *target = (*target).min(most);
     }
     targets

@@ -1,50 +1,53 @@
 //! The treasury's rules as a pure state machine: no I/O, no clock.
 //!
-//! PostgreSQL keeps the rows: an exchange there locks those that it touches, puts them into a
-//! [`Treasury`], lets this decide, and writes what has changed (`postgres/exchange.rs`). The simulation
+//! PostgreSQL keeps the rows: a sync there locks those that it touches, puts them into a
+//! [`Treasury`], lets this decide, and writes what has changed (`postgres/sync.rs`). The simulation
 //! of a fleet runs over a whole one.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lease::{Answer, Ask, Epoch, Exchange, Joined, Loan, Refused, Short, Turn, loan};
+use super::lease::{
+    Epoch, JoinResponse, Loan, LoanRequest, Refused, Shortage, SyncRequest, SyncResponse, Turn,
+    loan,
+};
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
 use tollgate_ledger::{LeaseReport, LeaseSettlement};
 use tollgate_money::money::Nanousd;
 
-/// How many terms the treasury waits for a node. It counts from when it has heard of the node, which
-/// is later than the node counts from, and so much longer that a new primary's clock may differ.
+/// The terms after which a node counts as silent, from its last sync by the treasury's clock. That is later
+/// than by the node's clock, and by so much that the clock of a new primary may differ.
 pub const TERMS_WAITED: u32 = 2;
-/// How long a recall stands: as long as nodes without notifications take to hear of it.
+/// The lifetime of a recall: as long as nodes without notifications take to learn of it.
 pub const RECALL_FOR: Duration = Duration::from_secs(1);
 
-/// Where an account's money is. Always `granted = available + leased + held + spent + suspense`.
+/// The money of an account, by location. Always `granted = available + leased + held + spent + suspense`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Purse {
+pub struct AccountFunds {
     /// Everything that was ever paid in.
     pub granted: Nanousd,
-    /// What can be lent.
+    /// The money that can be lent.
     pub available: Nanousd,
-    /// What nodes have out.
+    /// Leases of nodes.
     pub leased: Nanousd,
-    /// What open tasks hold.
+    /// Holds of open tasks.
     pub held: Nanousd,
-    /// What calls have cost, less refunds.
+    /// Charges of calls, less refunds.
     pub spent: Nanousd,
-    /// What silent nodes have out.
+    /// Leases of silent nodes.
     pub suspense: Nanousd,
-    /// What calls cost beyond what the account could pay, and it owes: whatever becomes available pays
-    /// it first.
+    /// Costs of calls beyond the account's money, which it owes: money that becomes available pays them
+    /// first.
     pub debt: Nanousd,
-    /// What calls cost and is not owed any more.
+    /// Costs of calls that are no longer owed.
     pub written_off: Nanousd,
     /// The credit line: what of `granted` is lent.
     pub credit: Nanousd,
 }
 
-impl Purse {
-    /// Whether everything adds up, nothing is negative, and no more is lent than was granted (I1, I2).
+impl AccountFunds {
+    /// True if everything adds up, nothing is negative, and no more is lent than was granted (I1, I2).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let parts = [self.available, self.leased, self.held, self.spent, self.suspense];
@@ -57,8 +60,8 @@ impl Purse {
             && self.credit <= self.granted
     }
 
-    /// The money that a change of the credit line depends on. All that nodes have out is in flight, held
-    /// by calls or not.
+    /// The money that a change of the credit line depends on. All leases count as in flight, under holds or
+    /// not.
     #[must_use]
     pub fn credit_state(&self) -> CreditState {
         let out = [self.leased, self.held, self.suspense];
@@ -80,22 +83,22 @@ impl Purse {
     }
 }
 
-/// What operators have taken out of suspense of what a node had out of an account. The treasury knows it
-/// until it hears of the node again.
+/// The part of a node's lease that operators have taken out of suspense. The treasury keeps it until the
+/// node's next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
-    /// What was made available again.
+    /// The amount made available again.
     pub released: Nanousd,
-    /// What counts as spent.
+    /// The amount that counts as spent.
     pub charged: Nanousd,
 }
 
-/// A node as the treasury knows it. Times are since any moment.
+/// The treasury's record of a node. Times are relative to any fixed moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeRecord {
     pub(super) epoch: Epoch,
     pub(super) turn: Turn,
-    pub(super) answer: Answer,
+    pub(super) answer: SyncResponse,
     pub(super) reported: Seq,
     pub(super) term_ends: Duration,
     pub(super) is_suspended: bool,
@@ -103,12 +106,12 @@ pub(super) struct NodeRecord {
     pub(super) resolved: BTreeMap<AccountId, Resolved>,
 }
 
-/// All money of a fleet, or as much of it as an exchange touches.
+/// All money of a fleet, or as much of it as a sync touches.
 #[derive(Clone, Debug, Default)]
 pub struct Treasury {
-    pub(super) accounts: BTreeMap<AccountId, Purse>,
+    pub(super) accounts: BTreeMap<AccountId, AccountFunds>,
     pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
-    /// Accounts that a node is short of, and until when the others are asked for them.
+    /// Recalled accounts, with the expiry of each recall.
     pub(super) recalls: BTreeMap<AccountId, Duration>,
     /// The last place of the directory.
     pub(super) directory: Seq,
@@ -122,31 +125,31 @@ fn shift(from: &mut Nanousd, to: &mut Nanousd, amount: Nanousd) {
 
 impl Treasury {
     /// The accounts, in their order.
-    pub fn accounts(&self) -> impl Iterator<Item = (AccountId, &Purse)> {
-        self.accounts.iter().map(|(id, purse)| (*id, purse))
+    pub fn accounts(&self) -> impl Iterator<Item = (AccountId, &AccountFunds)> {
+        self.accounts.iter().map(|(id, funds)| (*id, funds))
     }
 
-    /// Where an account's money is.
+    /// The money of an account.
     #[must_use]
-    pub fn purse(&self, account: AccountId) -> Option<&Purse> {
+    pub fn funds(&self, account: AccountId) -> Option<&AccountFunds> {
         self.accounts.get(&account)
     }
 
-    /// What a node has out of an account.
+    /// A node's lease of an account.
     #[must_use]
     pub fn leased(&self, node: NodeId, account: AccountId) -> Nanousd {
         let lease = self.nodes.get(&node).and_then(|node| node.leases.get(&account));
         lease.copied().unwrap_or_default()
     }
 
-    /// What operators have taken out of suspense of what a node had out of an account.
+    /// The resolved part of a node's lease of an account.
     #[must_use]
     pub fn resolved(&self, node: NodeId, account: AccountId) -> Resolved {
         let resolved = self.nodes.get(&node).and_then(|node| node.resolved.get(&account));
         resolved.copied().unwrap_or_default()
     }
 
-    /// Whether what a node has out is in suspense.
+    /// True if a node's leases are in suspense.
     #[must_use]
     pub fn is_suspended(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_suspended)
@@ -154,13 +157,13 @@ impl Treasury {
 
     /// Gives money to an account, which is opened if it is not there.
     pub fn grant(&mut self, account: AccountId, amount: Nanousd) {
-        let purse = self.accounts.entry(account).or_default();
-        purse.granted = purse.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
-        purse.available = purse.available.checked_add(amount).unwrap_or(Nanousd::MAX);
-        purse.pay();
+        let funds = self.accounts.entry(account).or_default();
+        funds.granted = funds.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
+        funds.available = funds.available.checked_add(amount).unwrap_or(Nanousd::MAX);
+        funds.pay();
     }
 
-    /// Sets the credit line of an account, and says what moved.
+    /// Sets the credit line of an account, and returns the moved amounts.
     ///
     /// # Errors
     /// [`CreditFault`]; nothing has moved then.
@@ -174,42 +177,42 @@ impl Treasury {
         let charged = resolved.fold(Nanousd::ZERO, |sum, resolved| {
             sum.checked_add(resolved.charged).unwrap_or(Nanousd::MAX)
         });
-        let purse = self.accounts.get_mut(&account).ok_or(CreditFault::Unfit)?;
-        let state = purse.credit_state();
+        let funds = self.accounts.get_mut(&account).ok_or(CreditFault::Unfit)?;
+        let state = funds.credit_state();
         let in_flight = state.in_flight.checked_add(charged).unwrap_or(Nanousd::MAX);
         let change = CreditChange::new(limit, CreditState { in_flight, ..state })?;
         let CreditChange { lent, withdrawn, owed, .. } = change;
-        let granted = purse.granted.checked_add(lent).ok_or(CreditFault::Unfit)?;
-        purse.granted = granted.saturating_sub(withdrawn).saturating_sub(owed);
-        let available = purse.available.checked_add(lent).ok_or(CreditFault::Unfit)?;
-        purse.available = available.saturating_sub(withdrawn);
-        purse.spent = purse.spent.saturating_sub(owed);
-        purse.debt = purse.debt.checked_add(owed).ok_or(CreditFault::Unfit)?;
-        purse.credit = limit;
-        purse.pay();
+        let granted = funds.granted.checked_add(lent).ok_or(CreditFault::Unfit)?;
+        funds.granted = granted.saturating_sub(withdrawn).saturating_sub(owed);
+        let available = funds.available.checked_add(lent).ok_or(CreditFault::Unfit)?;
+        funds.available = available.saturating_sub(withdrawn);
+        funds.spent = funds.spent.saturating_sub(owed);
+        funds.debt = funds.debt.checked_add(owed).ok_or(CreditFault::Unfit)?;
+        funds.credit = limit;
+        funds.pay();
         Ok(change)
     }
 
-    /// Gives up what an account owes, as far as it owes so much. Says how much that was.
+    /// Writes off at most `amount` of an account's debt. Returns the amount.
     pub fn write_off(&mut self, account: AccountId, amount: Nanousd) -> Nanousd {
-        let Some(purse) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
-        let given_up = amount.min(purse.debt);
-        purse.debt = purse.debt.saturating_sub(given_up);
-        purse.written_off = purse.written_off.checked_add(given_up).unwrap_or(Nanousd::MAX);
+        let Some(funds) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
+        let given_up = amount.min(funds.debt);
+        funds.debt = funds.debt.saturating_sub(given_up);
+        funds.written_off = funds.written_off.checked_add(given_up).unwrap_or(Nanousd::MAX);
         given_up
     }
 
     /// A process becomes a node, or takes the place of the one that was it.
-    pub fn join(&mut self, node: NodeId) -> Joined {
+    pub fn join(&mut self, node: NodeId) -> JoinResponse {
         let row = self
             .nodes
             .entry(node)
             .or_insert_with(|| NodeRecord { reported: node.begin(), ..NodeRecord::default() });
         row.epoch = row.epoch.saturating_add(1);
-        Joined { epoch: row.epoch, turn: row.turn, reported: row.reported }
+        JoinResponse { epoch: row.epoch, turn: row.turn, reported: row.reported }
     }
 
-    /// Puts what nodes have out whose term is over into suspense.
+    /// Moves the leases of nodes whose term is over to suspense.
     pub fn sweep(&mut self, now: Duration) {
         for node in self.nodes.values_mut() {
             if node.is_suspended || node.term_ends > now {
@@ -217,60 +220,60 @@ impl Treasury {
             }
             node.is_suspended = true;
             for (account, amount) in &node.leases {
-                if let Some(purse) = self.accounts.get_mut(account) {
-                    shift(&mut purse.leased, &mut purse.suspense, *amount);
+                if let Some(funds) = self.accounts.get_mut(account) {
+                    shift(&mut funds.leased, &mut funds.suspense, *amount);
                 }
             }
         }
     }
 
-    /// Takes an exchange that comes at `now` from a node whose term is `term`.
+    /// Applies a sync that arrives at `now` from a node whose term is `term`.
     ///
     /// # Errors
     /// [`Refused`].
-    pub fn exchange(
+    pub fn sync(
         &mut self,
-        exchange: &Exchange,
+        sync: &SyncRequest,
         now: Duration,
         term: Duration,
-    ) -> Result<Answer, Refused> {
-        let id = exchange.node;
+    ) -> Result<SyncResponse, Refused> {
+        let id = sync.node;
         let row = self.nodes.get(&id).ok_or(Refused::UnknownNode)?;
-        if row.epoch != exchange.epoch {
+        if row.epoch != sync.epoch {
             return Err(Refused::Superseded);
         }
-        if row.turn == exchange.turn && row.turn > 0 {
+        if row.turn == sync.turn && row.turn > 0 {
             return Ok(row.answer.clone());
         }
-        let follows = exchange.report.as_ref().is_none_or(|report| report.from == row.reported);
-        if row.turn.checked_add(1) != Some(exchange.turn) || !follows {
+        let follows = sync.report.as_ref().is_none_or(|report| report.from == row.reported);
+        if row.turn.checked_add(1) != Some(sync.turn) || !follows {
             return Err(Refused::OutOfOrder { reported: row.reported, turn: row.turn });
         }
         let mut next = self.clone();
         next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
-        if let Some(report) = &exchange.report {
+        if let Some(report) = &sync.report {
             next.take(id, report)?;
             next.recall_owing(report, now);
         }
-        if exchange.is_clear {
+        if sync.is_clear {
             next.clear(id);
         }
-        let answer = Answer {
-            loans: next.lend(id, &exchange.asks, now)?,
+        let answer = SyncResponse {
+            loans: next.lend(id, &sync.requests, now)?,
             recalled: next.recalled(id),
             directory: next.directory,
             nodes: next.alive(now),
         };
         if let Some(row) = next.nodes.get_mut(&id) {
-            (row.turn, row.answer) = (exchange.turn, answer.clone());
+            (row.turn, row.answer) = (sync.turn, answer.clone());
         }
         *self = next;
         Ok(answer)
     }
 
-    /// Begins another term. What was in suspense is the node's again, and so is what operators have
-    /// taken out of it meanwhile, as far as it is still there: what the node has to say of its money is
-    /// taken as if it had never been silent.
+    /// Begins another term. Leases in suspense are the node's again, and so is the money that operators have
+    /// resolved meanwhile, as far as it is still there: the node's report is applied as if it had never been
+    /// silent.
     fn resume(&mut self, id: NodeId, term_ends: Duration) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.term_ends = term_ends;
@@ -278,16 +281,16 @@ impl Treasury {
             return;
         }
         for (account, amount) in &node.leases {
-            if let Some(purse) = self.accounts.get_mut(account) {
-                shift(&mut purse.suspense, &mut purse.leased, *amount);
+            if let Some(funds) = self.accounts.get_mut(account) {
+                shift(&mut funds.suspense, &mut funds.leased, *amount);
             }
         }
         for (account, resolved) in std::mem::take(&mut node.resolved) {
-            let Some(purse) = self.accounts.get_mut(&account) else { continue };
-            let charged = resolved.charged.min(purse.spent);
-            let released = resolved.released.min(purse.available);
-            shift(&mut purse.spent, &mut purse.leased, charged);
-            shift(&mut purse.available, &mut purse.leased, released);
+            let Some(funds) = self.accounts.get_mut(&account) else { continue };
+            let charged = resolved.charged.min(funds.spent);
+            let released = resolved.released.min(funds.available);
+            shift(&mut funds.spent, &mut funds.leased, charged);
+            shift(&mut funds.available, &mut funds.leased, released);
             let back = charged.checked_add(released).unwrap_or(Nanousd::MAX);
             if back > Nanousd::ZERO {
                 let lease = node.leases.entry(account).or_default();
@@ -301,36 +304,36 @@ impl Treasury {
         node.reported = report.to;
         for settled in report.settled.iter().copied() {
             let LeaseSettlement { account, charged, owed, written_off, returned } = settled;
-            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+            let funds = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let lease = node.leases.entry(account).or_default();
             let paid = charged.min(*lease);
             let back = returned.min(lease.saturating_sub(paid));
             *lease = lease.saturating_sub(paid).saturating_sub(back);
-            shift(&mut purse.leased, &mut purse.spent, paid);
-            shift(&mut purse.leased, &mut purse.available, back);
+            shift(&mut funds.leased, &mut funds.spent, paid);
+            shift(&mut funds.leased, &mut funds.available, back);
             // What was lent covers everything, unless the treasury has forgotten the loan (it was
             // restored, or a standby took over that had not heard of it): the money never left then.
             // Or an operator has released it, and it is gone.
             let charged = charged.saturating_sub(paid);
-            let paid = charged.min(purse.available);
-            shift(&mut purse.available, &mut purse.spent, paid);
+            let paid = charged.min(funds.available);
+            shift(&mut funds.available, &mut funds.spent, paid);
             let unpaid = charged.saturating_sub(paid);
             // An upstream can report anything to several nodes: the sum stays at the end of its range.
             for more in [written_off, unpaid] {
-                purse.written_off = purse.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
+                funds.written_off = funds.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
             }
-            purse.debt = purse.debt.checked_add(owed).unwrap_or(Nanousd::MAX);
-            purse.pay();
+            funds.debt = funds.debt.checked_add(owed).unwrap_or(Nanousd::MAX);
+            funds.pay();
         }
         node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
         Ok(())
     }
 
-    /// Asks for what nodes have out of accounts that owe: it pays what they owe.
+    /// Recalls leases of accounts in debt, to pay the debt.
     fn recall_owing(&mut self, report: &LeaseReport, now: Duration) {
         for settled in &report.settled {
-            let purse = self.accounts.get(&settled.account).copied().unwrap_or_default();
-            if purse.debt > Nanousd::ZERO && purse.leased > Nanousd::ZERO {
+            let funds = self.accounts.get(&settled.account).copied().unwrap_or_default();
+            if funds.debt > Nanousd::ZERO && funds.leased > Nanousd::ZERO {
                 self.recalls.insert(settled.account, now.saturating_add(RECALL_FOR));
             }
         }
@@ -340,9 +343,9 @@ impl Treasury {
     fn clear(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         for (account, amount) in std::mem::take(&mut node.leases) {
-            if let Some(purse) = self.accounts.get_mut(&account) {
-                shift(&mut purse.leased, &mut purse.available, amount);
-                purse.pay();
+            if let Some(funds) = self.accounts.get_mut(&account) {
+                shift(&mut funds.leased, &mut funds.available, amount);
+                funds.pay();
             }
         }
     }
@@ -350,30 +353,30 @@ impl Treasury {
     fn lend(
         &mut self,
         id: NodeId,
-        asks: &[Ask],
+        requests: &[LoanRequest],
         now: Duration,
     ) -> Result<Vec<(AccountId, Loan)>, Refused> {
         let nodes = self.alive(now);
         self.recalls.retain(|_, until| *until > now);
-        let mut loans = Vec::with_capacity(asks.len());
-        for Ask { account, least, most } in asks.iter().copied() {
-            let purse = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+        let mut loans = Vec::with_capacity(requests.len());
+        for LoanRequest { account, least, most } in requests.iter().copied() {
+            let funds = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
             let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
             let own = node.leases.get(&account).copied().unwrap_or_default();
             // Others wait for it: nobody gets more than a hold needs, or nothing would come together.
             let most = if self.recalls.contains_key(&account) { least } else { most };
-            let Some(amount) = loan(purse.available, nodes, least, most) else {
-                let elsewhere = purse.leased.saturating_sub(own);
+            let Some(amount) = loan(funds.available, nodes, least, most) else {
+                let elsewhere = funds.leased.saturating_sub(own);
                 if least > Nanousd::ZERO && elsewhere > Nanousd::ZERO {
                     self.recalls.insert(account, now.saturating_add(RECALL_FOR));
                 }
-                let held = purse.held.checked_add(purse.suspense).unwrap_or(Nanousd::MAX);
-                let (available, debt) = (purse.available, purse.debt);
-                let short = Short { available, elsewhere, held, debt };
-                loans.push((account, Loan::Short(short)));
+                let held = funds.held.checked_add(funds.suspense).unwrap_or(Nanousd::MAX);
+                let (available, debt) = (funds.available, funds.debt);
+                let short = Shortage { available, elsewhere, held, debt };
+                loans.push((account, Loan::Shortage(short)));
                 continue;
             };
-            shift(&mut purse.available, &mut purse.leased, amount);
+            shift(&mut funds.available, &mut funds.leased, amount);
             let lease = node.leases.entry(account).or_default();
             *lease = lease.checked_add(amount).unwrap_or(Nanousd::MAX);
             loans.push((account, Loan::Lent(amount)));
@@ -392,22 +395,22 @@ impl Treasury {
         u32::try_from(alive).unwrap_or(u32::MAX)
     }
 
-    /// An operator takes what a suspended node has out of an account: it is available again, or counts
-    /// as spent. Says how much it was. A process that still counts it as its own is shut out: it must
-    /// join anew, which undoes this.
+    /// Resolves a suspended node's lease of an account for an operator: it becomes available again, or counts
+    /// as spent. Returns the amount. A process that still counts it as its own is excluded: it must join
+    /// again, which reverts this.
     pub fn resolve(&mut self, node: NodeId, account: AccountId, was_spent: bool) -> Nanousd {
         let row = self.nodes.get_mut(&node).filter(|node| node.is_suspended);
         let Some(node) = row else { return Nanousd::ZERO };
         let Some(amount) = node.leases.remove(&account) else { return Nanousd::ZERO };
         node.epoch = node.epoch.saturating_add(1);
-        if let Some(purse) = self.accounts.get_mut(&account) {
-            let to = if was_spent { &mut purse.spent } else { &mut purse.available };
-            shift(&mut purse.suspense, to, amount);
-            purse.pay();
+        if let Some(funds) = self.accounts.get_mut(&account) {
+            let to = if was_spent { &mut funds.spent } else { &mut funds.available };
+            shift(&mut funds.suspense, to, amount);
+            funds.pay();
         }
         let resolved = node.resolved.entry(account).or_default();
-        let known = if was_spent { &mut resolved.charged } else { &mut resolved.released };
-        *known = known.checked_add(amount).unwrap_or(Nanousd::MAX);
+        let total = if was_spent { &mut resolved.charged } else { &mut resolved.released };
+        *total = total.checked_add(amount).unwrap_or(Nanousd::MAX);
         amount
     }
 }

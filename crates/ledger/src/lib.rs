@@ -100,7 +100,7 @@ pub use self::records::record::{
 pub use self::records::task::{Ended, Intent, Repeat, Stage, Taken, Task, Tried, Webhook};
 pub use self::rules::account::{Account, Balance, Totals};
 pub use self::rules::cap_shares::Waiting;
-pub use self::rules::cap_shares::{CapAsk, CapTold};
+pub use self::rules::cap_shares::{CapGrant, CapRequest};
 pub use self::rules::core::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 pub use self::rules::credit::{CreditChange, CreditFault, CreditState, CreditSums};
 pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialBalance};

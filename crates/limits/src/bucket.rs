@@ -60,8 +60,7 @@ impl TokenBucket {
         Self { limit, interval_ns, full_at_ns, made_at_ns, clock: clock.clone() }
     }
 
-    /// A bucket with so many millionths of a unit remaining: at most its size; below zero, more was used
-    /// than there was.
+    /// A bucket with this many millionths of a unit remaining: at most its size; negative in debt.
     pub(super) fn with_remaining(limit: NonZeroU32, clock: &Clock, remaining_micros: i128) -> Self {
         let bucket = Self::new(limit, clock);
         let used_micros = i128::from(limit.get()) * MICROS - remaining_micros;

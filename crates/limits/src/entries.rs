@@ -1,4 +1,4 @@
-//! What is known of many, each found by its name: in parts, so that no lock is everybody's.
+//! A sharded map of counters by name: a lookup locks one shard of [`SHARDS`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
@@ -7,22 +7,22 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 
-/// Entries are kept in so many parts, each with a lock of its own that is held for a look-up.
+/// The number of shards, each with a lock that is held for a lookup.
 pub(super) const SHARDS: usize = 64;
 /// A part is not swept below this many entries: they are small.
 pub(super) const SWEPT_FROM: usize = 64;
 
-/// Entries by name. One that says nothing any more is let go.
+/// Entries by name. Idle ones are dropped.
 pub(super) struct Entries<K, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
-    /// Says in which part a name is. Names that meet there share a lock; they are told apart by the part's
-    /// own hasher, which is one for names that strangers choose.
+    /// Chooses the shard of a name. It may be fast and predictable: within a shard, the map's own hasher
+    /// resists names chosen by clients.
     hasher: RandomState,
 }
 
 struct Shard<K, V> {
     entries: HashMap<K, Arc<V>>,
-    /// The next sweep is due when there are so many.
+    /// The number of entries at which the next sweep is due.
     sweep_at: usize,
 }
 
@@ -36,17 +36,17 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         }
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(super) fn count(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 
     /// The entry of that name, if there is one.
-    pub(super) fn known(&self, name: &K) -> Option<Arc<V>> {
+    pub(super) fn get(&self, name: &K) -> Option<Arc<V>> {
         self.shard(name).lock().entries.get(name).map(Arc::clone)
     }
 
-    /// The entry of that name, or a new one. Entries that nobody has, and that are idle, make room.
+    /// Returns the entry of that name, or a new one. A sweep drops idle entries without another owner.
     pub(super) fn find(
         &self,
         name: K,
@@ -67,7 +67,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
         entry
     }
 
-    /// Whether `is_so` of any of them.
+    /// True if the predicate holds for any entry.
     pub(super) fn any(&self, is_so: impl Fn(&V) -> bool) -> bool {
         self.shards.iter().any(|shard| shard.lock().entries.values().any(|entry| is_so(entry)))
     }
@@ -79,7 +79,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
 }
 
 impl<K: Clone, V> Entries<K, V> {
-    /// Those of one part, of [`SHARDS`].
+    /// Returns the entries of one shard.
     pub(super) fn of_part(&self, part: usize) -> Vec<(K, Arc<V>)> {
         let Some(shard) = self.shards.get(part) else { return Vec::new() };
         let shard = shard.lock();

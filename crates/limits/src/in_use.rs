@@ -1,6 +1,5 @@
-//! What everybody has in use of the gateway itself at one time: requests in flight, memory for
-//! bodies, waiting, reading. Counted by name, such as an account or a network of strangers, so that
-//! none of them takes what is for all.
+//! Resources of the gateway in use per holder, such as an account or a client network: requests in flight,
+//! memory for bodies, waiting requests, expensive reads. A maximum per holder leaves some for the others.
 //!
 //! Unlike a rate this belongs to one process, in a fleet too: it is the process's memory and time
 //! that is shared out.
@@ -13,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use super::entries::Entries;
 
-/// How often somebody who waits for a turn looks whether it has come.
+/// The interval at which a waiting reader checks for its turn.
 const TURN_POLL: Duration = Duration::from_millis(20);
 
-/// How much of something is taken, of a number that may not be passed.
+/// A counter with a maximum.
 #[derive(Debug, Default)]
 pub struct Count(AtomicUsize);
 
@@ -35,14 +34,14 @@ impl Count {
         self.0.fetch_sub(taken, Ordering::Relaxed);
     }
 
-    /// How much is taken now.
+    /// The current count.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What one has in use now.
+/// The resources that one holder uses now.
 #[derive(Debug, Default)]
 pub struct InUse {
     /// Requests that have not ended yet.
@@ -51,13 +50,13 @@ pub struct InUse {
     pub body_bytes: Count,
     /// Requests that wait for the end of a task.
     pub waiting: Count,
-    /// Reads of much at once, such as a month's usage.
+    /// Expensive reads, such as a month's usage.
     pub reads: Count,
-    /// Connections with a request under way.
+    /// Connections with a request in progress.
     pub connections: Count,
     /// Bytes that streams over HTTP/2 take.
     pub stream_bytes: Count,
-    /// Calls to upstreams under way, abandoned ones included.
+    /// Calls to upstreams in progress, abandoned ones included.
     pub upstream_calls: Count,
     /// WebSockets that are open.
     pub websockets: Count,
@@ -66,24 +65,32 @@ pub struct InUse {
 impl InUse {
     /// One more of what `which` names, until the result is dropped; `None` above `max`.
     #[must_use]
-    pub fn enter(self: &Arc<Self>, which: fn(&Self) -> &Count, max: usize) -> Option<Entered> {
+    pub fn enter(self: &Arc<Self>, which: fn(&Self) -> &Count, max: usize) -> Option<InUseGuard> {
         self.enter_with(which, 1, max)
     }
 
-    /// Adds `much` to what `which` names until the result is dropped; `None` where that would come
+    /// Adds `amount` to what `which` names until the result is dropped; `None` where that would come
     /// above `max`.
     #[must_use]
     pub fn enter_with(
         self: &Arc<Self>,
         which: fn(&Self) -> &Count,
-        much: usize,
+        amount: usize,
         max: usize,
-    ) -> Option<Entered> {
-        which(self).take(much, max).then(|| Entered { whose: Arc::clone(self), which, much })
+    ) -> Option<InUseGuard> {
+        which(self).take(amount, max).then(|| InUseGuard {
+            holder: Arc::clone(self),
+            which,
+            amount,
+        })
     }
 
     /// A turn at reading, of which one has `max` at a time; `None` when it has not come in time.
-    pub async fn read_in_turn(self: &Arc<Self>, max: usize, within: Duration) -> Option<Entered> {
+    pub async fn read_in_turn(
+        self: &Arc<Self>,
+        max: usize,
+        within: Duration,
+    ) -> Option<InUseGuard> {
         let until = Instant::now() + within;
         loop {
             let turn = self.enter(|in_use| &in_use.reads, max);
@@ -95,39 +102,39 @@ impl InUse {
     }
 }
 
-/// What somebody has in use of something, until it is dropped.
+/// A counted resource, released on drop.
 #[derive(Debug)]
 #[must_use = "what is dropped is not in use any more"]
-pub struct Entered {
-    whose: Arc<InUse>,
+pub struct InUseGuard {
+    holder: Arc<InUse>,
     which: fn(&InUse) -> &Count,
-    much: usize,
+    amount: usize,
 }
 
-impl Drop for Entered {
+impl Drop for InUseGuard {
     fn drop(&mut self) {
-        (self.which)(&self.whose).give_back(self.much);
+        (self.which)(&self.holder).give_back(self.amount);
     }
 }
 
-/// Everybody who has something in use. Who has nothing is forgotten sooner or later.
+/// The counters of all holders. Those of an idle holder are dropped sooner or later.
 pub struct Holders<K>(Entries<K, InUse>);
 
 impl<K: Hash + Eq> Holders<K> {
-    /// Holders of whom nobody has anything in use yet.
+    /// An empty set of holders.
     #[must_use]
     pub fn new() -> Self {
         Self(Entries::new())
     }
 
-    /// What one of them has in use. One look-up; the rest is counting.
+    /// Returns the counters of one holder, after one lookup.
     #[must_use]
     pub fn holder(&self, who: K) -> Arc<InUse> {
         // Who has something in use has the entry as well.
         self.0.find(who, |_| true, InUse::default)
     }
 
-    /// How many are remembered.
+    /// The number of holders in memory.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.count()

@@ -1,5 +1,5 @@
-//! How much a key, an account and a model may be used: requests and tokens a minute, and requests at
-//! one time. Pure state with a clock of its own: no HTTP, no Pingora, no ledger.
+//! Rate and concurrency limits of keys, accounts and models: requests and tokens a minute, and requests in
+//! flight. Pure state with a clock of its own: no HTTP, no Pingora, no ledger.
 //!
 //! A [`Subject`] that has a limit has an entry here while the entry says anything: a bucket that is
 //! full again, and nothing in flight, is what a new entry would say, so it is let go.
@@ -7,14 +7,14 @@
 //! What an account has [in use](InUse) of the gateway itself is counted here too.
 //!
 //! In a fleet every node has a share of each limit, and lets through what its share allows. What the
-//! nodes tell each other about that, [`Ask`] and [`Told`], is carried by the fleet.
+//! nodes tell each other about that, [`ShareRequest`] and [`ShareGrant`], is carried by the fleet.
 
 mod bucket;
 mod entries;
 mod in_use;
 mod metered;
 mod model_share;
-mod places;
+mod concurrency;
 mod pool;
 mod share;
 mod sharing;
@@ -26,14 +26,14 @@ use std::time::{Duration, Instant};
 
 use bucket::Clock;
 use entries::Entries;
-pub use in_use::{Count, Entered, Holders, InUse};
+pub use in_use::{Count, Holders, InUse, InUseGuard};
 pub use model_share::AccountShare;
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
-pub use share::{Ask, MICROS, Patience, Told};
+pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
 pub use tollgate_types::limit::{Gauge, Limit, Rates, Scope, Standing};
 
-/// Who or what is limited.
+/// The owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// An API key, by its number.
@@ -45,7 +45,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// What it is, as metrics name it.
+    /// The kind of owner, as metrics name it.
     #[must_use]
     pub fn scope(&self) -> Scope {
         match self {
@@ -56,31 +56,31 @@ impl Subject {
     }
 }
 
-/// Why a request may not go on now. Nothing was used up by it.
+/// A request refused by a limit. It has consumed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Whose limit it is.
+    /// The owner of the limit.
     pub scope: Scope,
-    /// Which of its limits.
+    /// The kind of limit.
     pub limit: Limit,
-    /// The value of the limit that is in the way.
+    /// The value of the limit.
     pub value: u32,
-    /// What this account may have of it now, where that is what is in the way and not the limit itself.
+    /// The account's share of the limit, if the share refused the request and not the whole limit.
     pub share: Option<u32>,
-    /// When it would go on.
+    /// The wait until it could pass.
     pub wait: Wait,
-    /// How the other limits stand.
+    /// The state of the other limits.
     pub standing: Standing,
 }
 
-/// When a refused request would be let through, if nobody else came before.
+/// The wait until a refused request would pass, if no other came before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// When another request ends.
+    /// Until another request ends.
     UntilOneEnds,
     /// It may try again after this time.
     For(Duration),
-    /// When this node has been told its share of the limit, in a fleet.
+    /// Until the next sync brings the node's share of the limit; in a fleet only.
     UntilShared,
     /// Not at all: it is larger than the limit.
     Never,
@@ -97,14 +97,14 @@ pub struct EstimatedTokens {
 }
 
 impl EstimatedTokens {
-    /// Tokens whose number is known.
+    /// An exact number of tokens.
     #[must_use]
     pub fn exact(tokens: u64) -> Self {
         Self { about: tokens, least: tokens }
     }
 
-    /// What is counted against a limit of so many. A request that may fit is given all of the limit:
-    /// what it uses beyond that is debt, which the requests after it wait for.
+    /// The tokens counted against a limit. A request that may fit is counted as at most the whole limit: the
+    /// excess becomes debt, for which the next requests wait.
     fn counted(self, limit: u64) -> u64 {
         if self.least <= limit { self.about.min(limit) } else { self.about }
     }
@@ -113,15 +113,15 @@ impl EstimatedTokens {
 /// The limits of everybody, and what was used of them.
 pub struct Limits {
     entries: Entries<Subject, Entry>,
-    /// What accounts have in use, by their numbers.
+    /// Resources in use by account number.
     accounts: Holders<u64>,
-    /// What accounts have of the places of models, by the model's id and the account's number.
+    /// Requests in flight to a model, by its id and the account number.
     models: Holders<(Arc<str>, u64)>,
     clock: Clock,
-    /// Whether other nodes let requests through as well.
+    /// True in a fleet, where other nodes use the same limits.
     is_shared: bool,
-    /// Where the next exchange begins to look for what is to be told.
-    next_told: AtomicUsize,
+    /// The shard from which the next sync collects share requests.
+    next_shard: AtomicUsize,
 }
 
 impl Limits {
@@ -132,8 +132,7 @@ impl Limits {
         Self::with_clock(move || begun.elapsed())
     }
 
-    /// Limits of which nothing was used yet, by a clock that says how long ago some moment was and
-    /// never runs backwards.
+    /// Unused limits with a monotonic clock, which returns the time since any fixed moment.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
@@ -142,7 +141,7 @@ impl Limits {
             models: Holders::new(),
             clock: Clock::new(clock),
             is_shared: false,
-            next_told: AtomicUsize::new(0),
+            next_shard: AtomicUsize::new(0),
         }
     }
 
@@ -166,26 +165,26 @@ impl Limits {
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
     ) -> Result<Permit, Refused> {
-        self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), Patience::First)
+        self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), ShareWait::First)
     }
 
     /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
-    /// its `patience`, has waited. Of a model's places an account has no more than its `share`, as
+    /// its `progress`, has waited. Of a model's places an account has no more than its `share`, as
     /// [`AccountShare`] bounds it.
     ///
     /// # Errors
-    /// As for any request, and [`Wait::UntilShared`]: after the next exchange it may try
-    /// [again](Patience::Again). When it is [over](Patience::Over), that says that the node has no
+    /// As for any request, and [`Wait::UntilShared`]: after the next sync it may try
+    /// [again](ShareWait::Again). When it is [over](ShareWait::Expired), that says that the node has no
     /// share and could not get one.
     pub fn take_with(
         &self,
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         share: Option<AccountShare>,
         tokens: Option<EstimatedTokens>,
-        patience: Patience,
+        progress: ShareWait,
     ) -> Result<Permit, Refused> {
         let share = share.filter(|share| !share.is_whole());
-        let mut taking = Taking::new(tokens, patience);
+        let mut taking = Taking::new(tokens, progress);
         for (subject, rates) in subjects.into_iter().filter(|(_, rates)| !rates.are_none()) {
             if let (Subject::Model(model), Some(share)) = (&subject, share)
                 && rates.concurrent_requests.is_some()
@@ -205,7 +204,7 @@ impl Limits {
         self.entries.count()
     }
 
-    /// What the account of that number has in use of this process.
+    /// Returns the resources in use by an account in this process.
     #[must_use]
     pub fn account(&self, number: u64) -> Arc<InUse> {
         self.accounts.holder(number)
@@ -241,12 +240,12 @@ pub struct Permit {
     /// The entries whose places were free before the end, as bits in their order.
     orphan_of: u8,
     /// The account's part in the places of a model.
-    of_model: Option<Entered>,
+    of_model: Option<InUseGuard>,
     standing: Standing,
 }
 
 impl Permit {
-    /// How the limits stood when the request was let through.
+    /// The state of the limits when the request passed.
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.standing
@@ -267,9 +266,9 @@ impl Permit {
         }
     }
 
-    /// The customer has left, and the request goes on for what it will have cost. Its places of its key
-    /// and its account are free for others, within bounds; its place of the model is not, since the
-    /// upstream is at work, and counts in what its account has of the model.
+    /// Marks the request as abandoned by its client while it continues upstream. Its slots of key and account
+    /// become free, within bounds; its slot of the model stays in use, since the upstream is working, and
+    /// counts towards the account's share of the model.
     pub fn orphan(&mut self) {
         if !self.in_flight {
             return;
@@ -281,9 +280,8 @@ impl Permit {
         }
     }
 
-    /// The request is over and has used `tokens`: what that is more or less than was counted for it
-    /// is taken or given back. Nobody is refused for it who was let through, so the minutes after a
-    /// long answer begin with less.
+    /// Ends the request with the tokens it used, and takes or returns the difference to the estimate. No
+    /// admitted request is refused for it, so the minutes after a long answer begin with less.
     pub fn settle(mut self, tokens: u64) {
         self.correct(tokens);
     }

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::bucket::{Clock, TokenBucket};
-use super::share::{Ask, MICROS, Patience, Share, Told};
+use super::share::{MICROS, Share, ShareGrant, ShareRequest, ShareWait};
 use super::{Gauge, Limit, Subject, Wait};
 
-/// Who is refused for want of a share comes again after so long: nodes exchange their shares twice a
-/// second.
+/// The retry interval of a request without a share: nodes sync shares twice a second.
 const RETRY_SHARE: Duration = Duration::from_secs(1);
 
 /// A limit a minute.
@@ -24,14 +23,14 @@ pub(super) struct Metered {
     clock: Clock,
     /// Of the size of the limit, or of the share; `None` without a share.
     bucket: Option<TokenBucket>,
-    /// What was used beyond the bucket before it went away, in millionths.
+    /// The debt that was left when the bucket was removed, in millionths of a unit.
     owed_micros: AtomicU64,
     /// The node's share of the limit; `None` outside a fleet.
     share: Option<Box<Share>>,
 }
 
 impl Metered {
-    /// A full bucket; in a fleet, a share that is still to be asked for.
+    /// A full bucket; in a fleet, an empty share.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock, is_shared: bool) -> Self {
         Self {
             limit,
@@ -46,7 +45,7 @@ impl Metered {
         self.limit
     }
 
-    /// Another limit, of which as much is used as before. A share that is larger is cut to it.
+    /// Changes the limit and keeps the units in use. A larger share is cut to the limit.
     pub(super) fn resize(&mut self, limit: NonZeroU32) {
         self.limit = limit;
         match &self.share {
@@ -56,28 +55,28 @@ impl Metered {
         }
     }
 
-    /// Takes `units` and says how many were left behind them, or when there will be enough.
-    pub(super) fn take(&self, units: u64, patience: Patience) -> Result<Option<u32>, Wait> {
+    /// Takes `units` and returns the units remaining after them, or the wait until they fit.
+    pub(super) fn take(&self, units: u64, progress: ShareWait) -> Result<Option<u32>, Wait> {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
         };
         if units > u64::from(self.limit.get()) {
             return Err(Wait::Never);
         }
-        if patience == Patience::First {
-            share.ask(units);
+        if progress == ShareWait::First {
+            share.request(units);
         }
         let now_ns = self.clock.now_ns();
         let wait = match &self.bucket {
             _ if units == 0 => return Ok(None),
             _ if share.has_ended(now_ns) => Wait::UntilShared,
             Some(bucket) if units <= u64::from(bucket.limit().get()) => match bucket.take(units) {
-                Ok(left) => return Ok(left),
+                Ok(remaining) => return Ok(remaining),
                 Err(wait) => wait,
             },
             _ => Wait::For(RETRY_SHARE),
         };
-        Err(share.refuse(wait, now_ns, patience))
+        Err(share.refuse(wait, now_ns, progress))
     }
 
     /// Takes `units` whether they are there or not.
@@ -99,7 +98,7 @@ impl Metered {
         }
     }
 
-    /// How the limit stands. In a fleet, what is left is what this node has left.
+    /// The state of the limit; in a fleet, the remainder of this node's share.
     pub(super) fn gauge(&self, now_ns: u64) -> Gauge {
         let limit = self.limit.get();
         let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now_ns));
@@ -107,7 +106,7 @@ impl Metered {
         Gauge { limit, ..gauge }
     }
 
-    /// Whether a new one would say the same.
+    /// True if a new counter would behave the same.
     pub(super) fn is_idle(&self, now_ns: u64) -> bool {
         match &self.share {
             None => self.bucket.as_ref().is_none_or(|bucket| bucket.is_full(now_ns)),
@@ -115,53 +114,53 @@ impl Metered {
         }
     }
 
-    /// What to tell the other nodes, if there is something to tell.
-    pub(super) fn ask(&mut self, subject: &Subject, kind: Limit) -> Option<Ask> {
+    /// Builds the share request for the next sync, if one is due.
+    pub(super) fn request(&mut self, subject: &Subject, kind: Limit) -> Option<ShareRequest> {
         let now_ns = self.clock.now_ns();
         let owed_micros = self.owed_micros(now_ns);
         let share = self.share.as_ref()?;
-        let wanted = share.wanted(now_ns, owed_micros, false, false)?;
-        let mut returned_micros = wanted.returned_micros;
+        let demand_now = share.demand_now(now_ns, owed_micros, false, false)?;
+        let mut returned_micros = demand_now.returned_micros;
         if share.has_ended(now_ns) {
             // What came back since it ended is not this node's.
             self.set(0, 0);
             returned_micros = 0;
-        } else if wanted.is_over {
+        } else if demand_now.is_over {
             returned_micros = returned_micros.saturating_add(self.set(0, 0));
         }
-        Some(Ask {
+        Some(ShareRequest {
             subject: subject.clone(),
             kind,
             limit: self.limit.get(),
             share: self.size(),
             returned_micros,
-            demand: wanted.demand,
-            need: wanted.need.min(self.limit.get()),
+            demand: demand_now.demand,
+            need: demand_now.need.min(self.limit.get()),
             floor: 0,
-            is_over: wanted.is_over,
+            is_over: demand_now.is_over,
         })
     }
 
-    /// Takes what the exchange brought, which ends at `until_ns`. Whether something was given up.
-    pub(super) fn apply(&mut self, told: &Told, until_ns: u64, is_over: bool) -> bool {
+    /// Takes what the sync brought, which ends at `until_ns`. Whether something was given up.
+    pub(super) fn apply(&mut self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {
             share.end();
             return false;
         }
-        share.renew(until_ns, told.unclaimed);
-        let size = told.share.min(self.limit.get());
-        if size != self.size() || told.brought_micros > 0 {
-            self.set(size, told.brought_micros);
+        share.renew(until_ns, grant.unclaimed);
+        let size = grant.share.min(self.limit.get());
+        if size != self.size() || grant.brought_micros > 0 {
+            self.set(size, grant.brought_micros);
         }
-        let is_less = told.target < size;
+        let is_less = grant.target < size;
         if is_less {
-            self.lower(told.target);
+            self.lower(grant.target);
         }
         is_less
     }
 
-    /// Whether something is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_urgent())
     }
@@ -177,20 +176,20 @@ impl Metered {
         }
     }
 
-    /// A share of another size, to which something comes along. Gives what does not fit.
+    /// Resizes the share, adds the units that come with it, and returns those that no longer fit.
     fn set(&mut self, size: u32, brought_micros: u64) -> u64 {
         let now_ns = self.clock.now_ns();
-        let left = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));
+        let remaining = self.remaining_micros(now_ns).saturating_add(i128::from(brought_micros));
         let room = i128::from(size) * i128::from(MICROS);
-        let kept = left.min(room);
+        let kept = remaining.min(room);
         self.bucket =
             NonZeroU32::new(size).map(|size| TokenBucket::with_remaining(size, &self.clock, kept));
         let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
         self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
-        u64::try_from(left.saturating_sub(kept)).unwrap_or(0)
+        u64::try_from(remaining.saturating_sub(kept)).unwrap_or(0)
     }
 
-    /// What may be used at this moment, in millionths; below zero where more was used than there was.
+    /// The units available now, in millionths; negative in debt.
     fn remaining_micros(&self, now_ns: u64) -> i128 {
         match &self.bucket {
             Some(bucket) => bucket.remaining_micros(now_ns),

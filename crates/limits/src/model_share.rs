@@ -1,4 +1,4 @@
-//! What one account may have of the places of a model, which are for all accounts together.
+//! The share of one account in a model's concurrency limit, which all accounts use together.
 //!
 //! An upstream that is at work cannot be taken back from a request, for up to an hour: so no account may
 //! take all of a model's places, however many requests it makes and however many answers it abandons. Its
@@ -17,17 +17,17 @@ pub struct AccountShare {
 }
 
 impl AccountShare {
-    /// Whether an account may take all places.
+    /// True if an account may use the whole limit.
     pub(super) fn is_whole(self) -> bool {
         self.percent >= 100
     }
 }
 
-/// The most of `places` that one account may have while so many are taken, by itself and others.
-pub(super) fn share_of_places(places: u32, taken: u32, percent: u32) -> u32 {
-    let alone = u64::from(places) * u64::from(percent.min(100)) / 100;
-    let alone = u32::try_from(alone).unwrap_or(places).max(1);
+/// The largest part of a concurrency limit for one account while `taken` slots are in use, its own included.
+pub(super) fn concurrency_share(concurrency: u32, taken: u32, percent: u32) -> u32 {
+    let alone = u64::from(concurrency) * u64::from(percent.min(100)) / 100;
+    let alone = u32::try_from(alone).unwrap_or(concurrency).max(1);
     let number = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let shrunk = share_of(number(places.saturating_sub(taken)), number(percent));
+    let shrunk = share_of(number(concurrency.saturating_sub(taken)), number(percent));
     alone.min(u32::try_from(shrunk).unwrap_or(u32::MAX))
 }

@@ -8,9 +8,9 @@
 
 use std::sync::Arc;
 
-use super::{Count, Entered, InUse};
+use super::{Count, InUse, InUseGuard};
 
-/// The most that one holder may have in all, in units, where `free` of them are with nobody.
+/// The largest number of units for one holder while `free` units are unused.
 ///
 /// At least one, so that whoever has none gets one while there is one.
 #[must_use]
@@ -34,7 +34,7 @@ pub struct PoolRule {
 #[derive(Debug, Default)]
 pub struct UnitPool(Count);
 
-/// Why a pool gave nothing.
+/// The reason for a refusal by a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exhausted {
     /// All units are taken.
@@ -49,7 +49,7 @@ pub enum Exhausted {
 pub struct PooledUnits {
     pool: Arc<UnitPool>,
     units: usize,
-    _of_holder: Option<Entered>,
+    _of_holder: Option<InUseGuard>,
 }
 
 impl Drop for PooledUnits {
@@ -59,8 +59,8 @@ impl Drop for PooledUnits {
 }
 
 impl UnitPool {
-    /// Take `units` for a holder, within its share; for nobody in particular where there is none. `which`
-    /// counts the units that the holder has.
+    /// Takes `units` for a holder, within its share, or without a share if there is no holder. `which`
+    /// selects the holder's counter.
     ///
     /// # Errors
     /// Whether the pool or the share is exhausted. Nothing was taken then.

@@ -1,5 +1,4 @@
-//! What a node knows of its share of a limit that a whole fleet has: how much of it there is, until
-//! when, and how much of it is wanted.
+//! A node's share of a fleet-wide limit: its expiry, and the demand that the node reports for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -9,106 +8,107 @@ use super::{Limit, Subject, Wait};
 
 /// Parts of a unit are counted in millionths.
 pub const MICROS: u64 = 1_000_000;
-/// What was asked for counts for so long, a little less every moment. Shares follow demand about as
-/// fast, and a pause of a second between two requests moves nothing.
+/// The window over which demand decays. Shares follow demand about as fast, and a pause of a second between
+/// two requests moves nothing.
 const DEMAND_NS: u64 = 10_000_000_000;
-/// Demand is told for a minute.
+/// Demand is reported per minute.
 const DEMANDS_PER_MINUTE: u64 = 6;
-/// A share that is not used is told to be there after so long: a third of the shortest useful term.
+/// The renewal interval of an unused share: a third of the shortest useful term.
 const RENEWED_NS: u64 = 3_000_000_000;
-/// What was asked for is told after so long, where nobody waits. It is a little shorter than the pace
-/// of the exchanges, so that none is left out for a millisecond.
-const TOLD_NS: u64 = 450_000_000;
-/// A share that nobody used for so long is given back.
+/// The interval between demand reports while no request waits: a little shorter than the interval of syncs,
+/// so that none is skipped for a millisecond.
+const REPORT_NS: u64 = 450_000_000;
+/// The idle time after which a share is returned.
 const IDLE_NS: u64 = 10_000_000_000;
-/// A request may wait for a share for so long after somebody first asked for the limit: other nodes
-/// hear of it within half a second, and give up what they do not need.
+/// The time after the first request for a limit during which requests wait for a share: other nodes learn of
+/// it within half a second, and return units that they do not need.
 const NEW_NS: u64 = 1_000_000_000;
 /// The largest request of so long is what a share must have room for.
 const LARGEST_NS: u64 = 30_000_000_000;
 
-/// Whether a request that is short of a share waits for more of it.
+/// The progress of a request that waits for a larger share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum ShareWait {
     /// It has just come: if there may be more, it waits.
     First,
     /// It has waited, and may wait again.
     Again,
     /// It has waited for long enough.
-    Over,
+    Expired,
 }
 
-/// What a node tells about one limit at an exchange, and asks for.
+/// A node's report and request about one limit, in a sync.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// Whose limit it is.
+pub struct ShareRequest {
+    /// The owner of the limit.
     pub subject: Subject,
-    /// Which of the subject's limits this is.
+    /// The kind of limit.
     pub kind: Limit,
-    /// Its value, as this node knows it.
+    /// The limit, by this node's configuration.
     pub limit: u32,
-    /// What the node has of it, and keeps to already where that is less than it was.
+    /// The node's share, already reduced to the last target.
     pub share: u32,
     /// Units that were unused in what it gave up, in millionths.
     pub returned_micros: u64,
-    /// What was wanted lately: units a minute, or requests at one time.
+    /// Recent demand: units a minute, or requests in flight.
     pub demand: u64,
-    /// What one request needs: with a smaller share none is let through.
+    /// The size of the largest recent request: a smaller share is useless.
     pub need: u32,
-    /// What the node cannot give up: requests that are in flight.
+    /// The part that the node cannot return: requests in flight.
     pub floor: u32,
-    /// Nobody wants it any more: the node has no share, and is forgotten.
+    /// True for an unused limit: the node gives up its share and its row is deleted.
     pub is_over: bool,
 }
 
-/// What a node is told about one limit at an exchange.
+/// The response to a [`ShareRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// What it has of the limit now.
+pub struct ShareGrant {
+    /// The node's share from now on.
     pub share: u32,
-    /// Units that come with what is new of it, in millionths. The rest of it comes empty.
+    /// Units that come with a larger share, in millionths. The rest of the growth comes empty.
     pub brought_micros: u64,
-    /// What it should have: where it is less, the node keeps to it at once, and says so next time.
+    /// The share that the node should have. The node applies a smaller one at once, and reports it in the
+    /// next sync.
     pub target: u32,
-    /// What could be let through with what no node has.
+    /// The capacity that no node has claimed.
     pub unclaimed: u32,
 }
 
 /// One limit's share, but for its size, which is where it is enforced.
 #[derive(Debug)]
 pub(super) struct Share {
-    /// What was asked for since the last exchange.
-    asked: AtomicU64,
-    /// The most that one request asked for, or that was in flight at one time.
+    /// Units requested since the last sync.
+    requested: AtomicU64,
+    /// The largest single request, or the peak of requests in flight.
     largest: AtomicU64,
-    /// Whether a request was refused that more of the limit would have let through.
+    /// True if a request was refused that a larger share would have passed.
     is_short: AtomicBool,
-    /// When the share ends; 0 if there is none.
+    /// The expiry of the share; 0 without one.
     until_ns: AtomicU64,
-    /// What could be let through with what no node had at the last exchange.
+    /// The capacity that no node had claimed at the last sync.
     unclaimed: AtomicU32,
-    /// When somebody first asked.
+    /// The time of the first request.
     since_ns: u64,
-    kept: Mutex<ExchangeState>,
+    kept: Mutex<SyncState>,
 }
 
-/// What only the exchanges look at.
+/// State that only syncs use.
 #[derive(Debug, Default)]
-struct ExchangeState {
-    asked_micros: u64,
+struct SyncState {
+    demand_micros: u64,
     need: u64,
     need_at_ns: u64,
-    told_at_ns: u64,
+    reported_at_ns: u64,
     busy_at_ns: u64,
     returned_micros: u64,
-    /// Whether the others may count a share for this node.
+    /// True if other nodes may count a share for this node.
     is_claimed: bool,
-    /// Whether there is less of it than they count.
+    /// True if the node has less than the others count for it.
     is_lowered: bool,
 }
 
-/// What is wanted of one limit.
-pub(super) struct Wanted {
+/// A node's demand for one limit.
+pub(super) struct Demand {
     pub(super) demand: u64,
     pub(super) need: u32,
     pub(super) returned_micros: u64,
@@ -118,55 +118,55 @@ pub(super) struct Wanted {
 impl Share {
     pub(super) fn new(now_ns: u64) -> Self {
         Self {
-            asked: AtomicU64::new(0),
+            requested: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             is_short: AtomicBool::new(false),
             until_ns: AtomicU64::new(0),
             unclaimed: AtomicU32::new(0),
             since_ns: now_ns,
-            kept: Mutex::new(ExchangeState { busy_at_ns: now_ns, ..ExchangeState::default() }),
+            kept: Mutex::new(SyncState { busy_at_ns: now_ns, ..SyncState::default() }),
         }
     }
 
-    /// Counts what is asked for.
-    pub(super) fn ask(&self, units: u64) {
-        self.asked.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
+    /// Counts requested units.
+    pub(super) fn request(&self, units: u64) {
+        self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
         if self.largest.load(Ordering::Relaxed) < units {
             self.largest.fetch_max(units, Ordering::Relaxed);
         }
     }
 
-    /// Counts what was used beyond what was asked for.
+    /// Counts units used beyond the request.
     pub(super) fn charge(&self, units: u64) {
-        self.asked.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
+        self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
     }
 
     /// Counts how many are in flight at one time.
-    pub(super) fn peak(&self, places: u32) {
-        if self.largest.load(Ordering::Relaxed) < u64::from(places) {
-            self.largest.fetch_max(places.into(), Ordering::Relaxed);
+    pub(super) fn peak(&self, concurrency: u32) {
+        if self.largest.load(Ordering::Relaxed) < u64::from(concurrency) {
+            self.largest.fetch_max(concurrency.into(), Ordering::Relaxed);
         }
     }
 
     /// Counts a request for which there was no place.
-    pub(super) fn ask_place(&self) {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn request_slot(&self) {
+        self.requested.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether there is no share that holds at this moment.
+    /// True if no share is valid now.
     pub(super) fn has_ended(&self, now_ns: u64) -> bool {
         now_ns >= self.until_ns.load(Ordering::Acquire)
     }
 
-    /// Why a request is refused that the whole limit may have let through.
-    pub(super) fn refuse(&self, wait: Wait, now_ns: u64, patience: Patience) -> Wait {
+    /// The wait of a request that the whole limit might have passed.
+    pub(super) fn refuse(&self, wait: Wait, now_ns: u64, progress: ShareWait) -> Wait {
         let is_new = now_ns.saturating_sub(self.since_ns) < NEW_NS;
         let has_ended = self.has_ended(now_ns);
         let may_come = has_ended || is_new || self.unclaimed.load(Ordering::Relaxed) > 0;
         if may_come {
             self.is_short.store(true, Ordering::Relaxed);
         }
-        let waits = has_ended || may_come && patience != Patience::Over;
+        let waits = has_ended || may_come && progress != ShareWait::Expired;
         if waits { Wait::UntilShared } else { wait }
     }
 
@@ -177,7 +177,7 @@ impl Share {
         kept.is_lowered = true;
     }
 
-    /// An exchange is over that was sent a term before `until_ns`.
+    /// A sync is over that was sent a term before `until_ns`.
     pub(super) fn renew(&self, until_ns: u64, unclaimed: u32) {
         self.unclaimed.store(unclaimed, Ordering::Relaxed);
         self.until_ns.store(until_ns, Ordering::Release);
@@ -189,32 +189,32 @@ impl Share {
         self.kept.lock().is_claimed = false;
     }
 
-    /// Whether the others may count a share for this node.
+    /// True if other nodes may count a share for this node.
     pub(super) fn is_claimed(&self) -> bool {
         self.kept.lock().is_claimed
     }
 
-    /// Whether nothing of it would be missed.
+    /// True if the state can be dropped.
     pub(super) fn is_forgotten(&self, now_ns: u64) -> bool {
         let kept = self.kept.lock();
         !kept.is_claimed && self.is_idle(&kept, now_ns)
     }
 
-    fn is_idle(&self, kept: &ExchangeState, now_ns: u64) -> bool {
-        let was_asked =
-            self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
-        !was_asked && now_ns.saturating_sub(kept.busy_at_ns) >= IDLE_NS
+    fn is_idle(&self, kept: &SyncState, now_ns: u64) -> bool {
+        let has_demand =
+            self.requested.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
+        !has_demand && now_ns.saturating_sub(kept.busy_at_ns) >= IDLE_NS
     }
 
-    /// What is wanted now, if it is time to say so. `owed` is what was used beyond the share, in
-    /// millionths; `is_busy` says that something is in flight.
-    pub(super) fn wanted(
+    /// Returns the demand to report, if a report is due. `owed_micros` is the debt beyond the share, in
+    /// millionths; `is_busy` is true while requests are in flight.
+    pub(super) fn demand_now(
         &self,
         now_ns: u64,
         owed_micros: u64,
         is_busy: bool,
         is_place: bool,
-    ) -> Option<Wanted> {
+    ) -> Option<Demand> {
         let mut kept = self.kept.lock();
         if is_busy || owed_micros > 0 {
             kept.busy_at_ns = now_ns;
@@ -223,31 +223,31 @@ impl Share {
         if is_idle && !kept.is_claimed {
             return None;
         }
-        let passed_ns = now_ns.saturating_sub(kept.told_at_ns);
-        let was_asked =
-            self.asked.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
+        let passed_ns = now_ns.saturating_sub(kept.reported_at_ns);
+        let has_demand =
+            self.requested.load(Ordering::Relaxed) > 0 || self.largest.load(Ordering::Relaxed) > 0;
         let is_due = self.is_short.load(Ordering::Relaxed)
             || kept.is_lowered
-            || (was_asked || is_busy || self.has_ended(now_ns)) && passed_ns >= TOLD_NS
+            || (has_demand || is_busy || self.has_ended(now_ns)) && passed_ns >= REPORT_NS
             || passed_ns >= RENEWED_NS;
         if !is_due {
             return None;
         }
         self.is_short.store(false, Ordering::Relaxed);
-        let asked = self.asked.swap(0, Ordering::Relaxed);
+        let requested = self.requested.swap(0, Ordering::Relaxed);
         let largest = self.largest.swap(0, Ordering::Relaxed);
-        if asked > 0 || largest > 0 {
+        if requested > 0 || largest > 0 {
             kept.busy_at_ns = now_ns;
         }
-        let demand = kept.demand(asked, largest, passed_ns, is_place);
+        let demand = kept.demand(requested, largest, passed_ns, is_place);
         if largest >= kept.need || now_ns.saturating_sub(kept.need_at_ns) >= LARGEST_NS {
             (kept.need, kept.need_at_ns) = (largest, now_ns);
         }
         let need = if is_place { 1 } else { u32::try_from(kept.need).unwrap_or(u32::MAX) };
-        kept.told_at_ns = now_ns;
+        kept.reported_at_ns = now_ns;
         kept.is_claimed = true;
         kept.is_lowered = false;
-        Some(Wanted {
+        Some(Demand {
             demand: if is_idle { 0 } else { demand.saturating_add(owed_micros / MICROS).max(1) },
             need: need.max(1),
             returned_micros: std::mem::take(&mut kept.returned_micros),
@@ -255,24 +255,26 @@ impl Share {
         })
     }
 
-    /// Whether this is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
         self.is_short.load(Ordering::Relaxed) || self.kept.lock().is_lowered
     }
 }
 
-impl ExchangeState {
-    /// Adds what was asked for, lets go of some of what was asked for before, and says what that is
-    /// for a minute, or at one time.
-    fn demand(&mut self, asked: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {
+impl SyncState {
+    /// Adds new demand to the decaying sum, and returns it per minute, or as requests in flight.
+    fn demand(&mut self, requested: u64, largest: u64, passed_ns: u64, is_place: bool) -> u64 {
         let passed_ns = passed_ns.min(DEMAND_NS);
-        let gone = u128::from(self.asked_micros) * u128::from(passed_ns) / u128::from(DEMAND_NS);
-        let left = self.asked_micros.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+        let decayed =
+            u128::from(self.demand_micros) * u128::from(passed_ns) / u128::from(DEMAND_NS);
+        let remaining =
+            self.demand_micros.saturating_sub(u64::try_from(decayed).unwrap_or(u64::MAX));
         if is_place {
-            self.asked_micros = left.max(asked.saturating_add(largest).saturating_mul(MICROS));
-            return self.asked_micros.div_ceil(MICROS);
+            self.demand_micros =
+                remaining.max(requested.saturating_add(largest).saturating_mul(MICROS));
+            return self.demand_micros.div_ceil(MICROS);
         }
-        self.asked_micros = left.saturating_add(asked.saturating_mul(MICROS));
-        self.asked_micros.saturating_mul(DEMANDS_PER_MINUTE).div_ceil(MICROS)
+        self.demand_micros = remaining.saturating_add(requested.saturating_mul(MICROS));
+        self.demand_micros.saturating_mul(DEMANDS_PER_MINUTE).div_ceil(MICROS)
     }
 }

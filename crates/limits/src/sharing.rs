@@ -1,55 +1,55 @@
-//! What a node's limits tell the other nodes of the fleet, and are told.
+//! The fleet's side of limits: share requests for the next sync, and the grants that it brings.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Limits;
 use super::entries::SHARDS;
-use super::share::{Ask, Told};
+use super::share::{ShareGrant, ShareRequest};
 use super::subject::Entry;
 
 impl Limits {
-    /// What is to be told to the other nodes now: what changed, and what is to be told again before
-    /// it ends; of `asks_max` limits at a time, or of up to two more. Nothing if nothing is limited.
+    /// Collects the share requests of the next sync: changed demand, and shares due for renewal;
+    /// `requests_max` limits at a time, or up to two more.
     ///
-    /// What a node gave up, it keeps to from here on, whatever becomes of the exchange.
+    /// What a node gave up, it keeps to from here on, whatever becomes of the sync.
     #[must_use]
-    pub fn asks(&self, asks_max: usize) -> Vec<Ask> {
-        let mut asks = Vec::new();
-        let first = self.next_told.load(Ordering::Relaxed);
+    pub fn share_requests(&self, requests_max: usize) -> Vec<ShareRequest> {
+        let mut share_requests = Vec::new();
+        let first = self.next_shard.load(Ordering::Relaxed);
         for index in (0..SHARDS).map(|index| (first + index) % SHARDS) {
             for (subject, entry) in self.entries.of_part(index) {
-                if asks.len() >= asks_max {
-                    self.next_told.store(index, Ordering::Relaxed);
-                    return asks;
+                if share_requests.len() >= requests_max {
+                    self.next_shard.store(index, Ordering::Relaxed);
+                    return share_requests;
                 }
-                entry.ask(&subject, &mut asks);
+                entry.request(&subject, &mut share_requests);
             }
         }
-        asks
+        share_requests
     }
 
-    /// Takes what an exchange brought that began at `sent_at`, by [`Limits::now`]: the shares end a
-    /// `term` after that. Whether something was given up that is to be told at once.
-    pub fn apply_exchange<'a>(
+    /// Applies the grants of a sync that began at `sent_at`, by [`Limits::now`]: the shares expire a `term`
+    /// later. Returns true if a share was reduced, which the next sync should report at once.
+    pub fn apply_grants<'a>(
         &self,
         sent_at: Duration,
         term: Duration,
-        told: impl IntoIterator<Item = (&'a Ask, Told)>,
+        grant: impl IntoIterator<Item = (&'a ShareRequest, ShareGrant)>,
     ) -> bool {
         let until = sent_at.saturating_add(term);
         let until_ns = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         let mut is_less = false;
-        for (ask, told) in told {
-            let entry = self.entries.known(&ask.subject);
-            is_less |= entry.is_some_and(|entry| entry.apply(ask, &told, until_ns));
+        for (request, grant) in grant {
+            let entry = self.entries.get(&request.subject);
+            is_less |= entry.is_some_and(|entry| entry.apply(request, &grant, until_ns));
         }
         is_less
     }
 
-    /// Whether a request waits for a share, or something is to be told at once.
+    /// True if a request waits for a share, or a reduced share should be reported at once.
     #[must_use]
-    pub fn are_urgent(&self) -> bool {
+    pub fn needs_sync(&self) -> bool {
         self.entries.any(Entry::is_urgent)
     }
 

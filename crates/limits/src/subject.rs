@@ -6,25 +6,26 @@ use std::sync::Arc;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::bucket::Clock;
-use super::in_use::{Entered, InUse};
+use super::concurrency::{AccountConcurrency, ConcurrencyLimit, ConcurrencyRefusal};
+use super::in_use::{InUse, InUseGuard};
 use super::metered::Metered;
-use super::places::{NoPlace, Places, SharedPlaces};
-use super::share::{Ask, Patience, Told};
+use super::share::{ShareGrant, ShareRequest, ShareWait};
 use super::{
     EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
 };
 
-/// What was used by one subject.
+/// The counters of one subject.
 #[derive(Debug)]
 pub(super) struct Entry {
     clock: Clock,
-    /// Whether other nodes let requests of the subject through as well.
+    /// True in a fleet, where other nodes use the same limits.
     is_shared: bool,
-    /// Whether it is a key or an account, and no model: what goes on upstream keeps its place there.
-    is_a_customers: bool,
+    /// True for a key or an account. A model's slot stays in use while an abandoned request continues
+    /// upstream.
+    frees_slot: bool,
     /// Written when a limit or a share changes, read by everybody else.
     buckets: RwLock<Buckets>,
-    places: Places,
+    concurrency: ConcurrencyLimit,
 }
 
 #[derive(Debug)]
@@ -55,31 +56,31 @@ impl Entry {
             requests: rates.requests_per_minute.map(bucket),
             tokens: rates.tokens_per_minute.map(bucket),
         };
-        let places = Places::new(is_shared.then(|| clock.now_ns()));
-        let (clock, is_a_customers) = (clock.clone(), scope != Scope::Model);
-        Self { clock, is_shared, is_a_customers, buckets: RwLock::new(buckets), places }
+        let concurrency = ConcurrencyLimit::new(is_shared.then(|| clock.now_ns()));
+        let (clock, frees_slot) = (clock.clone(), scope != Scope::Model);
+        Self { clock, is_shared, frees_slot, buckets: RwLock::new(buckets), concurrency }
     }
 
-    /// Whether a new entry would say the same.
+    /// True if a new entry would behave the same.
     pub(super) fn is_idle(&self) -> bool {
         let buckets = self.buckets.read();
         let now_ns = self.clock.now_ns();
-        self.places.is_idle(now_ns) && buckets.all().all(|bucket| bucket.is_idle(now_ns))
+        self.concurrency.is_idle(now_ns) && buckets.all().all(|bucket| bucket.is_idle(now_ns))
     }
 
     /// Counts a request as over.
     pub(super) fn leave(&self) {
-        self.places.leave();
+        self.concurrency.leave();
     }
 
-    /// The customer of a request has left, and the request goes on. Whether its place is free.
+    /// Marks a request as abandoned while it continues upstream. Returns true if its slot is free.
     pub(super) fn orphan(&self) -> bool {
-        self.is_a_customers && self.places.orphan()
+        self.frees_slot && self.concurrency.orphan()
     }
 
     /// A request whose place was free before its end is over.
     pub(super) fn orphan_end(&self) {
-        self.places.orphan_end();
+        self.concurrency.orphan_end();
     }
 
     /// A request for which `counted` tokens were taken has used `tokens`.
@@ -93,31 +94,33 @@ impl Entry {
         }
     }
 
-    /// Adds what is to be told to the other nodes.
-    pub(super) fn ask(&self, subject: &Subject, asks: &mut Vec<Ask>) {
+    /// Adds the share requests of this subject.
+    pub(super) fn request(&self, subject: &Subject, share_requests: &mut Vec<ShareRequest>) {
         let mut buckets = self.buckets.write();
         let Buckets { requests, tokens } = &mut *buckets;
-        asks.extend(requests.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Requests)));
-        asks.extend(tokens.as_mut().and_then(|bucket| bucket.ask(subject, Limit::Tokens)));
+        share_requests
+            .extend(requests.as_mut().and_then(|bucket| bucket.request(subject, Limit::Requests)));
+        share_requests
+            .extend(tokens.as_mut().and_then(|bucket| bucket.request(subject, Limit::Tokens)));
         drop(buckets);
-        asks.extend(self.places.ask(subject, self.clock.now_ns()));
+        share_requests.extend(self.concurrency.request(subject, self.clock.now_ns()));
     }
 
-    /// Takes what an exchange brought. Whether something was given up.
-    pub(super) fn apply(&self, ask: &Ask, told: &Told, until_ns: u64) -> bool {
+    /// Takes what a sync brought. Whether something was given up.
+    pub(super) fn apply(&self, request: &ShareRequest, grant: &ShareGrant, until_ns: u64) -> bool {
         let mut buckets = self.buckets.write();
-        let bucket = match ask.kind {
+        let bucket = match request.kind {
             Limit::Requests => &mut buckets.requests,
             Limit::Tokens => &mut buckets.tokens,
-            Limit::Concurrency => return self.places.apply(told, until_ns, ask.is_over),
+            Limit::Concurrency => return self.concurrency.apply(grant, until_ns, request.is_over),
             Limit::Spend => return false,
         };
-        bucket.as_mut().is_some_and(|bucket| bucket.apply(told, until_ns, ask.is_over))
+        bucket.as_mut().is_some_and(|bucket| bucket.apply(grant, until_ns, request.is_over))
     }
 
-    /// Whether something is to be told at once.
+    /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
-        self.places.is_urgent() || self.buckets.read().all().any(Metered::is_urgent)
+        self.concurrency.is_urgent() || self.buckets.read().all().any(Metered::is_urgent)
     }
 
     /// The buckets for these limits. One whose limit is another now keeps what was used of it.
@@ -132,8 +135,8 @@ impl Entry {
             |bucket: &mut Option<Metered>, limit: Option<NonZeroU32>| match (&mut *bucket, limit) {
                 (Some(bucket), Some(limit)) if bucket.limit() != limit => bucket.resize(limit),
                 (Some(_), Some(_)) => {}
-                (known, limit) => {
-                    *known = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
+                (current, limit) => {
+                    *current = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
                 }
             };
         resize(&mut buckets.requests, rates.requests_per_minute);
@@ -141,93 +144,92 @@ impl Entry {
         parking_lot::RwLockWriteGuard::downgrade(buckets)
     }
 
-    /// Adds how its limits stand, for a request behind which so much was left.
-    fn tell(&self, standing: &mut Standing, left: Left, now_ns: u64) {
+    /// Adds the state of its limits, as it was right after a request.
+    fn add_gauges(&self, standing: &mut Standing, remaining: Remaining, now_ns: u64) {
         let buckets = self.buckets.read();
-        let gauge = |bucket: &Option<Metered>, left: Option<u32>| {
+        let gauge = |bucket: &Option<Metered>, remaining: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
-            Some(Gauge { remaining: left.unwrap_or(gauge.remaining), ..gauge })
+            Some(Gauge { remaining: remaining.unwrap_or(gauge.remaining), ..gauge })
         };
-        Standing::nearest(&mut standing.requests, gauge(&buckets.requests, left.requests));
-        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens, left.tokens));
+        Standing::nearest(&mut standing.requests, gauge(&buckets.requests, remaining.requests));
+        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens, remaining.tokens));
     }
 
     /// Counts one more request, unless there are `limit` of them already.
-    fn enter(&self, limit: Option<NonZeroU32>, patience: Patience) -> Result<(), Wait> {
-        self.places.enter(limit, || self.clock.now_ns(), patience)
+    fn enter(&self, limit: Option<NonZeroU32>, progress: ShareWait) -> Result<(), Wait> {
+        self.concurrency.enter(limit, || self.clock.now_ns(), progress)
     }
 
     /// Counts one more request of an account that may have no more than a share of the places.
-    fn enter_shared(
+    fn enter_within_share(
         &self,
         limit: NonZeroU32,
-        share: &SharedPlaces,
-        patience: Patience,
-    ) -> Result<Entered, NoPlace> {
+        share: &AccountConcurrency,
+        progress: ShareWait,
+    ) -> Result<InUseGuard, ConcurrencyRefusal> {
         let now_ns = || self.clock.now_ns();
-        self.places.enter_shared(limit, share, now_ns, patience)
+        self.concurrency.enter_within_share(limit, share, now_ns, progress)
     }
 }
 
 /// A request that is being let through, or not.
 pub(super) struct Taking {
     tokens: Option<EstimatedTokens>,
-    patience: Patience,
-    /// What bounds its account's part in the places of the model that comes next.
-    shared: Option<SharedPlaces>,
-    of_model: Option<Entered>,
+    progress: ShareWait,
+    /// The bound of the account's requests in flight to the model that is added next.
+    shared: Option<AccountConcurrency>,
+    of_model: Option<InUseGuard>,
     taken: Vec<Taken>,
     refused: Option<Refused>,
 }
 
-/// What was taken of one subject.
+/// The units taken of one subject.
 struct Taken {
     entry: Arc<Entry>,
     request: bool,
-    /// How many tokens it took, if it took any.
+    /// The tokens taken; `None` without a token limit.
     tokens: Option<u64>,
     place: bool,
-    left: Left,
+    remaining: Remaining,
 }
 
-/// What was left of one subject's limits when a request had taken its part; `None` of what it took
-/// nothing.
+/// The remaining units of one subject after a request; `None` for a limit that it did not take from.
 #[derive(Clone, Copy, Default)]
-struct Left {
+struct Remaining {
     requests: Option<u32>,
     tokens: Option<u32>,
 }
 
 impl Taking {
-    pub(super) fn new(tokens: Option<EstimatedTokens>, patience: Patience) -> Self {
+    pub(super) fn new(tokens: Option<EstimatedTokens>, progress: ShareWait) -> Self {
         let (shared, of_model) = (None, None);
         let taken = Vec::with_capacity(3);
-        Self { tokens, patience, shared, of_model, taken, refused: None }
+        Self { tokens, progress, shared, of_model, taken, refused: None }
     }
 
     /// Has the subject that is added next, a model, share its places out among accounts.
     pub(super) fn share_places(&mut self, of_account: Arc<InUse>, percent: u32) {
-        self.shared = Some(SharedPlaces { of_account, percent });
+        self.shared = Some(AccountConcurrency { of_account, percent });
     }
 
-    /// Takes what the request needs of one subject. After a refusal the others are asked all the
-    /// same: the customer is told the longest wait.
+    /// Takes the request's units of one subject. After a refusal the other subjects are still checked, so
+    /// that the response states the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
-        let left = Left::default();
-        let mut taken = Taken { entry, request: false, tokens: None, place: false, left };
+        let remaining = Remaining::default();
+        let mut taken = Taken { entry, request: false, tokens: None, place: false, remaining };
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
-                let outcome = bucket.take(1, self.patience);
+                let outcome = bucket.take(1, self.progress);
                 taken.request = outcome.is_ok();
-                taken.left.requests = outcome.ok().flatten();
+                taken.remaining.requests = outcome.ok().flatten();
                 self.refuse(scope, Limit::Requests, bucket.limit(), outcome.err());
             }
             if let Some((bucket, tokens)) = buckets.tokens.as_ref().zip(self.tokens) {
                 let counted = tokens.counted(u64::from(bucket.limit().get()));
-                let outcome = bucket.take(counted, self.patience);
+                let outcome = bucket.take(counted, self.progress);
                 taken.tokens = outcome.is_ok().then_some(counted);
-                taken.left.tokens = outcome.ok().flatten();
+                taken.remaining.tokens = outcome.ok().flatten();
                 self.refuse(scope, Limit::Tokens, bucket.limit(), outcome.err());
             }
         }
@@ -235,22 +237,22 @@ impl Taking {
         self.taken.push(taken);
     }
 
-    /// Takes a place, and says whether there was one.
+    /// Takes a slot. Returns true if there was one.
     fn add_place(&mut self, scope: Scope, entry: &Entry, limit: Option<NonZeroU32>) -> bool {
         let Some((limit, shared)) = limit.zip(self.shared.take()) else {
-            let wait = entry.enter(limit, self.patience).err();
+            let wait = entry.enter(limit, self.progress).err();
             let has_place = wait.is_none();
             if let Some(limit) = limit {
                 self.refuse(scope, Limit::Concurrency, limit, wait);
             }
             return has_place;
         };
-        match entry.enter_shared(limit, &shared, self.patience) {
+        match entry.enter_within_share(limit, &shared, self.progress) {
             Ok(place) => {
                 self.of_model = Some(place);
                 true
             }
-            Err(NoPlace { wait, share }) => {
+            Err(ConcurrencyRefusal { wait, share }) => {
                 // Others have places there: the account is at its own bound.
                 let scope = if share.is_some() { Scope::Account } else { scope };
                 let (limit, value, standing) =
@@ -261,7 +263,7 @@ impl Taking {
         }
     }
 
-    /// What was taken, or nothing of it.
+    /// Returns the permit, or gives everything back after a refusal.
     pub(super) fn finish(self) -> Result<Permit, Refused> {
         let Self { tokens, mut taken, refused, of_model, .. } = self;
         if refused.is_some() {
@@ -272,7 +274,9 @@ impl Taking {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
             let now_ns = first.entry.clock.now_ns();
-            taken.iter().for_each(|taken| taken.entry.tell(&mut standing, taken.left, now_ns));
+            taken
+                .iter()
+                .for_each(|taken| taken.entry.add_gauges(&mut standing, taken.remaining, now_ns));
         }
         if let Some(refused) = refused {
             return Err(Refused { standing, ..refused });
@@ -292,7 +296,7 @@ impl Taking {
 
     /// Keeps the refusal with the longest wait.
     fn refuse_as(&mut self, refused: Refused) {
-        if self.refused.is_none_or(|known| known.wait < refused.wait) {
+        if self.refused.is_none_or(|current| current.wait < refused.wait) {
             self.refused = Some(refused);
         }
     }
@@ -300,7 +304,7 @@ impl Taking {
 
 impl Taken {
     fn give_back(&mut self) {
-        self.left = Left::default();
+        self.remaining = Remaining::default();
         if self.place {
             self.entry.leave();
         }

@@ -51,11 +51,11 @@ fn tokens(limit: u32) -> Rates {
     Rates { tokens_per_minute: some(limit), ..Rates::NONE }
 }
 
-fn places(limit: u32) -> Rates {
+fn concurrency(limit: u32) -> Rates {
     Rates { concurrent_requests: some(limit), ..Rates::NONE }
 }
 
-/// How long a refusal says to wait.
+/// The wait that a refusal states.
 fn wait(refused: Result<Permit, Refused>) -> Duration {
     match refused.expect_err("refused").wait {
         Wait::For(wait) => wait,
@@ -220,17 +220,17 @@ fn an_estimate_above_the_limit_passes_where_the_tokens_may_fit() {
             [(Subject::Key(1), tokens(1000))],
             None,
             Some(estimated),
-            Patience::First,
+            ShareWait::First,
         )
     };
-    let left = |permit: &Permit| permit.standing().tokens.map(|gauge| gauge.remaining);
+    let remaining = |permit: &Permit| permit.standing().tokens.map(|gauge| gauge.remaining);
     let permit = take(1213, 485).expect("it may have 600");
-    assert_eq!(left(&permit), Some(0), "all of the limit until it is known");
+    assert_eq!(remaining(&permit), Some(0), "all of the limit until it is known");
     let refused = take(1, 1).expect_err("nothing is left");
     assert_eq!(refused.wait, Wait::For(Duration::from_millis(60)));
     permit.settle(600);
     let permit = take(400, 160).expect("what was not used is back");
-    assert_eq!(left(&permit), Some(0));
+    assert_eq!(remaining(&permit), Some(0));
     drop(permit);
     bench.pass(Duration::from_secs(60));
     // Whoever was let through with less than it uses makes those after it wait.
@@ -256,7 +256,7 @@ fn estimates_keep_nobody_out_for_good_and_let_nobody_far_beyond() {
                 let about = real * excess / 1000;
                 let estimated = EstimatedTokens { about, least: about / 3 };
                 let subjects = [(Subject::Key(1), tokens(1000))];
-                match bench.limits.take_with(subjects, None, Some(estimated), Patience::First) {
+                match bench.limits.take_with(subjects, None, Some(estimated), ShareWait::First) {
                     Ok(permit) => {
                         used += real;
                         open.push((permit, real));
@@ -281,7 +281,7 @@ fn estimates_keep_nobody_out_for_good_and_let_nobody_far_beyond() {
             let whole = EstimatedTokens { about: LIMIT * 3, least: LIMIT };
             let subjects = [(Subject::Key(1), tokens(1000))];
             prop_assert!(
-                bench.limits.take_with(subjects, None, Some(whole), Patience::First).is_ok()
+                bench.limits.take_with(subjects, None, Some(whole), ShareWait::First).is_ok()
             );
             Ok(())
         })
@@ -303,9 +303,9 @@ fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
     };
     let first = bench.limits.take(subjects(), Some(5000)).expect("all is free");
     let standing = first.standing();
-    let left = |gauge: Option<Gauge>| gauge.map(|gauge| (gauge.limit, gauge.remaining));
-    assert_eq!(left(standing.requests), Some((3, 2)), "the model is nearer to its end");
-    assert_eq!(left(standing.tokens), Some((6000, 1000)));
+    let remaining = |gauge: Option<Gauge>| gauge.map(|gauge| (gauge.limit, gauge.remaining));
+    assert_eq!(remaining(standing.requests), Some((3, 2)), "the model is nearer to its end");
+    assert_eq!(remaining(standing.tokens), Some((6000, 1000)));
     // The key's only place is taken, and the account's tokens reach for 1000 more: 20 s for 3000.
     let refused = bench.limits.take(subjects(), Some(3000)).expect_err("refused");
     assert_eq!(
@@ -313,7 +313,7 @@ fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
         (Scope::Account, Limit::Tokens, 6000)
     );
     assert_eq!(refused.wait, Wait::For(Duration::from_secs(20)));
-    assert_eq!(left(refused.standing.requests), Some((3, 2)), "given back");
+    assert_eq!(remaining(refused.standing.requests), Some((3, 2)), "given back");
     let refused = bench.limits.take(subjects(), Some(1)).expect_err("refused");
     assert_eq!((refused.scope, refused.limit), (Scope::Key, Limit::Concurrency));
     assert_eq!(refused.wait, Wait::UntilOneEnds);
@@ -332,7 +332,7 @@ fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
 #[test]
 fn an_orphan_leaves_its_place_and_no_more_orphans_than_places_do() {
     let bench = Bench::new();
-    let limit = || places(2);
+    let limit = || concurrency(2);
     let mut orphans: Vec<Permit> = Vec::new();
     for round in 0..2 {
         let mut permit = bench.take(limit(), 0).expect("a place");
@@ -363,16 +363,18 @@ fn an_orphan_leaves_its_place_and_no_more_orphans_than_places_do() {
     assert!(bench.take(limit(), 0).is_ok());
 }
 
-/// What goes on upstream is at work there: a model's place is kept, and without a limit there is none.
+/// An abandoned request keeps its slot of the model, as the upstream continues; without a limit there is none
+/// to keep.
 #[test]
 fn an_orphan_keeps_its_place_of_a_model() {
     let bench = Bench::new();
-    let of_model = || [(Subject::Model("m".into()), places(1)), (Subject::Key(1), places(1))];
+    let of_model =
+        || [(Subject::Model("m".into()), concurrency(1)), (Subject::Key(1), concurrency(1))];
     let mut permit = bench.limits.take(of_model(), None).expect("a place");
     permit.orphan();
     let refused = bench.limits.take(of_model(), None).expect_err("the model's place is taken");
     assert_eq!((refused.scope, refused.limit), (Scope::Model, Limit::Concurrency));
-    assert!(bench.take(places(1), 0).is_ok(), "the key's is free");
+    assert!(bench.take(concurrency(1), 0).is_ok(), "the key's is free");
     drop(permit);
     assert!(bench.limits.take(of_model(), None).is_ok());
     let mut unlimited = bench.take(requests(10), 0).expect("no limit of places");
@@ -383,17 +385,18 @@ fn an_orphan_keeps_its_place_of_a_model() {
 #[test]
 fn a_place_is_free_when_its_request_has_left_or_is_dropped() {
     let bench = Bench::new();
-    let mut permits: Vec<_> = (0..5).map(|_| bench.take(places(5), 0).expect("a place")).collect();
-    assert!(bench.take(places(5), 0).is_err(), "a sixth");
+    let mut permits: Vec<_> =
+        (0..5).map(|_| bench.take(concurrency(5), 0).expect("a place")).collect();
+    assert!(bench.take(concurrency(5), 0).is_err(), "a sixth");
     permits[0].leave();
     permits[0].leave();
-    let sixth = bench.take(places(5), 0).expect("one has left, once");
-    assert!(bench.take(places(5), 0).is_err());
+    let sixth = bench.take(concurrency(5), 0).expect("one has left, once");
+    assert!(bench.take(concurrency(5), 0).is_err());
     drop(permits.remove(0));
-    assert!(bench.take(places(5), 0).is_err(), "who had left does not leave again");
+    assert!(bench.take(concurrency(5), 0).is_err(), "who had left does not leave again");
     drop(permits);
     drop(sixth);
-    assert_eq!((0..5).filter_map(|_| bench.take(places(5), 0).ok()).count(), 5);
+    assert_eq!((0..5).filter_map(|_| bench.take(concurrency(5), 0).ok()).count(), 5);
 }
 
 #[test]
@@ -420,44 +423,44 @@ fn many_at_a_time_get_what_there_is() {
 }
 
 #[test]
-fn of_many_at_a_time_each_is_told_what_it_left() {
+fn concurrent_takes_return_distinct_remainders() {
     let bench = Bench::new();
-    let left = Mutex::new(Vec::new());
+    let remaining = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let Ok(permit) = bench.take(requests(2000), 0) {
                     let gauge = permit.standing().requests.expect("there is a limit");
-                    left.lock().push(gauge.remaining);
+                    remaining.lock().push(gauge.remaining);
                 }
             });
         }
     });
-    let mut left = left.into_inner();
-    left.sort_unstable();
-    assert_eq!(left, (0..2000).collect::<Vec<_>>());
+    let mut remaining = remaining.into_inner();
+    remaining.sort_unstable();
+    assert_eq!(remaining, (0..2000).collect::<Vec<_>>());
 }
 
 #[test]
 fn who_is_idle_is_forgotten_and_nobody_else() {
     let bench = Bench::new();
-    let rates = Rates { requests_per_minute: some(60), ..places(2) };
-    let ask = |key| bench.limits.take([(Subject::Key(key), rates)], None);
-    let busy = ask(0).expect("a place");
-    let used: Vec<_> = (0..59).map(|_| ask(1).map(drop)).collect();
+    let rates = Rates { requests_per_minute: some(60), ..concurrency(2) };
+    let request = |key| bench.limits.take([(Subject::Key(key), rates)], None);
+    let busy = request(0).expect("a place");
+    let used: Vec<_> = (0..59).map(|_| request(1).map(drop)).collect();
     assert!(used.iter().all(Result::is_ok));
     for key in 2..100_000 {
-        drop(ask(key).expect("nobody was here"));
+        drop(request(key).expect("nobody was here"));
         if key % 1000 == 0 {
             bench.pass(Duration::from_millis(1100));
-            assert!(ask(1).is_ok(), "one a second comes back");
+            assert!(request(1).is_ok(), "one a second comes back");
         }
     }
     // Each is idle a second after its request: some 1,000 of them are there at any time.
     let entries = bench.limits.entries();
     assert!(entries < 2 * SHARDS * SWEPT_FROM, "{entries} of 100,000 are kept");
-    let second = ask(0).expect("two places");
-    assert_eq!(ask(0).expect_err("the first is still there").limit, Limit::Concurrency);
+    let second = request(0).expect("two places");
+    assert_eq!(request(0).expect_err("the first is still there").limit, Limit::Concurrency);
     drop((busy, second));
 }
 
@@ -504,19 +507,19 @@ fn node() -> Bench {
 
 const TERM: Duration = Duration::from_secs(10);
 
-/// What the node asks for, answered in one way.
-fn exchange(bench: &Bench, share: u32, brought: u32, target: u32) -> Ask {
-    let mut asks = bench.limits.asks(10);
-    while asks.is_empty() {
+/// Sends the node's share request and applies a fixed grant.
+fn sync(bench: &Bench, share: u32, brought: u32, target: u32) -> ShareRequest {
+    let mut share_requests = bench.limits.share_requests(10);
+    while share_requests.is_empty() {
         bench.pass(Duration::from_millis(500));
-        asks = bench.limits.asks(10);
+        share_requests = bench.limits.share_requests(10);
     }
     let sent_at = bench.limits.now();
-    let [ask] = &asks[..] else { panic!("{asks:?}") };
+    let [request] = &share_requests[..] else { panic!("{share_requests:?}") };
     let brought_micros = u64::from(brought) * MICROS;
-    let told = Told { share, brought_micros, target, unclaimed: 0 };
-    bench.limits.apply_exchange(sent_at, TERM, [(ask, told)]);
-    ask.clone()
+    let grant = ShareGrant { share, brought_micros, target, unclaimed: 0 };
+    bench.limits.apply_grants(sent_at, TERM, [(request, grant)]);
+    request.clone()
 }
 
 #[test]
@@ -524,8 +527,8 @@ fn a_node_lets_through_what_it_has_of_a_limit_until_its_term_ends() {
     let bench = node();
     let rates = requests(60);
     assert_eq!(bench.take(rates, 0).expect_err("no share").wait, Wait::UntilShared);
-    let ask = exchange(&bench, 30, 20, 30);
-    assert_eq!((ask.limit, ask.share, ask.need, ask.is_over), (60, 0, 1, false));
+    let request = sync(&bench, 30, 20, 30);
+    assert_eq!((request.limit, request.share, request.need, request.is_over), (60, 0, 1, false));
     assert_eq!((0..30).filter(|_| bench.take(rates, 0).is_ok()).count(), 20, "what it brought");
     bench.pass(Duration::from_secs(4));
     assert_eq!((0..30).filter(|_| bench.take(rates, 0).is_ok()).count(), 2, "thirty a minute");
@@ -533,10 +536,15 @@ fn a_node_lets_through_what_it_has_of_a_limit_until_its_term_ends() {
     bench.pass(Duration::from_millis(5_999));
     assert!(bench.take(rates, 0).is_ok(), "its term is not over");
     bench.pass(Duration::from_millis(1));
-    let refused = bench.limits.take_with([(Subject::Key(1), rates)], None, None, Patience::Over);
+    let refused =
+        bench.limits.take_with([(Subject::Key(1), rates)], None, None, ShareWait::Expired);
     assert_eq!(refused.expect_err("over").wait, Wait::UntilShared);
-    let ask = exchange(&bench, 30, 0, 30);
-    assert_eq!((ask.share, ask.returned_micros), (0, 0), "it has nothing that it could keep");
+    let request = sync(&bench, 30, 0, 30);
+    assert_eq!(
+        (request.share, request.returned_micros),
+        (0, 0),
+        "it has nothing that it could keep"
+    );
     assert!(bench.take(rates, 0).is_err(), "what it had is lost");
 }
 
@@ -545,53 +553,54 @@ fn what_a_share_loses_goes_back_and_what_it_gains_comes_empty() {
     let bench = node();
     let rates = tokens(60);
     bench.take(rates, 1).expect_err("no share");
-    exchange(&bench, 40, 40, 40);
+    sync(&bench, 40, 40, 40);
     bench.take(rates, 10).expect("of 40").settle(10);
-    exchange(&bench, 40, 0, 20);
-    let ask = exchange(&bench, 50, 0, 50);
-    assert_eq!(ask.share, 20);
+    sync(&bench, 40, 0, 20);
+    let request = sync(&bench, 50, 0, 50);
+    assert_eq!(request.share, 20);
     // Of the 30 that were left, and of what came back meanwhile.
-    assert_eq!(ask.returned_micros / MICROS, 10, "{ask:?}");
+    assert_eq!(request.returned_micros / MICROS, 10, "{request:?}");
     assert_eq!((0..60).filter(|_| bench.take(rates, 1).map(|it| it.settle(1)).is_ok()).count(), 20);
     // Ten more than there are: a debt that no share takes away.
     bench.pass(Duration::from_secs(6));
     bench.take(rates, 5).expect("of 50 a minute").settle(15);
-    exchange(&bench, 50, 0, 0);
-    let ask = exchange(&bench, 60, 0, 60);
-    assert_eq!((ask.share, ask.returned_micros), (0, 0));
+    sync(&bench, 50, 0, 0);
+    let request = sync(&bench, 60, 0, 60);
+    assert_eq!((request.share, request.returned_micros), (0, 0));
     assert!(wait(bench.take(rates, 1)) > Duration::from_secs(10), "ten are owed");
 }
 
 #[test]
 fn places_that_are_taken_are_not_given_up() {
     let bench = node();
-    assert_eq!(bench.take(places(5), 0).expect_err("no share").wait, Wait::UntilShared);
-    exchange(&bench, 5, 0, 5);
-    let mut open: Vec<_> = (0..3).map(|_| bench.take(places(5), 0).expect("a place")).collect();
-    assert_eq!(exchange(&bench, 5, 0, 1).share, 5);
+    assert_eq!(bench.take(concurrency(5), 0).expect_err("no share").wait, Wait::UntilShared);
+    sync(&bench, 5, 0, 5);
+    let mut open: Vec<_> =
+        (0..3).map(|_| bench.take(concurrency(5), 0).expect("a place")).collect();
+    assert_eq!(sync(&bench, 5, 0, 1).share, 5);
     bench.pass(Duration::from_secs(1));
-    assert!(bench.take(places(5), 0).is_err(), "it keeps to one already");
-    assert_eq!(exchange(&bench, 3, 0, 1).share, 3, "three are in flight");
+    assert!(bench.take(concurrency(5), 0).is_err(), "it keeps to one already");
+    assert_eq!(sync(&bench, 3, 0, 1).share, 3, "three are in flight");
     open.truncate(1);
     bench.pass(Duration::from_secs(1));
-    assert_eq!(exchange(&bench, 1, 0, 1).share, 1);
-    assert!(bench.take(places(5), 0).is_err());
+    assert_eq!(sync(&bench, 1, 0, 1).share, 1);
+    assert!(bench.take(concurrency(5), 0).is_err());
     drop(open);
-    assert!(bench.take(places(5), 0).is_ok());
+    assert!(bench.take(concurrency(5), 0).is_ok());
 }
 
 #[test]
 fn a_share_that_nobody_uses_is_given_back() {
     let bench = node();
     bench.take(requests(60), 0).expect_err("no share");
-    exchange(&bench, 60, 60, 60);
+    sync(&bench, 60, 60, 60);
     bench.pass(Duration::from_secs(4));
-    let ask = exchange(&bench, 60, 0, 60);
-    assert!(!ask.is_over && ask.demand > 0, "{ask:?}");
+    let request = sync(&bench, 60, 0, 60);
+    assert!(!request.is_over && request.demand > 0, "{request:?}");
     bench.pass(Duration::from_secs(7));
-    let ask = exchange(&bench, 0, 0, 0);
-    assert!(ask.is_over, "{ask:?}");
-    assert_eq!((ask.share, ask.returned_micros, ask.demand), (0, 60 * MICROS, 0));
-    assert_eq!(bench.limits.asks(10), [], "the others know");
+    let request = sync(&bench, 0, 0, 0);
+    assert!(request.is_over, "{request:?}");
+    assert_eq!((request.share, request.returned_micros, request.demand), (0, 60 * MICROS, 0));
+    assert_eq!(bench.limits.share_requests(10), [], "the others know");
     assert_eq!(bench.take(requests(60), 0).expect_err("none").wait, Wait::UntilShared);
 }

@@ -28,20 +28,20 @@ use crate::{KEEPALIVE, OutboundError, OutboundResponse, Pieces};
 /// Clients that are kept: one for each upstream that has settings of its own, over a few reloads.
 const CLIENTS_MAX: usize = 128;
 
-/// How servers are reached.
+/// The proxy, TLS settings and address rules of a client.
 #[derive(Clone, Debug)]
 pub struct Reach {
-    /// Which proxy leads to them.
+    /// The choice of forward proxy.
     pub proxy: ProxyChoice,
-    /// How TLS is spoken with those whose URLs begin with `https`.
+    /// The TLS settings for `https` URLs.
     pub tls: ClientTls,
-    /// Which addresses may be connected to. With a check, TLS must be spoken.
+    /// The addresses that may be connected to. With a check, TLS is required.
     pub allowed: AllowedAddresses,
     /// The time for the TCP and TLS handshakes.
     pub connect_timeout: Duration,
 }
 
-/// Which proxy leads to a server.
+/// The choice of a forward proxy for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyChoice {
     /// None, or this one.
@@ -60,7 +60,7 @@ impl PartialEq for Reach {
     }
 }
 
-/// The clients of a process, which share what is known of addresses. Cheap to clone.
+/// The clients of a process, with a shared cache of addresses. Cheap to clone.
 #[derive(Clone)]
 pub struct Clients {
     dialer: Arc<Dialer>,
@@ -84,7 +84,7 @@ impl Clients {
     #[must_use]
     pub fn get(&self, reach: &Reach) -> HttpClient {
         let mut made = self.made.lock();
-        if let Some((_, client)) = made.iter().find(|(known, _)| known == reach) {
+        if let Some((_, client)) = made.iter().find(|(key, _)| key == reach) {
             return client.clone();
         }
         if made.len() >= CLIENTS_MAX {
@@ -96,7 +96,7 @@ impl Clients {
     }
 }
 
-/// How long an answer may take.
+/// Timeouts of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTimes {
     /// Until its head is there, from the beginning of the request.
@@ -161,7 +161,7 @@ impl HttpClient {
 pub enum OutboundBody {
     /// All of it is there; it may be empty.
     Whole(Bytes),
-    /// It comes in pieces.
+    /// A streamed body.
     Pieces(Pieces),
 }
 
@@ -180,22 +180,22 @@ impl OutboundBody {
     }
 }
 
-/// Why a request has no answer. The URL can have a signature in it: only its host is told.
+/// Describes a failed request. The URL may contain a signature, so that only its host is shown.
 fn failure(url: &str, error: &legacy::Error) -> OutboundError {
     let host = Url::parse(url).ok().and_then(|url| url.host_str().map(str::to_owned));
     if let Some(refused) = certificate_refusal(&host.unwrap_or_default(), error) {
         return OutboundError::Unreachable(refused);
     }
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         if let Some(cause) = cause.downcast_ref::<DialError>() {
             return OutboundError::Unreachable(cause.clone());
         }
-        told = format!("{told}: {cause}");
+        message = format!("{message}: {cause}");
         source = cause.source();
     }
-    OutboundError::Broken(told)
+    OutboundError::Broken(message)
 }
 
 /// Makes connections for clients.

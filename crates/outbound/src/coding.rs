@@ -12,8 +12,8 @@ use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderValue;
 use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, Operation as _};
 
-/// The size of a decoded piece at most, in bytes: a small input can become a large output, and nobody
-/// holds more than this of it at one time.
+/// The largest decoded piece, in bytes: a small input can have a large output, of which no more is in memory
+/// at one time.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The largest window of zlib's formats, as a power of two.
 const ZLIB_WINDOW_BITS: u8 = 15;
@@ -22,24 +22,24 @@ const ZSTD_WINDOW_BITS: u32 = 23;
 /// A body that is larger than this and [`BOMB_RATIO`] times its input is a decompression bomb. Texts and
 /// events compress 3 to 50 times.
 const BOMB_BYTES_MIN: u64 = 16 << 20;
-/// How many times its input a bomb of [`BOMB_BYTES_MIN`] is.
+/// The expansion ratio above which a body of at least [`BOMB_BYTES_MIN`] is a decompression bomb.
 const BOMB_RATIO: u64 = 400;
 
-/// How the body of a message is coded, by its `Content-Encoding`.
+/// The coding of a body, by its `Content-Encoding`.
 #[derive(Debug)]
 pub enum ContentCoding {
     /// It is as it is.
     Identity,
     /// It is decoded with this.
     Known(Box<Decoder>),
-    /// Nothing here decodes it: several codings, or one that is not known.
+    /// Several codings, or an unsupported one.
     Unknown,
 }
 
 /// A decoder of one body, piece by piece.
 pub struct Decoder {
     codec: Codec,
-    /// What is not decoded yet.
+    /// Input that is not decoded yet.
     input: Bytes,
     /// Room for what is decoded, which is used again.
     output: Box<[u8]>,
@@ -53,10 +53,10 @@ pub struct Decoder {
     bytes_out: u64,
 }
 
-/// Why a body cannot be decoded.
+/// An error in a coded body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodingError {
-    /// It is not what its `Content-Encoding` says.
+    /// The body does not match its `Content-Encoding`.
     Corrupt,
     /// It ends too early.
     Truncated,
@@ -78,13 +78,13 @@ impl std::error::Error for CodingError {}
 
 enum Codec {
     Gzip(Decompress),
-    /// The zlib format, or without its header, which some senders leave out: the first byte tells.
+    /// The zlib format, or raw deflate, as some senders use: the first byte decides.
     Deflate(Option<Decompress>),
     Brotli(Box<BrotliState<StandardAlloc, StandardAlloc, StandardAlloc>>),
     Zstd(ZstdDecoder<'static>),
 }
 
-/// What came of one step.
+/// The result of one decoding step.
 struct DecodedStep {
     read: usize,
     written: usize,
@@ -128,7 +128,7 @@ impl Codec {
         })
     }
 
-    /// Decodes some of `input`. `is_end` says whether what came before was whole.
+    /// Decodes some of `input`. `is_end` is true if the decoded input was complete.
     fn step(
         &mut self,
         input: &[u8],
@@ -259,13 +259,13 @@ impl Decoder {
         Ok(None)
     }
 
-    /// Whether nothing comes without more input.
+    /// True if no output is left without more input.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.input.is_empty() && !self.has_output
     }
 
-    /// Whether all of the body that has come is decoded, and it can end here.
+    /// True if all input is decoded and the body may end here.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_drained() && (self.is_at_end || !self.has_begun)
@@ -401,13 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_damaged_is_told_from_a_whole() {
+    fn truncated_or_damaged_bodies_are_errors() {
         let text = br#"{"choices":[],"usage":{"prompt_tokens":3}}"#.repeat(50);
         for coding in CODINGS {
             let body = encode(coding, &[&text]).concat();
             for end in 1..body.len() {
-                let told = whole(coding, &body[..end], end);
-                assert!(told.is_err(), "{coding} cut at {end} of {}", body.len());
+                let result = whole(coding, &body[..end], end);
+                assert!(result.is_err(), "{coding} cut at {end} of {}", body.len());
             }
             let trailing = [body.as_slice(), b"\0more"].concat();
             assert_eq!(whole(coding, &trailing, trailing.len()), Err(CodingError::Corrupt));
@@ -437,14 +437,14 @@ mod tests {
             let mut decoder = decoder(coding);
             decoder.feed(body.into());
             let mut length = 0;
-            let told = loop {
+            let result = loop {
                 match decoder.next_piece() {
                     Ok(Some(piece)) => length += piece.len(),
                     Ok(None) => break None,
                     Err(error) => break Some(error),
                 }
             };
-            assert_eq!(told, Some(CodingError::Bomb), "{coding}");
+            assert_eq!(result, Some(CodingError::Bomb), "{coding}");
             assert!(length as u64 <= BOMB_BYTES_MIN + 64 * 1024, "{coding}: {length}");
         }
     }
@@ -460,11 +460,11 @@ mod tests {
             }
         };
         assert_eq!((of(&[]), of(&[""]), of(&["Identity"])), ("identity", "identity", "identity"));
-        for known in ["gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "identity, gzip"] {
-            assert_eq!(of(&[known]), "known", "{known}");
+        for supported in ["gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "identity, gzip"] {
+            assert_eq!(of(&[supported]), "known", "{supported}");
         }
-        for unknown in ["gzip, br", "gzip,gzip", "compress", "aws-chunked", "gzip;q=1"] {
-            assert_eq!(of(&[unknown]), "unknown", "{unknown}");
+        for unsupported in ["gzip, br", "gzip,gzip", "compress", "aws-chunked", "gzip;q=1"] {
+            assert_eq!(of(&[unsupported]), "unknown", "{unsupported}");
         }
         assert_eq!(of(&["gzip", "br"]), "unknown");
     }

@@ -40,13 +40,13 @@ use race::race;
 use tls::TlsConfigs;
 pub use tls::certificate_refusal;
 
-/// Which addresses may be connected to.
+/// The addresses that may be connected to.
 #[derive(Clone, Copy, Debug)]
 pub enum AllowedAddresses {
     /// All of them: the operator has named the host.
     All,
-    /// Those that this function allows: somebody else has named the host. A proxy is asked for an
-    /// address that was checked, never for a name that it would look up itself.
+    /// Addresses that this function accepts, for a host named by somebody else than the operator. A proxy
+    /// receives the checked address, never a name to look up itself.
     Checked(fn(IpAddr) -> bool),
 }
 
@@ -116,8 +116,8 @@ impl Dialer {
         }
     }
 
-    /// A connection through a proxy. What the proxy looks up itself is asked for by name; of several
-    /// addresses that are looked up here, one is tried after the other.
+    /// Connects through a proxy. The proxy receives the name if it resolves names; otherwise the addresses
+    /// are resolved here and tried one after the other.
     async fn dial_through(
         &self,
         proxy: &Arc<Proxy>,
@@ -179,16 +179,16 @@ impl Dialer {
         let raced = race(&self.names, addresses, deadline, secure_proxy).await;
         let (mut io, address) =
             raced.map_err(|failures| DialError::of_all_proxies(&who, &failures))?;
-        let asked = async {
+        let tunnel = async {
             if proxy.is_socks() {
                 socks::connect(&mut io, target, proxy.credentials.as_ref()).await
             } else {
                 proxy::connect(&mut io, target, proxy.credentials.as_ref()).await
             }
         };
-        let asked = tokio::time::timeout_at(deadline, asked).await;
-        let asked = asked.unwrap_or_else(|_| Err(Reason::silent("it did not answer in time")));
-        asked
+        let tunnel = tokio::time::timeout_at(deadline, tunnel).await;
+        let tunnel = tunnel.unwrap_or_else(|_| Err(Reason::silent("it did not answer in time")));
+        tunnel
             .map_err(|reason| DialError::of_proxy(&format!("{who}, asked for {target}"), reason))?;
         let secured = tokio::time::timeout_at(deadline, secure_io(io, tls)).await;
         let secured = secured.unwrap_or_else(|_| Err(Reason::timed_out()));
@@ -217,7 +217,7 @@ impl Dialer {
         if found.is_empty() { Err(Reason::forbidden()) } else { Ok(found) }
     }
 
-    /// How TLS is spoken with a host, and by which name it proves itself.
+    /// Builds the TLS settings of a host, and the name that its certificate must have.
     async fn tls_for(&self, tls: &ClientTls, host: &str) -> Result<TlsTo, Reason> {
         let config = self.tls.get(tls).await?;
         let name = tls.server_name.as_deref().unwrap_or(host).to_owned();

@@ -28,7 +28,7 @@ pub struct FormAnswer {
     pub body: Bytes,
 }
 
-/// What an answer to a form may take.
+/// Limits of a response to a form.
 #[derive(Clone, Copy, Debug)]
 pub struct FormLimits {
     /// The time until its head is there, and that of each piece of its body.

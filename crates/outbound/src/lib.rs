@@ -1,5 +1,5 @@
-//! How the process reaches other machines: connections, with every address of a name, forward proxies
-//! and TLS; and HTTP calls of its own over them: one request, one answer, and why there is none.
+//! Outbound connections and HTTP calls: every address of a name, forward proxies, TLS, and the reason for a
+//! failure.
 //!
 //! The gateway calls upstreams with it where it puts an answer together, the ledger its archive in an
 //! object store. What is relayed as it comes goes over the same connections, without this client.
@@ -32,13 +32,12 @@ pub use dial::{
 pub use form::{FormAnswer, FormClient, FormLimits};
 pub use local::LocalResource;
 
-/// How long an unused connection is kept: as long as `timeouts.idle` keeps those of relayed requests by
-/// default.
+/// The time for which an unused connection is kept: the default of `timeouts.idle` for relayed requests.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// The time for the TCP and TLS handshakes with a machine that no `timeouts` are about.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why a call has no answer.
+/// The reason for a call without a response.
 #[derive(Debug)]
 pub enum OutboundError {
     /// Nothing was sent: it can be tried elsewhere.
@@ -107,9 +106,9 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 /// The pieces of a body, one after the other.
 pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 
-/// Sends a request to an object store that the operator has configured, and waits for the head of its
-/// answer. The URL has the signature in it; a body has the length that `headers` state. Each request has a
-/// connection of its own, which ends with the runtime of the thread that asks.
+/// Sends a request to an object store of the operator, and waits for the head of its response. The URL
+/// contains the signature; a body has the length that `headers` state. Each request has a connection of its
+/// own, which ends with the runtime of the calling thread.
 ///
 /// # Errors
 /// See [`OutboundError`].
@@ -133,7 +132,7 @@ pub async fn ask_store(
 /// A request to an object store, without its body.
 #[derive(Clone, Debug)]
 pub struct StoreRequest {
-    /// Whether the object is put or read.
+    /// `PUT` or `GET`.
     pub method: Method,
     /// The object, with the signature.
     pub url: Url,
@@ -148,7 +147,7 @@ pub struct StoreRequest {
 pub struct OutboundResponse {
     response: http::Response<Incoming>,
     read_timeout: Duration,
-    /// What decodes its body, where that is compressed although nobody asked for it.
+    /// The decoder of a body that was compressed without being requested so.
     decoder: Option<Box<Decoder>>,
 }
 
@@ -211,7 +210,7 @@ impl OutboundResponse {
         }
     }
 
-    /// The next piece of the body as it comes.
+    /// The next piece of the body, still coded.
     async fn coded_chunk(&mut self) -> Result<Option<Bytes>, OutboundError> {
         loop {
             let frame = within(self.read_timeout, async {

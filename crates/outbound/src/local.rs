@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use rustix::io::Errno;
 use tollgate_types::words::words;
 
-/// Files and sockets that a look-up has open at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`,
-/// and asks a server over a socket.
+/// Descriptors that a lookup needs at one time: glibc reads `/etc/hosts` and `/etc/resolv.conf`, and queries
+/// a server over a socket.
 const LOOKUP_DESCRIPTORS: usize = 3;
 
 words! {
@@ -25,7 +25,7 @@ words! {
 }
 
 impl LocalResource {
-    /// Whether a connection to another address may find it. Ports are counted for each destination.
+    /// True if a connection to another address may succeed: ports are counted per destination.
     #[must_use]
     pub fn is_per_destination(self) -> bool {
         self == Self::Ports
@@ -51,8 +51,9 @@ impl LocalResource {
         }
     }
 
-    /// The resource whose exhaustion made a look-up fail. A resolver reports most failures of its own
-    /// system calls as "not found" or "try again": so the error says it, or what cannot be opened now.
+    /// The resource whose exhaustion made a lookup fail. A resolver reports most failures of its own system
+    /// calls as "not found" or "try again": so it is read from the error, or found by a test of what can be
+    /// opened now.
     pub(crate) fn from_lookup(error: &io::Error) -> Option<Self> {
         Self::from_error(error).or_else(Self::find_exhausted)
     }
@@ -66,8 +67,8 @@ impl LocalResource {
     }
 }
 
-/// Whether this machine has an address to connect to another one from. TCP reports the lack of an address,
-/// as of IPv6 where it is disabled, and the lack of a port by the same number; UDP has ports of its own.
+/// True if this machine has a source address for the destination. TCP reports a missing address (of IPv6
+/// where it is disabled) and a missing port by the same number; UDP has ports of its own.
 fn has_source_address(to: SocketAddr) -> bool {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn every_errno_of_this_machine_is_told_from_those_of_the_other_side() {
+    fn local_errnos_are_distinguished_from_remote_ones() {
         let to: SocketAddr = "127.0.0.1:443".parse().expect("an address");
         for (errno, expected) in [
             (Errno::MFILE, Some(LocalResource::Descriptors)),

@@ -1,4 +1,4 @@
-//! The machine's root certificates, which say whose certificates count.
+//! The machine's trusted root certificates.
 //!
 //! There are hundreds, each in a file of its own, and reading them takes longer than the rest of a
 //! start: so they are read when the first server shows a certificate, and once for all clients.
@@ -24,7 +24,7 @@ pub(crate) const HTTP_1: &[u8] = b"http/1.1";
 static ROOTS: LazyLock<Arc<MachineRoots>> = LazyLock::new(|| Arc::new(MachineRoots::new()));
 static CONFIG: LazyLock<Result<Arc<ClientConfig>, Error>> = LazyLock::new(configure);
 
-/// How servers are called over TLS. What they agreed on to resume a session is shared by all clients.
+/// The TLS settings for servers. Session tickets are shared by all clients.
 ///
 /// # Errors
 /// When TLS cannot be spoken at all.
@@ -32,7 +32,7 @@ pub(crate) fn client_config() -> Result<Arc<ClientConfig>, Error> {
     CONFIG.clone()
 }
 
-/// What settings of TLS begin with.
+/// The common start of TLS settings.
 ///
 /// # Errors
 /// When TLS cannot be spoken at all.

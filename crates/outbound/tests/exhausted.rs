@@ -143,8 +143,8 @@ fn no_port_is_left() {
     let this = std::env::current_exe().expect("this binary");
     let run = format!("{make} && exec '{}' --exact no_port_is_left", this.display());
     let output = unshared(&run).env(WITHOUT_PORTS, "1").output().expect("it runs");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
 async fn without_ports() {

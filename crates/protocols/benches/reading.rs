@@ -228,8 +228,8 @@ fn meter(
     framing: Framing,
     pieces: &[Bytes],
 ) -> Result<(), BenchFailure> {
-    let asked = asked(customers, framing == Framing::Sse);
-    let request = Object::parse(&asked).map_err(|it| it.to_string())?;
+    let request_body = request_body(customers, framing == Framing::Sse);
+    let request = Object::parse(&request_body).map_err(|it| it.to_string())?;
     let codec = over(customers, upstreams)?;
     let call: Box<dyn Call> = codec.read(&Request::Json(request), &limits())?;
     for _ in 0..times {
@@ -277,8 +277,8 @@ fn limits() -> ModelLimits {
 }
 
 /// The request whose answer is metered.
-fn asked(operation: Operation, stream: bool) -> Vec<u8> {
-    let asked = match operation {
+fn request_body(operation: Operation, stream: bool) -> Vec<u8> {
+    let request_body = match operation {
         Operation::Embeddings => json!({"model": "m", "input": "text"}),
         Operation::Responses => {
             json!({"model": "m", "input": "text", "store": false, "stream": stream})
@@ -295,7 +295,7 @@ fn asked(operation: Operation, stream: bool) -> Vec<u8> {
             "model": "m", "messages": [{"role": "user", "content": "text"}], "max_tokens": 4096
         }),
     };
-    asked.to_string().into_bytes()
+    request_body.to_string().into_bytes()
 }
 
 fn parts() -> Vec<ReadingPart> {

@@ -19,18 +19,19 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
 };
-use super::offer::SearchLimit;
 use super::prompt_count::{MediaCount, prompt_tokens};
-use super::server_tools::{ItemScan, RanTools};
+use super::request_policy::SearchLimit;
+use super::server_tools::{ItemScan, ServerToolCalls};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::StoredIds;
 use super::{
-    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, Terms, offer,
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, RequestBounds,
+    request_policy,
 };
-use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
@@ -71,16 +72,13 @@ impl Codec for AnthropicMessages {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let prompt = offer::read(body, &offer::MESSAGES, limits)?;
+        let prompt = request_policy::read(body, &request_policy::MESSAGES, limits)?;
         fields::check_messages(body)?;
         // Zero is legal: it only writes the prompt to the cache.
-        let asked = fields::output_tokens(body, "max_tokens", 0, limits)?;
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            asked,
-            limits.output_tokens_max,
-            1,
-        );
+        let requested = fields::output_tokens(body, "max_tokens", 0, limits)?;
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output_tokens_max)?
+            .with_output_limit(requested, limits.output_tokens_max, 1);
         let shows_thinking = match thinks(body) {
             Some(thinks) => !thinks,
             None => !limits.reasoning,
@@ -105,8 +103,8 @@ impl Codec for AnthropicMessages {
             left_out: prompt.left_out_fields,
             left_out_ranges,
             search_limit: prompt.search_limit,
-            terms,
-            possible: Possible {
+            bounds,
+            model_limits: RoundLimits {
                 input: limits.input_tokens_max,
                 output: limits.output_tokens_max,
                 loops: prompt.rounds,
@@ -164,15 +162,15 @@ impl Codec for AnthropicCountTokens {
         fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
         fields::check_messages(body)?;
         let tokens = prompt_tokens(body, MediaCount::Anthropic, limits.pictures);
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
-            .with_references(offer::references(body, &offer::MESSAGES));
-        Ok(Box::new(CountCall { terms, tokens }))
+        let bounds = RequestBounds::from_body(body, Usage::ZERO, Usage::ZERO)
+            .with_references(request_policy::references(body, &request_policy::MESSAGES));
+        Ok(Box::new(CountCall { bounds, tokens }))
     }
 }
 
 #[derive(Debug)]
 struct MessagesCall {
-    terms: Terms,
+    bounds: RequestBounds,
     is_all_shown: bool,
     estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
@@ -184,18 +182,18 @@ struct MessagesCall {
     left_out: Vec<&'static str>,
     left_out_ranges: Vec<Range<usize>>,
     search_limit: Option<SearchLimit>,
-    possible: Possible,
+    model_limits: RoundLimits,
 }
 
 /// The model's limits: a report above them shows that they are out of date.
 #[derive(Clone, Copy, Debug, Default)]
-struct Possible {
+struct RoundLimits {
     input: u64,
     output: u64,
     loops: u64,
 }
 
-impl Possible {
+impl RoundLimits {
     /// Maximum usage of all rounds together.
     fn usage(self) -> Usage {
         Usage {
@@ -207,12 +205,12 @@ impl Possible {
 }
 
 impl Call for MessagesCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -232,7 +230,7 @@ impl Call for MessagesCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         for range in &self.left_out_ranges {
             splice.replace(range.clone(), "");
         }
@@ -252,7 +250,8 @@ impl Call for MessagesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (frame, unsplit) = (Frame::new(&self.terms, self.possible.usage()), self.unsplit);
+        let (frame, unsplit) =
+            (MeterContext::new(&self.bounds, self.model_limits.usage()), self.unsplit);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let items = self.runs_tools.then(|| ItemScan::new("content"));
@@ -261,14 +260,14 @@ impl Call for MessagesCall {
                 Box::new(meter.noting_ids(self.runs_tools).counting(items))
             }
             Framing::Sse => {
-                let known = StreamState::new(frame);
-                let ran = self.runs_tools.then(RanTools::default);
+                let state = StreamState::new(frame);
+                let server_calls = self.runs_tools.then(ServerToolCalls::default);
                 let tally = MessagesTally {
-                    known,
+                    state,
                     unsplit,
                     reported: WireMessagesUsage::default(),
                     ended: false,
-                    ran,
+                    server_calls,
                     ids: self.runs_tools.then(StoredIds::default),
                     stopped: false,
                 };
@@ -280,18 +279,18 @@ impl Call for MessagesCall {
 
 #[derive(Debug)]
 struct CountCall {
-    terms: Terms,
+    bounds: RequestBounds,
     /// The tokens of the prompt, by an estimate.
     tokens: u64,
 }
 
 impl Call for CountCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn local_answer(&self) -> Option<Bytes> {
@@ -299,7 +298,7 @@ impl Call for CountCall {
     }
 
     fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+        Box::new(JsonMeter::new(MeterContext::default(), Box::new(|_| None)))
     }
 }
 
@@ -421,7 +420,7 @@ struct MessagesEvent<'a> {
     /// A block that begins.
     block: Option<&'a [u8]>,
     stops: bool,
-    /// It stops because no more output was asked for, or fits the context.
+    /// It stops because it reached the requested maximum, or the end of the context.
     ends_at_limit: bool,
     has_error: bool,
     /// The id of the container that code of the answer runs in, with its quotes.
@@ -494,33 +493,33 @@ impl<'a> MessagesEvent<'a> {
 
 /// Meters a stream of message events.
 struct MessagesTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// The usage reported so far; each report leaves out unchanged members.
     reported: WireMessagesUsage,
     ended: bool,
     /// Of tools that the upstream runs, where it may.
-    ran: Option<RanTools>,
+    server_calls: Option<ServerToolCalls>,
     /// Ids of containers, where code may run in one.
     ids: Option<StoredIds>,
     /// `message_stop` has come: what comes later is relayed, and not believed.
     stopped: bool,
 }
 
-impl Tally for MessagesTally {
+impl TextTally for MessagesTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
         }
         let Some(event) = MessagesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::from_text(event.text));
+        self.state.show(VisibleOutput::from_text(event.text));
         if let (Some(ids), Some(id)) = (&mut self.ids, event.container) {
             ids.add(id);
         }
-        if let (Some(ran), Some(block)) = (&mut self.ran, event.block) {
-            ran.count(block);
-            self.known.made = ran.usage();
+        if let (Some(server_calls), Some(block)) = (&mut self.server_calls, event.block) {
+            server_calls.count(block);
+            self.state.made = server_calls.usage();
         }
         for text in &event.usages {
             let Some(usage) = metering::read_wire::<WireMessagesUsage>(text) else { continue };
@@ -529,12 +528,12 @@ impl Tally for MessagesTally {
             let report = self.reported.to_report(self.unsplit).with_no_counts_noted(text);
             // The one at the start knows nothing of the output, nor does one whose count is none.
             match event.kind {
-                b"\"message_delta\"" if has_output => self.known.report(report),
-                _ => self.known.report_begun(report),
+                b"\"message_delta\"" if has_output => self.state.report(report),
+                _ => self.state.report_begun(report),
             }
         }
-        self.known.failed |= event.has_error;
-        self.known.ended_at_limit |= event.ends_at_limit;
+        self.state.failed |= event.has_error;
+        self.state.ended_at_limit |= event.ends_at_limit;
         self.ended |= event.stops || event.has_error;
         self.stopped = event.kind == b"\"message_stop\"";
         EventAction::Keep
@@ -544,32 +543,12 @@ impl Tally for MessagesTally {
         self.stopped || self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
     }
 }
 

@@ -9,10 +9,10 @@ use super::fields;
 use super::json::Object;
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url;
-use super::task::{self, EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
+use super::task::{self, EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
 use super::video::{
-    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, Order, RESOLUTION_NOT_SUPPORTED, VideoCall,
-    VideoUpstream, WAIT, WEBHOOK_URL, refuse,
+    self, DURATION_OUT_OF_RANGE, INVALID, MISSING, RESOLUTION_NOT_SUPPORTED, VideoCall,
+    VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::price::{Resolution, Traits, Usage};
@@ -90,12 +90,12 @@ impl Codec for ArkVideo {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let order = read(body, limits).map_err(video::coded)?;
-        Ok(Box::new(VideoCall::<Ark>::read(body, order).map_err(video::coded)?))
+        let video_request = read(body, limits).map_err(video::coded)?;
+        Ok(Box::new(VideoCall::<Ark>::read(body, video_request).map_err(video::coded)?))
     }
 }
 
-fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<VideoRequest, GatewayError> {
     let (pass, references_min) = (&limits.pass.fields, limits.images.references_min);
     let limits = &limits.video;
     fields::refuse_case_variants(body, &FIELDS)?;
@@ -116,7 +116,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     let billed_seconds = seconds.saturating_add(input_seconds);
     // What is left open can be the dearest: for the hold, and for the price.
     let largest = resolution.unwrap_or_else(|| largest(limits));
-    let bound = Usage {
+    let max_usage = Usage {
         output_tokens: tokens(billed_seconds, largest),
         // For operators who price family S by the second.
         seconds: billed_seconds,
@@ -125,9 +125,9 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     // A video that goes on from a draft has the draft's sound, whatever is asked for now.
     let audio = audio.filter(|_| content.tasks.is_empty() && !content.commands.audio);
     let draft = Some(draft).filter(|_| !content.commands.draft);
-    Ok(Order {
-        facts: Facts {
-            bound,
+    Ok(VideoRequest {
+        facts: TaskFacts {
+            max_usage,
             seconds: u32::try_from(seconds).unwrap_or(u32::MAX),
             resolution: resolution.map_or("", Resolution::as_str).to_owned(),
             aspect_ratio: ratio.unwrap_or_default().to_owned(),
@@ -152,15 +152,15 @@ fn resolution(
     draft: bool,
     content: &Content,
 ) -> Result<Option<Resolution>, GatewayError> {
-    let asked = video::resolution(body, limits)?;
+    let requested = video::resolution(body, limits)?;
     if draft {
-        if asked.is_some_and(|asked| asked != Resolution::P480) {
+        if requested.is_some_and(|requested| requested != Resolution::P480) {
             let message = "a draft is made in 480p only";
             return Err(refuse(RESOLUTION_NOT_SUPPORTED, "resolution", message));
         }
         return Ok(Some(Resolution::P480).filter(|_| !content.commands.any));
     }
-    Ok(asked.filter(|_| !content.commands.any))
+    Ok(requested.filter(|_| !content.commands.any))
 }
 
 /// The longest that the video can be, in seconds.
@@ -171,7 +171,7 @@ fn seconds(
     content: &Content,
 ) -> Result<u64, GatewayError> {
     let longest = u64::from(limits.seconds_max);
-    let asked = match body.get_non_null("duration") {
+    let seconds = match body.get_non_null("duration") {
         None => longest,
         Some(value) => match video::integer(&value) {
             Some(OF_THE_MODELS_CHOICE) if !limits.minus_one => {
@@ -191,14 +191,14 @@ fn seconds(
     };
     let frames = frames(body, series)?;
     // Both can be said; which of them counts is the upstream's to know.
-    let asked = asked.max(frames.unwrap_or(0).div_ceil(FRAMES_PER_SECOND));
+    let seconds = seconds.max(frames.unwrap_or(0).div_ceil(FRAMES_PER_SECOND));
     // A command in the text can say it otherwise, in frames too; and a draft has said it before.
     Ok(if content.commands.any {
-        asked.max(longest).max(FRAMES_MAX.div_ceil(FRAMES_PER_SECOND))
+        seconds.max(longest).max(FRAMES_MAX.div_ceil(FRAMES_PER_SECOND))
     } else if content.tasks.is_empty() {
-        asked
+        seconds
     } else {
-        asked.max(longest)
+        seconds.max(longest)
     })
 }
 
@@ -330,7 +330,7 @@ impl TaskCodec for ArkTasks {
         format!("{TASKS_PATH}/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, facts: &Facts) -> Result<Report, Fault> {
+    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault> {
         if !(200..300).contains(&status) {
             return Err(failure::fault(status, answer));
         }
@@ -351,13 +351,13 @@ impl TaskCodec for ArkTasks {
     }
 
     /// The upstream's own record, with what the gateway knows better.
-    fn record(&self, shown: &Shown<'_>) -> String {
+    fn record(&self, shown: &TaskView<'_>) -> String {
         record::shown(shown)
     }
 
-    fn given_up(&self, said: &str, error: &task::Error) -> String {
+    fn given_up(&self, record: &str, error: &task::Error) -> String {
         let error = serde_json::to_string(error).unwrap_or_default();
-        record::with(said, &[("error", error)])
+        record::with(record, &[("error", error)])
     }
 }
 
@@ -375,15 +375,15 @@ fn state_of(word: &str) -> Option<TaskState> {
 
 /// Usage of a task that succeeded, if its record reports it. It reports the seconds of the generated video;
 /// those of input videos stay as they were held.
-fn used(document: &Value, facts: &Facts) -> Option<Usage> {
+fn used(document: &Value, facts: &TaskFacts) -> Option<Usage> {
     let usage = &document["usage"];
     let tokens = usage["completion_tokens"].as_u64().max(usage["total_tokens"].as_u64());
-    let input_seconds = facts.bound.seconds.saturating_sub(u64::from(facts.seconds));
+    let input_seconds = facts.max_usage.seconds.saturating_sub(u64::from(facts.seconds));
     let seconds = video::reported_seconds(&document["duration"]);
     Some(Usage {
         output_tokens: tokens.filter(|tokens| *tokens > 0)?,
         seconds: seconds
-            .map_or(facts.bound.seconds, |seconds| seconds.saturating_add(input_seconds)),
+            .map_or(facts.max_usage.seconds, |seconds| seconds.saturating_add(input_seconds)),
         ..Usage::ZERO
     })
 }

@@ -63,8 +63,8 @@ impl Transcoder {
         }
         let Some(format) = &mut self.format else { return Ok(Bytes::new()) };
         let frame = 2 * usize::from(format.channels);
-        let wanted = usize::try_from(format.left).unwrap_or(usize::MAX).min(self.held.len());
-        let samples = self.held.split_to(wanted - wanted % frame);
+        let available = usize::try_from(format.left).unwrap_or(usize::MAX).min(self.held.len());
+        let samples = self.held.split_to(available - available % frame);
         format.left -= samples.len() as u64;
         let pcm: Vec<f32> = samples
             .chunks_exact(2)
@@ -122,8 +122,8 @@ fn read_header(file: &[u8]) -> Result<Option<(Format, usize)>, NotWav> {
             b"data" => {
                 let (channels, rate) = format.ok_or(NotWav)?;
                 // Who streams a file does not know its length, and says 0 or the most.
-                let is_known = size != 0 && size < u32::MAX - 64;
-                let left = if is_known { u64::from(size) } else { u64::MAX };
+                let is_plausible = size != 0 && size < u32::MAX - 64;
+                let left = if is_plausible { u64::from(size) } else { u64::MAX };
                 return Ok(Some((Format { channels, rate, left }, at + 8)));
             }
             _ => {}

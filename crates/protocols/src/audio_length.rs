@@ -76,7 +76,7 @@ impl AudioContainer {
 
     /// The container that files with this ending have; `None` for one that says nothing of it.
     #[must_use]
-    pub fn of_extension(extension: &str) -> Option<&'static [Self]> {
+    pub fn from_extension(extension: &str) -> Option<&'static [Self]> {
         const ENDINGS: [(&str, &[AudioContainer]); 13] = [
             ("wav", &[AudioContainer::Wav]),
             ("wave", &[AudioContainer::Wav]),
@@ -92,8 +92,8 @@ impl AudioContainer {
             ("webm", &[AudioContainer::Webm]),
             ("mkv", &[AudioContainer::Webm]),
         ];
-        let known = ENDINGS.iter().find(|(ending, _)| ending.eq_ignore_ascii_case(extension));
-        known.map(|(_, containers)| *containers)
+        let entry = ENDINGS.iter().find(|(ending, _)| ending.eq_ignore_ascii_case(extension));
+        entry.map(|(_, containers)| *containers)
     }
 }
 

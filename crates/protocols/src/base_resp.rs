@@ -18,5 +18,5 @@ pub(super) fn has_failed(base_resp: &[u8]) -> bool {
         return false;
     }
     let read: Option<WireBaseResp> = serde_json::from_slice(base_resp).ok();
-    read.is_some_and(|said| said.status_code != 0)
+    read.is_some_and(|base_resp| base_resp.status_code != 0)
 }

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use memchr::memmem;
 use serde::Deserialize;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_translation::Converse;
 use tollgate_types::error::GatewayError;
 
@@ -22,13 +22,13 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
 };
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms,
-    offer, path_segment,
+    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathVariables, Request,
+    RequestBounds, path_segment, request_policy,
 };
 
 /// The codec of Amazon Bedrock's Converse API.
@@ -49,10 +49,10 @@ impl Codec for BedrockConverse {
         "/model"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         // Names of models have colons, and those of profiles slashes too.
-        let model = path_segment::encode(asked.model)?;
-        let way = if asked.streams { "converse-stream" } else { "converse" };
+        let model = path_segment::encode(request.model)?;
+        let way = if request.streams { "converse-stream" } else { "converse" };
         Some(format!("{}/{model}/{way}", self.path()).into())
     }
 
@@ -62,24 +62,21 @@ impl Codec for BedrockConverse {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let mut prompt = offer::read(body, &offer::CONVERSE, limits)?;
+        let mut prompt = request_policy::read(body, &request_policy::CONVERSE, limits)?;
         fields::check_messages(body)?;
         if body.get_non_null("toolConfig").is_some() {
             let added = prompt.added_tokens_max;
             prompt.added_tokens_max =
-                added.map(|most| most.saturating_add(offer::TOOLS_TOKENS_MAX));
+                added.map(|most| most.saturating_add(request_policy::TOOLS_TOKENS_MAX));
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
-        let asked = match &config {
+        let requested = match &config {
             Some(config) => fields::output_tokens(config, "maxTokens", 1, limits)?,
             None => None,
         };
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?.with_output_limit(
-            asked,
-            limits.output_tokens_max,
-            1,
-        );
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output_tokens_max)?
+            .with_output_limit(requested, limits.output_tokens_max, 1);
         let thinks = thinks(body);
         let has_stops = config.is_some_and(|it| it.get_non_null("stopSequences").is_some());
         let lifetime = RequestedLifetime::in_body(body, &CACHE_POINT);
@@ -94,8 +91,8 @@ impl Codec for BedrockConverse {
             thinks,
             input_ways: InputWays { cache_writes, ..prompt.input_ways() },
             model: body.member_range("model"),
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max,
                 ..Usage::ZERO
@@ -117,7 +114,7 @@ static CACHE_POINT: LazyLock<memmem::Finder<'static>> =
 
 #[derive(Debug)]
 struct ConverseCall {
-    terms: Terms,
+    bounds: RequestBounds,
     is_all_shown: bool,
     estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
@@ -127,16 +124,16 @@ struct ConverseCall {
     /// Position of the model's name in the body; it moves into the path.
     model: Option<Range<usize>>,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ConverseCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -168,7 +165,7 @@ impl Call for ConverseCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::Binary => {
                 let unsplit = self.unsplit;
@@ -177,7 +174,7 @@ impl Call for ConverseCall {
             }
             // Whoever translates has taken the frames apart.
             Framing::Sse | Framing::EventStream => Box::new(StreamMeter::new(ConverseTally {
-                known: StreamState::new(frame),
+                state: StreamState::new(frame),
                 unsplit: self.unsplit,
                 has_ended: false,
                 has_closed: false,
@@ -257,8 +254,8 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
         }
         // An error has headers only.
         _ => {
-            let said = format!("{{\"message\":{}}}", json_string(name(":error-message")));
-            Converse::stream_event("error", name(":error-code"), said.as_bytes(), &mut data);
+            let payload = format!("{{\"message\":{}}}", json_string(name(":error-message")));
+            Converse::stream_event("error", name(":error-code"), payload.as_bytes(), &mut data);
         }
     }
     data
@@ -266,7 +263,7 @@ pub(super) fn event_data(message: &EventFrame<'_>) -> Vec<u8> {
 
 /// Meters a stream of Converse events.
 struct ConverseTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// The end of what was said has come, or why there is none.
@@ -275,7 +272,7 @@ struct ConverseTally {
     has_closed: bool,
 }
 
-impl Tally for ConverseTally {
+impl TextTally for ConverseTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.has_closed {
             return EventAction::Drop;
@@ -293,7 +290,7 @@ impl Tally for ConverseTally {
         if kind == b"\"event\"" {
             self.count(name, payload);
         } else {
-            self.known.failed = true;
+            self.state.failed = true;
             (self.has_ended, self.has_closed) = (true, true);
         }
         EventAction::Keep
@@ -303,24 +300,8 @@ impl Tally for ConverseTally {
         self.has_ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 
@@ -330,14 +311,14 @@ impl ConverseTally {
             b"\"contentBlockStart\"" | b"\"contentBlockDelta\"" => {
                 let mut text = TextSize::default();
                 add_text(&mut Cursor::new(payload), &mut text);
-                self.known.show(Shown::from_text(text));
+                self.state.show(VisibleOutput::from_text(text));
             }
             b"\"messageStop\"" => {
                 self.has_ended = true;
                 Cursor::new(payload).object(|key, value| {
                     match key {
                         b"stopReason" => {
-                            self.known.ended_at_limit = matches!(
+                            self.state.ended_at_limit = matches!(
                                 value.raw()?,
                                 b"\"max_tokens\"" | b"\"model_context_window_exceeded\""
                             );
@@ -358,7 +339,7 @@ impl ConverseTally {
                 });
                 let read = |usage| WireConverseUsage::report(usage, self.unsplit);
                 for report in usages.into_iter().filter_map(read) {
-                    self.known.report(report);
+                    self.state.report(report);
                 }
                 self.has_closed = self.has_ended;
             }

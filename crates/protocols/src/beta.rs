@@ -1,7 +1,7 @@
 //! Betas that customers ask for in a header, and what each needs before it may reach an upstream.
 //!
 //! A beta opens fields of a body, and a few change what a request costs by themselves. What it opens is
-//! read in the body, where [`super::offer`] denies by default. So a beta is forwarded unless this table
+//! read in the body, where [`super::allowlist`] denies by default. So a beta is forwarded unless this table
 //! says that it needs a price, or something of the operator's account, which the model does not have. A
 //! name that is not in the table is forwarded as well, unless a word in it names something that Anthropic
 //! sells at a price of its own. What is not forwarded is named in `x-tollgate-left-out`, and the fields that
@@ -276,8 +276,8 @@ fn names_a_price(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::json::Object;
-    use crate::limits::{Pass, Priced};
-    use crate::offer;
+    use crate::limits::{PassList, PricedFeatures};
+    use crate::request_policy;
 
     #[test]
     fn both_tables_are_in_order() {
@@ -338,15 +338,15 @@ mod tests {
         }
         let long = ModelLimits { input_tokens_max: 1_000_000, ..ModelLimits::default() };
         assert_eq!(granted(&long), ["context-1m"]);
-        let priced = Priced {
+        let priced = PricedFeatures {
             words: vec![("speed", "fast")],
             units: vec![Unit::ContainerSessions],
-            ..Priced::default()
+            ..PricedFeatures::default()
         };
         let priced = ModelLimits { priced, ..plain.clone() };
         assert_eq!(granted(&priced), ["code-execution", "fast-mode"]);
         assert!(is_forwarded("fast-mode-2026-02-01", &granted(&priced)));
-        let pass = Pass { fields: vec!["safeguards".to_owned()], ..Pass::default() };
+        let pass = PassList { fields: vec!["safeguards".to_owned()], ..PassList::default() };
         let passed = ModelLimits { pass, ..plain };
         assert_eq!(granted(&passed), ["dangerous-tool-use", "subagent-review"]);
     }
@@ -362,7 +362,7 @@ mod tests {
                 };
                 let text = format!(r#"{{"model":"m","messages":[],{fields}}}"#);
                 let body = Object::parse(text.as_bytes()).expect("JSON");
-                match offer::read(&body, &offer::MESSAGES, &limits) {
+                match request_policy::read(&body, &request_policy::MESSAGES, &limits) {
                     Ok(prompt) => assert_eq!(prompt.left_out_fields, [*field], "{beta:?}"),
                     Err(error) => assert!(error.param.is_some(), "{beta:?} {error:?}"),
                 }

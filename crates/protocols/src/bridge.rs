@@ -32,7 +32,8 @@ use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
 use super::{
-    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms,
+    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request,
+    RequestBounds,
 };
 use local_count::{LOCAL_COUNTS, LocalCount};
 use meter::{BridgedDocument, BridgedStream, Unreported};
@@ -60,13 +61,14 @@ static BRIDGES: &[Bridge] = &[
     Bridge { customers: &GEMINI, upstreams: CONVERSE },
 ];
 
-static CHAT: Spoken = Spoken { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
-static MESSAGES: Spoken =
-    Spoken { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
-static RESPONSES: Spoken =
-    Spoken { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
-static GEMINI: Spoken =
-    Spoken { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
+static CHAT: BridgeSide =
+    BridgeSide { operation: Operation::Chat, words: &Chat, codec: &OpenaiChat };
+static MESSAGES: BridgeSide =
+    BridgeSide { operation: Operation::Messages, words: &Messages, codec: &AnthropicMessages };
+static RESPONSES: BridgeSide =
+    BridgeSide { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
+static GEMINI: BridgeSide =
+    BridgeSide { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
 /// It has no customers.
 const CONVERSE: UpstreamSide =
     UpstreamSide { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
@@ -107,14 +109,14 @@ pub(super) fn bridges(
 }
 
 /// One dialect as both sides of a translation need it.
-struct Spoken {
+struct BridgeSide {
     operation: Operation,
     words: &'static dyn Translate,
     /// Reads its requests and meters its answers.
     codec: &'static dyn Codec,
 }
 
-impl Spoken {
+impl BridgeSide {
     const fn upstreams(&self) -> UpstreamSide {
         UpstreamSide { operation: self.operation, words: self.words, codec: self.codec }
     }
@@ -131,7 +133,7 @@ struct UpstreamSide {
 
 /// The codec of requests in one dialect for upstreams that speak another.
 struct Bridge {
-    customers: &'static Spoken,
+    customers: &'static BridgeSide,
     upstreams: UpstreamSide,
 }
 
@@ -155,8 +157,8 @@ impl Codec for Bridge {
         self.upstreams.codec.path()
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
-        self.upstreams.codec.path_to(asked)
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
+        self.upstreams.codec.path_to(request)
     }
 
     fn counter(&self) -> Option<Counter> {
@@ -176,19 +178,19 @@ impl Codec for Bridge {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let translated = self.translate(body, request.named_in_path(), limits)?;
+        let translated = self.translate(body, request.model_in_path(), limits)?;
         let text = Object::parse(&translated.body)
             .map_err(|error| GatewayError::new(ErrorKind::Internal, UNWRITABLE).cause(error))?;
         if self.upstreams.codec.operation() == Operation::Chat && limits.chat_tools.refuses(&text) {
             return Err(limits.chat_tools.refusal());
         }
         let named =
-            NamedInPath { model: &translated.frame.model, streams: translated.frame.streams };
-        let inner = match self.upstreams.operation.is_named_in_path() {
+            ModelInPath { model: &translated.frame.model, streams: translated.frame.streams };
+        let inner = match self.upstreams.operation.names_model_in_path() {
             true => self.upstreams.codec.read(&Request::JsonAt(text, named), limits)?,
             false => self.upstreams.codec.read(&Request::Json(text), limits)?,
         };
-        let Translated { body: text, frame, left_out } = translated;
+        let TranslatedRequest { body: text, frame, left_out } = translated;
         let left_out = match (inner.left_out(), left_out.is_empty()) {
             (None, true) => None,
             (None, false) => Some(left_out),
@@ -205,7 +207,7 @@ impl Codec for Bridge {
 const UNWRITABLE: &str = "The request could not be translated for this model's provider.";
 
 /// A request in the words of the upstream.
-struct Translated {
+struct TranslatedRequest {
     body: Vec<u8>,
     frame: AnswerFrame,
     /// Hints that were dropped, with commas between them.
@@ -216,12 +218,12 @@ impl Bridge {
     fn translate(
         &self,
         body: &Object<'_>,
-        named: Option<NamedInPath<'_>>,
+        named: Option<ModelInPath<'_>>,
         limits: &ModelLimits,
-    ) -> Result<Translated, GatewayError> {
+    ) -> Result<TranslatedRequest, GatewayError> {
         let mut read = self.customers.words.read_request(body.text()).map_err(refused)?;
         let mut frame = read.frame;
-        if let Some(NamedInPath { model, streams }) = named {
+        if let Some(ModelInPath { model, streams }) = named {
             frame = AnswerFrame { model: model.to_owned(), streams, ..frame };
         }
         let Some(target) = limits.translation else {
@@ -236,7 +238,7 @@ impl Bridge {
             ..target
         };
         frame.aliases = self.upstreams.words.naming(&target).apply(&mut read.parts);
-        let mut losses = Losses::of_request(read.left_out, target.mode).map_err(refused)?;
+        let mut losses = Losses::from_request(read.left_out, target.mode).map_err(refused)?;
         let written = self
             .upstreams
             .words
@@ -245,14 +247,18 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
-        if self.upstreams.operation.is_named_in_path() {
-            return Ok(Translated { body: written, frame, left_out: losses.fields().join(", ") });
+        if self.upstreams.operation.names_model_in_path() {
+            return Ok(TranslatedRequest {
+                body: written,
+                frame,
+                left_out: losses.fields().join(", "),
+            });
         }
         // The model's name goes first, where the upstream's codec writes the upstream's name over it.
         let members = written.strip_prefix(b"{").unwrap_or(&written);
         let comma: &[u8] = if members.starts_with(b"}") { b"" } else { b"," };
         let body = [b"{\"model\":", json_string(&frame.model).as_bytes(), comma, members].concat();
-        Ok(Translated { body, frame, left_out: losses.fields().join(", ") })
+        Ok(TranslatedRequest { body, frame, left_out: losses.fields().join(", ") })
     }
 }
 
@@ -282,20 +288,20 @@ impl fmt::Debug for BridgedCall {
 }
 
 impl Call for BridgedCall {
-    fn terms(&self) -> &Terms {
-        self.inner.terms()
+    fn bounds(&self) -> &RequestBounds {
+        self.inner.bounds()
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        self.inner.terms_mut()
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        self.inner.bounds_mut()
     }
 
-    fn bound(&self) -> Usage {
-        self.inner.bound()
+    fn max_usage(&self) -> Usage {
+        self.inner.max_usage()
     }
 
-    fn floor(&self) -> Usage {
-        self.inner.floor()
+    fn min_usage(&self) -> Usage {
+        self.inner.min_usage()
     }
 
     fn is_all_shown(&self) -> bool {
@@ -342,7 +348,7 @@ impl Call for BridgedCall {
         let inner = self.inner.meter(framing);
         // Where not all is shown, an answer without a report may be billed as the most that it can be.
         let unreported = (!self.inner.is_all_shown()).then(|| Unreported {
-            bound: self.inner.bound(),
+            max_usage: self.inner.max_usage(),
             is_estimated: self.inner.estimates_unreported(),
         });
         let (customers, upstreams) = (self.customers, self.upstreams);
@@ -376,7 +382,7 @@ impl Call for BridgedCall {
 
     fn refusal(&self, status: u16, name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
         Some(in_our_words(match name {
-            Some(name) => self.upstreams.read_named_failure(status, name, body),
+            Some(name) => self.upstreams.read_failure_by_name(status, name, body),
             None => self.upstreams.read_failure(status, body),
         }))
     }

@@ -10,22 +10,22 @@ use super::collect::Collect;
 use super::counter::Counter;
 use super::dialect::Dialect;
 use super::limits::ModelLimits;
-use super::meter::{Framing, KnownMeter, Meter};
+use super::meter::{FixedUsageMeter, Framing, Meter};
 use super::operation::Operation;
 use super::request::Request;
+use super::request_bounds::{OutputBound, RequestBounds};
 use super::splice::Splice;
 use super::stored::Reference;
 use super::task::Submit;
-use super::terms::{OutputBound, Terms};
 use tollgate_money::price::{InputWays, Traits, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
-/// How one operation is spoken to upstreams of some dialects.
+/// A codec: one operation over upstreams of some dialects.
 pub trait Codec: Sync + fmt::Debug {
     /// The operation that the codec speaks.
     fn operation(&self) -> Operation;
 
-    /// Which upstreams understand it.
+    /// Dialects of the upstreams that understand it.
     fn dialects(&self) -> &'static [Dialect];
 
     /// The path below an upstream's base URL.
@@ -34,7 +34,7 @@ pub trait Codec: Sync + fmt::Debug {
     /// The path of one request, where it is not the same for all: some providers name the model in it,
     /// or say in it that the answer comes as events. `None` for a model whose name is [no
     /// segment](super::path_segment::encode) of a path.
-    fn path_to(&self, _asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, _variables: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(self.path()))
     }
 
@@ -64,10 +64,10 @@ pub trait Codec: Sync + fmt::Debug {
     ) -> Result<Box<dyn Call>, GatewayError>;
 }
 
-/// What the path of a request can depend on.
+/// Variables of a request's path.
 #[derive(Clone, Copy, Debug)]
-pub struct PathAsked<'a> {
-    /// What the upstream speaks.
+pub struct PathVariables<'a> {
+    /// The upstream's dialect.
     pub dialect: Dialect,
     /// The model, as the upstream calls it.
     pub model: &'a str,
@@ -77,43 +77,42 @@ pub struct PathAsked<'a> {
 
 /// A request that was read and found valid.
 pub trait Call: Send + Sync + fmt::Debug {
-    /// What every request says.
-    fn terms(&self) -> &Terms;
+    /// Model, usage bounds and references of the request.
+    fn bounds(&self) -> &RequestBounds;
 
-    /// What every request says, to be changed by what becomes known of it before it is held.
-    fn terms_mut(&mut self) -> &mut Terms;
+    /// Mutable access to the bounds, for facts that become known before the hold.
+    fn bounds_mut(&mut self) -> &mut RequestBounds;
 
-    /// Whether the customer asked for server-sent events.
+    /// True if the customer requested server-sent events.
     fn streams(&self) -> bool {
-        self.terms().stream
+        self.bounds().stream
     }
 
     /// The most that the request can use: what the hold must cover.
-    fn bound(&self) -> Usage {
-        self.terms().bound
+    fn max_usage(&self) -> Usage {
+        self.bounds().max_usage
     }
 
-    /// How [`Self::bound`] follows from the request's limit of output tokens.
+    /// Derivation of [`Self::max_usage`] from the request's limit of output tokens.
     fn output_bound(&self) -> OutputBound {
-        self.terms().output_bound
+        self.bounds().output_bound
     }
 
     /// The least that the request uses once an upstream has taken it: its estimated input.
-    fn floor(&self) -> Usage {
-        self.terms().floor
+    fn min_usage(&self) -> Usage {
+        self.bounds().min_usage
     }
 
-    /// Whether all that the answer costs is to be seen in the request and in what was sent of the answer:
-    /// no reasoning, no media in the prompt, no tools that the upstream runs. Then a stream can be cut
-    /// anywhere and what was generated is known; else only the upstream's own report tells.
+    /// True if the request and the relayed answer show the whole cost: no reasoning, no media in the prompt,
+    /// no tools that the upstream runs. Such a stream can be cut anywhere and is still metered exactly; for
+    /// others only the upstream's own report counts.
     fn is_all_shown(&self) -> bool {
         false
     }
 
-    /// Whether an answer without a report is charged by what was seen of it, although the model may think
-    /// without showing it: nothing in the request has the upstream do more than is seen, or keep its
-    /// report to itself, so that no customer can bring it about. What there may be beyond is the
-    /// operator's loss.
+    /// True if an answer without a report is charged by its visible part, although the model may reason
+    /// invisibly. Only where nothing in the request makes the upstream do hidden work or withhold its report,
+    /// so that no customer can provoke it. Hidden usage is the operator's loss.
     fn estimates_unreported(&self) -> bool {
         false
     }
@@ -123,33 +122,33 @@ pub trait Call: Send + Sync + fmt::Debug {
         InputWays::default()
     }
 
-    /// Whether the answer can be spoken.
+    /// True if the answer can contain speech.
     fn sounds(&self) -> bool {
         false
     }
 
-    /// Whether the answer can have pictures of which tokens are counted apart.
+    /// True if the answer can contain pictures whose tokens are counted apart.
     fn makes_pictures(&self) -> bool {
         false
     }
 
-    /// What of the request the price can depend on.
+    /// Traits of the request on which the price can depend.
     fn traits(&self) -> Traits {
         Traits::default()
     }
 
-    /// What changes in the body for a target that calls the model `upstream_model`.
+    /// Edits of the body for a target that calls the model `upstream_model`.
     fn splice(&self, upstream_model: &str) -> Splice {
-        self.terms().model.rename(upstream_model)
+        self.bounds().model.rename(upstream_model)
     }
 
-    /// What of the request does not go upstream although it was asked for, as an answer's header says it.
+    /// Requested fields that do not go upstream, for a response header.
     fn left_out(&self) -> Option<Cow<'_, str>> {
         None
     }
 
-    /// What a refusal of an upstream's says, where the upstream speaks another dialect than the
-    /// customer: its words are then told in the customer's. `name` is what a header calls it.
+    /// An upstream's refusal in the customer's dialect, where the upstream speaks another one. `name` is the
+    /// error's name in a header.
     fn refusal(&self, _status: u16, _name: Option<&str>, _body: &[u8]) -> Option<GatewayError> {
         None
     }
@@ -159,18 +158,18 @@ pub trait Call: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether no upstream is asked at all, because [`Self::local_answer`] is all there is.
+    /// True if no upstream is called, because [`Self::local_answer`] is the answer.
     fn is_local(&self) -> bool {
         false
     }
 
-    /// What upstreams keep that the request refers to: it goes where that was made, and only for the
-    /// account whose it is.
+    /// Upstream objects that the request refers to: it goes to the upstream that made them, and only for the
+    /// account that owns them.
     fn refers_to(&self) -> &[Reference] {
-        &self.terms().references
+        &self.bounds().references
     }
 
-    /// Whether the upstream keeps the answer, so that later requests can refer to it.
+    /// True if the upstream stores the answer, so that later requests can refer to it.
     fn is_stored(&self) -> bool {
         false
     }
@@ -178,30 +177,30 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// A meter for a successful response. Without one of its own the call is billed by what was asked
     /// for, whatever the response reports.
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
-        Box::new(KnownMeter::new(self.floor(), UsageSource::Estimated))
+        Box::new(FixedUsageMeter::new(self.min_usage(), UsageSource::Estimated))
     }
 
-    /// How the task is submitted that this call starts.
+    /// Submission of the task that this call starts.
     fn submit(&self) -> Option<&(dyn Submit + Sync)> {
         None
     }
 
-    /// Whether the upstream's events come in frames of [`Framing::EventStream`], and in no other way.
+    /// True if the upstream's events come only in frames of [`Framing::EventStream`].
     fn comes_in_frames(&self) -> bool {
         false
     }
 
-    /// Whether the answer is neither JSON nor, unless it was asked for, events.
+    /// True if the answer is neither JSON nor, unless requested, events.
     fn answers_binary(&self) -> bool {
         false
     }
 
-    /// How the answer is put together, where it is not relayed as it comes.
+    /// Assembly of the answer, where it is not relayed as it arrives.
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {
         None
     }
 
-    /// How the answer travels to the customer.
+    /// Delivery of the answer to the customer.
     fn delivery(&self) -> Delivery {
         match (self.submit(), self.collected()) {
             (Some(_), _) => Delivery::Submit,
@@ -212,7 +211,7 @@ pub trait Call: Send + Sync + fmt::Debug {
     }
 }
 
-/// How an upstream's answer travels to the customer.
+/// Delivery of an upstream's answer to the customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
     /// Its bytes are passed on as they come, as one document or one file.
@@ -226,7 +225,7 @@ pub enum Delivery {
     Submit,
 }
 
-/// Whether an answer whose upstream has not reported what it used is charged by what was seen of it.
+/// True if an answer without a usage report is charged by its visible part.
 #[must_use]
 pub fn is_estimated(call: &dyn Call, meter: &dyn Meter) -> bool {
     call.is_all_shown() || call.estimates_unreported() && !meter.hides_output()

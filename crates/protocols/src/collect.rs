@@ -18,13 +18,13 @@ pub trait Collect {
     /// What an upstream said instead of answering, with a good status.
     fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault>;
 
-    /// What the answers that came used, of a call that failed as a whole: in any order, and not all of
-    /// them. `None` where none of them tells of anything that was done.
+    /// Usage of the answers that arrived for a call that failed as a whole: in any order, and possibly
+    /// incomplete. `None` if none of them did any work.
     fn answered(&self, _answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
         None
     }
 
-    /// What a refusal says, where its status alone does not tell.
+    /// Classifies a refusal whose status alone is not decisive.
     fn refusal(&self, _status: u16, _body: &Bytes) -> Option<Fault> {
         None
     }
@@ -33,15 +33,15 @@ pub trait Collect {
 /// An answer that is whole.
 #[derive(Debug)]
 pub struct Collected {
-    /// What the answer used, by which it is billed.
+    /// Billed usage of the answer.
     pub usage: Usage,
-    /// How that is known.
+    /// Source of the usage.
     pub source: UsageSource,
-    /// What the customer gets.
+    /// Content for the customer.
     pub content: Content,
 }
 
-/// What a customer gets who gets no relayed response.
+/// Content for a customer whose response is not relayed.
 #[derive(Debug)]
 pub enum Content {
     /// This JSON document, which is sent whole.
@@ -50,7 +50,7 @@ pub enum Content {
     Audio(String, AudioFormat),
 }
 
-/// Why an upstream did not answer, as it says itself.
+/// Reason of an upstream that gave no answer.
 #[derive(Debug)]
 pub enum Fault {
     /// The customer's request is at fault, as the upstream says in its own words: relayed with this

@@ -30,16 +30,16 @@ pub enum Counter {
 
 /// Acceptance of a field by a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum FieldSupport {
     /// The field is a part of what is counted.
     Yes,
     /// The counter refuses the field, which adds nothing to the prompt.
     No,
 }
 
-use Takes::{No, Yes};
+use FieldSupport::{No, Yes};
 
-type CounterFields = [(&'static str, Takes)];
+type CounterFields = [(&'static str, FieldSupport)];
 
 const MESSAGES: &CounterFields = &[
     ("model", Yes),

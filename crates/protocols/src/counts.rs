@@ -37,7 +37,7 @@ struct CountReader<'a, const COUNTS: usize> {
 impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
     /// Reads one of the objects; `None` for one that has no counts.
     fn object(&mut self, index: Option<usize>) -> Option<()> {
-        let known =
+        let names =
             index.and_then(|index| self.objects.get(index)).map_or(&[][..], |object| object.1);
         let before = self.objects.get(..index.unwrap_or(0))?.iter();
         let before: usize = before.map(|object| object.1.len()).sum();
@@ -55,7 +55,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
             self.space();
             self.eat(b':')?;
             self.space();
-            match place(key, known, likely) {
+            match place(key, names, likely) {
                 Some(place) => {
                     likely = place + 1;
                     self.count(before + place)?;
@@ -157,12 +157,12 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
 }
 
 /// The place of a key among those that are known: mostly the one that is likely.
-fn place(key: &[u8], known: &[&str], likely: usize) -> Option<usize> {
-    let is_it = |known: &&str| known.as_bytes() == key;
-    if known.get(likely).is_some_and(is_it) {
+fn place(key: &[u8], names: &[&str], likely: usize) -> Option<usize> {
+    let is_it = |name: &&str| name.as_bytes() == key;
+    if names.get(likely).is_some_and(is_it) {
         return Some(likely);
     }
-    known.iter().position(is_it)
+    names.iter().position(is_it)
 }
 
 #[cfg(test)]
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_read_wherever_they_are_known() {
+    fn counts_are_read_at_every_listed_place() {
         for (usage, counts) in [
             ("{}", [0; 4]),
             (r#" { "a" : 1 , "in" : { "c" : 40 , "a":3 } , "b":2 } "#, [1, 2, 3, 40]),
@@ -278,12 +278,12 @@ mod tests {
         fn it_reads_what_a_parser_reads(
             usage in any_usage(),
             changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
-            meant in prop::collection::vec(prop::sample::select(b"{}:,\"0a \\".as_slice()), 3),
+            replacements in prop::collection::vec(prop::sample::select(b"{}:,\"0a \\".as_slice()), 3),
         ) {
             let mut usage = usage.into_bytes();
-            for ((place, byte), meant) in changes.into_iter().zip(meant) {
+            for ((place, byte), replacement) in changes.into_iter().zip(replacements) {
                 let place = place.index(usage.len());
-                usage[place] = if byte < 64 { byte } else { meant };
+                usage[place] = if byte < 64 { byte } else { replacement };
             }
             if let Some(counts) = read(&usage) {
                 prop_assert_eq!(Some(counts), parsed(&usage), "{:?}", String::from_utf8_lossy(&usage));

@@ -55,7 +55,7 @@ pub(super) fn object_in<'a>(
 
 /// True if a code concerns the operator's account or the upstream's load, not the request.
 pub(super) fn is_operators(code: &str) -> bool {
-    OPERATORS.iter().chain(&BUSY).any(|known| code.starts_with(known))
+    OPERATORS.iter().chain(&BUSY).any(|code_prefix| code.starts_with(code_prefix))
 }
 
 /// The body with which DashScope refuses a request.
@@ -83,7 +83,7 @@ pub(super) fn error_in(answer: &[u8]) -> Option<WireError> {
 pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
     let error: WireError = json::from_upstream(body).unwrap_or_default();
     let code = error.code.as_str();
-    let begins = |codes: &[&str]| codes.iter().any(|known| code.starts_with(known));
+    let begins = |codes: &[&str]| codes.iter().any(|code_prefix| code.starts_with(code_prefix));
     if begins(&OPERATORS) {
         return Fault::Upstreams(format!("the upstream answered {status} {code}"));
     }

@@ -8,7 +8,9 @@ use super::dashscope::{self, GENERATION_PATH, object_in};
 use super::fields;
 use super::json::{self, Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
-use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
+use super::{
+    Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
+};
 use crate::public_url;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
@@ -58,7 +60,7 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Box<dyn Call>, Gatewa
     // An upstream that has begun makes all of them, whoever waits for them.
     let used = Usage { images, ..Usage::ZERO };
     Ok(Box::new(ImageCall {
-        terms: Terms::of_whole(body, used, used),
+        bounds: RequestBounds::from_body(body, used, used),
         traits: Traits { size, ..Traits::default() },
     }))
 }
@@ -192,17 +194,17 @@ fn default_size(limits: &ImageLimits) -> Option<ImageSize> {
 
 #[derive(Debug)]
 struct ImageCall {
-    terms: Terms,
+    bounds: RequestBounds,
     traits: Traits,
 }
 
 impl Call for ImageCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn traits(&self) -> Traits {
@@ -272,9 +274,9 @@ impl Collect for ImageCall {
         let made = blocks.filter(|block| block.image.is_some()).count() as u64;
         let reported = wire.usage.image_count.max(wire.usage.output_image_count);
         // Neither a figure nor an image, as of a task that is under way: what was asked for is made.
-        let told = reported.or(Some(made).filter(|made| *made > 0));
-        let source = told.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
-        let images = told.map_or(self.terms.bound.images, |told| told.max(made));
+        let count = reported.or(Some(made).filter(|made| *made > 0));
+        let source = count.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
+        let images = count.map_or(self.bounds.max_usage.images, |count| count.max(made));
         Ok(Collected {
             usage: Usage { images, ..Usage::ZERO },
             source,
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn the_body_goes_on_byte_for_byte_and_so_does_the_answer() {
         let call = read(REQUEST, false).expect("valid");
-        assert_eq!(call.bound(), Usage { images: 1, ..Usage::ZERO });
+        assert_eq!(call.max_usage(), Usage { images: 1, ..Usage::ZERO });
         assert_eq!(call.traits().size, ImageSize::parse("1664x928"));
         let body = Bytes::from_static(REQUEST.as_bytes());
         let sent = call.collected().expect("collected").bodies("qwen-image-2.0", &body);
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_images_and_figures_is_charged_as_it_was_asked_for() {
+    fn an_answer_without_images_and_figures_is_charged_as_requested() {
         for answer in [
             r#"{"request_id":"r","output":{"task_id":"t","task_status":"PENDING"}}"#,
             r#"{"output":{"choices":[]},"usage":{}}"#,

@@ -11,7 +11,9 @@ use super::fields;
 use super::json::{self, Object};
 use super::limits::{AudioFormat, ModelLimits, SpeechLimits, choose};
 use super::openai_speech;
-use super::{Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, Terms};
+use super::{
+    Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
+};
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::{ErrorKind, GatewayError};
 
@@ -49,7 +51,7 @@ impl Codec for DashscopeSpeech {
         let text = openai_speech::read_input(body, limits)?;
         let voice = fields::text(body, "voice")?.filter(|voice| !voice.is_empty());
         let is_openais =
-            |voice: &String| OPENAI_VOICES.iter().any(|known| known.eq_ignore_ascii_case(voice));
+            |voice: &String| OPENAI_VOICES.iter().any(|name| name.eq_ignore_ascii_case(voice));
         if body.get_non_null("speed").is_some_and(|speed| speed.as_f64().is_none()) {
             return Err(GatewayError::invalid("speed", "`speed` must be a number"));
         }
@@ -63,7 +65,7 @@ impl Codec for DashscopeSpeech {
             Usage { characters: characters(|c| 1 + u64::from(!c.is_ascii())), ..Usage::ZERO };
         let least = Usage { characters: characters(|_| 1), ..Usage::ZERO };
         Ok(Box::new(SpeechCall {
-            terms: Terms::of_whole(body, most, least),
+            bounds: RequestBounds::from_body(body, most, least),
             format: read_format(body, &limits.speech)?,
             instructions: read_instructions(body, &limits.speech)?,
             voice: voice.filter(|voice| !is_openais(voice)),
@@ -73,13 +75,13 @@ impl Codec for DashscopeSpeech {
 }
 
 fn read_format(body: &Object<'_>, limits: &SpeechLimits) -> Result<AudioFormat, GatewayError> {
-    let asked = fields::text(body, "response_format")?;
+    let requested = fields::text(body, "response_format")?;
     let formats = limits.formats.as_deref();
     if let Some([only]) = formats {
         return Ok(*only);
     }
-    let asked = asked.as_deref().unwrap_or(AudioFormat::Mp3.as_str());
-    choose("response_format", asked, formats)
+    let requested = requested.as_deref().unwrap_or(AudioFormat::Mp3.as_str());
+    choose("response_format", requested, formats)
 }
 
 fn read_instructions(
@@ -96,7 +98,7 @@ fn read_instructions(
 
 #[derive(Debug)]
 struct SpeechCall {
-    terms: Terms,
+    bounds: RequestBounds,
     text: String,
     voice: Option<String>,
     instructions: Option<String>,
@@ -104,12 +106,12 @@ struct SpeechCall {
 }
 
 impl Call for SpeechCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// Its answers are collected: nothing is relayed as it comes.
@@ -183,7 +185,7 @@ impl Collect for SpeechCall {
         // It speaks, so none are no report.
         let (usage, source) = match reported.filter(|characters| *characters > 0) {
             Some(characters) => (Usage { characters, ..Usage::ZERO }, UsageSource::Upstream),
-            None => (self.terms.bound, UsageSource::Estimated),
+            None => (self.bounds.max_usage, UsageSource::Estimated),
         };
         Ok(Collected { usage, source, content: Content::Audio(wire.output.audio.url, self.format) })
     }
@@ -258,15 +260,15 @@ mod tests {
     #[test]
     fn characters_are_billed_as_reported_or_counted() {
         let call = read(r#""input":"hi 你好""#, flash()).expect("valid");
-        assert_eq!((call.bound().characters, call.floor().characters), (7, 5));
+        assert_eq!((call.max_usage().characters, call.min_usage().characters), (7, 5));
         let characters = |answer: &str| {
             let collected = collect(call.as_ref(), answer).expect("an answer");
             (collected.usage.characters, collected.source)
         };
         assert_eq!(characters(&RESPONSE.replace("195", "7")), (7, UsageSource::Upstream));
         assert_eq!(characters(RESPONSE), (195, UsageSource::Upstream), "as it is billed");
-        let untold = RESPONSE.replace("characters", "x");
-        assert_eq!(characters(&untold), (7, UsageSource::Estimated), "as it was held");
+        let without_report = RESPONSE.replace("characters", "x");
+        assert_eq!(characters(&without_report), (7, UsageSource::Estimated), "as it was held");
         let zero = RESPONSE.replace("195", "0");
         assert_eq!(characters(&zero), (7, UsageSource::Estimated), "there is audio");
     }

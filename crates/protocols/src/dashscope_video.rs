@@ -13,8 +13,10 @@ use super::dashscope::{self, object_in};
 use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
-use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
-use super::video::{self, MISSING, Order, VideoCall, VideoUpstream, WAIT, WEBHOOK_URL, refuse};
+use super::task::{EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
+use super::video::{
+    self, MISSING, VideoCall, VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
+};
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
@@ -22,8 +24,8 @@ use tollgate_types::error::GatewayError;
 mod input;
 mod parameters;
 
-pub(super) use input::{Era, ModelClass, VideoSource};
-use parameters::Billed;
+pub(super) use input::{ApiVersion, ModelClass, VideoSource};
+use parameters::BillingParameters;
 pub(super) use parameters::size_of;
 
 /// Request fields (spec section 2.4).
@@ -62,13 +64,13 @@ impl Codec for DashscopeVideo {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let order = read(body, limits).map_err(video::coded)?;
-        let call = VideoCall::<Dashscope>::read(body, order).map_err(video::coded)?;
+        let video_request = read(body, limits).map_err(video::coded)?;
+        let call = VideoCall::<Dashscope>::read(body, video_request).map_err(video::coded)?;
         Ok(Box::new(call))
     }
 }
 
-fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<VideoRequest, GatewayError> {
     fields::refuse_case_variants(body, &FIELDS)?;
     fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let model = fields::text(body, "model")?.unwrap_or_default();
@@ -90,9 +92,9 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
 
     let input_seconds = if video_input == Some(false) { 0 } else { INPUT_SECONDS_MAX };
     let seconds = u64::from(billed.seconds.saturating_add(input_seconds));
-    Ok(Order {
-        facts: Facts {
-            bound: Usage { seconds, ..Usage::ZERO },
+    Ok(VideoRequest {
+        facts: TaskFacts {
+            max_usage: Usage { seconds, ..Usage::ZERO },
             seconds: billed.seconds,
             resolution: billed.resolution.as_str().to_owned(),
             aspect_ratio: billed.aspect_ratio.or(made).unwrap_or(ASPECT_RATIO_DEFAULT).to_owned(),
@@ -110,12 +112,12 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
 }
 
 /// The fields by which a request is billed.
-fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<Billed, GatewayError> {
+fn billed(body: &Object<'_>, limits: &ModelLimits) -> Result<BillingParameters, GatewayError> {
     let limits = &limits.video;
     let resolution = video::resolution(body, limits)?.unwrap_or(RESOLUTION_DEFAULT);
     video::check_resolution(resolution, limits)?;
     let seconds = video::seconds(body, limits)?.unwrap_or(SECONDS_DEFAULT);
-    Ok(Billed {
+    Ok(BillingParameters {
         seconds: video::check_seconds(i64::from(seconds), limits)?,
         resolution,
         aspect_ratio: video::word_of(body, "aspect_ratio", "aspect_ratio", &ASPECT_RATIOS)?,
@@ -157,7 +159,7 @@ impl TaskCodec for DashscopeTasks {
         format!("/api/v1/tasks/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, _: &Facts) -> Result<Report, Fault> {
+    fn read(&self, status: u16, answer: &Bytes, _: &TaskFacts) -> Result<Report, Fault> {
         if !(200..300).contains(&status) || dashscope::error_in(answer).is_some() {
             return Err(dashscope::fault(status, answer));
         }
@@ -184,7 +186,7 @@ impl TaskCodec for DashscopeTasks {
         Ok(Report { state, usage, billed: None, document })
     }
 
-    fn record(&self, shown: &Shown<'_>) -> String {
+    fn record(&self, shown: &TaskView<'_>) -> String {
         video::record(shown)
     }
 }

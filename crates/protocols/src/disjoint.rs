@@ -258,19 +258,19 @@ pub(super) struct InclusiveCounts {
     /// Prompt tokens written to a cache.
     pub(super) written: CacheWritten,
     /// Audio tokens of the input.
-    pub(super) heard: u64,
+    pub(super) audio_input: u64,
     /// Image tokens of the input.
-    pub(super) seen: u64,
+    pub(super) image_input: u64,
     /// Video tokens of the input.
-    pub(super) watched: u64,
+    pub(super) video_input: u64,
     /// Tokens of the output, with those of media and reasoning.
     pub(super) output: u64,
     /// Reasoning tokens: within the output, or beside it where they are more.
     pub(super) reasoning: u64,
     /// Audio tokens of the output.
-    pub(super) spoken: u64,
+    pub(super) audio_output: u64,
     /// Image tokens of the output.
-    pub(super) drawn: u64,
+    pub(super) image_output: u64,
     /// Input and output together.
     pub(super) total: Option<u64>,
     /// The unit of cache writes without a lifetime.
@@ -285,13 +285,13 @@ impl InclusiveCounts {
             beside_prompt: 0,
             read: NamedCount::default(),
             written: CacheWritten::default(),
-            heard: 0,
-            seen: 0,
-            watched: 0,
+            audio_input: 0,
+            image_input: 0,
+            video_input: 0,
             output: 0,
             reasoning: 0,
-            spoken: 0,
-            drawn: 0,
+            audio_output: 0,
+            image_output: 0,
             total: None,
             unsplit,
         }
@@ -308,7 +308,7 @@ impl InclusiveCounts {
         let (cached, excess) = (all.cached(prompt), all.excess(prompt));
         found.note(Contradiction::CacheAbovePrompt, cached.is_above);
         let rest = prompt.saturating_sub(cached.inside).saturating_add(all.beside_prompt);
-        let media = [all.heard, all.seen, all.watched];
+        let media = [all.audio_input, all.image_input, all.video_input];
         let whole = prompt.saturating_add(all.beside_prompt);
         let input = MediaSplit::new(rest, whole, media);
         // What of the total is input that its prompt leaves out is no output. Without a count of the
@@ -319,23 +319,24 @@ impl InclusiveCounts {
         let hidden = excess.saturating_sub(cached_in_total).saturating_sub(input.beside);
         let beside = if all.reasoning > all.output { all.reasoning } else { 0 };
         let output = all.output.saturating_add(beside.max(hidden));
-        let output = MediaSplit::new(output, output, [all.spoken, all.drawn]);
+        let output = MediaSplit::new(output, output, [all.audio_output, all.image_output]);
         found.note(Contradiction::MediaAboveTotal, input.beside > 0 || output.beside > 0);
         if let Some(total) = all.total.filter(|total| *total > 0) {
             let parts = prompt.saturating_add(all.beside_prompt).saturating_add(all.output);
             found.note(Contradiction::TotalBelowParts, total < parts);
             found.note(Contradiction::ReasoningAboveOutput, total >= parts && beside > excess);
         }
-        let ([heard, seen, watched], [spoken, drawn]) = (input.media, output.media);
+        let ([audio_input, image_input, video_input], [audio_output, image_output]) =
+            (input.media, output.media);
         let usage = Usage {
             input_tokens: input.rest,
-            audio_input_tokens: heard,
-            image_input_tokens: seen,
-            video_input_tokens: watched,
+            audio_input_tokens: audio_input,
+            image_input_tokens: image_input,
+            video_input_tokens: video_input,
             cache_read_tokens: cached.read,
             output_tokens: output.rest,
-            audio_output_tokens: spoken,
-            image_output_tokens: drawn,
+            audio_output_tokens: audio_output,
+            image_output_tokens: image_output,
             ..usage
         };
         (usage, found)

@@ -18,11 +18,11 @@ use super::estimate::ReadTokens;
 use super::fields;
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
-use super::offer::Offer;
+use super::request_policy::Allowlist;
 use super::splice::Splice;
 use super::{
     Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
-    Terms, offer,
+    RequestBounds, request_policy,
 };
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::GatewayError;
@@ -62,7 +62,8 @@ impl Codec for OpenaiEmbeddings {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        read(body, limits, &offer::OPENAI_EMBEDDINGS).map(|call| Box::new(call) as Box<dyn Call>)
+        read(body, limits, &request_policy::OPENAI_EMBEDDINGS)
+            .map(|call| Box::new(call) as Box<dyn Call>)
     }
 }
 
@@ -95,7 +96,7 @@ impl Codec for VoyageEmbeddings {
             batch_inputs_max: Some(batch.min(VOYAGE_BATCH_INPUTS_MAX)),
             ..limits.clone()
         };
-        let call = read(body, &limits, &offer::VOYAGE_EMBEDDINGS)?;
+        let call = read(body, &limits, &request_policy::VOYAGE_EMBEDDINGS)?;
         let float = body.get_non_null("encoding_format").filter(|_| !call.base64);
         let voyage = VoyageEdits {
             dimensions: body.key_range("dimensions"),
@@ -109,9 +110,9 @@ impl Codec for VoyageEmbeddings {
 fn read(
     body: &Object<'_>,
     limits: &ModelLimits,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
 ) -> Result<EmbeddingsCall, GatewayError> {
-    let has_passed = offer::check_fields(body, offer, limits)?;
+    let has_passed = request_policy::check_fields(body, allowlist, limits)?;
     let added = if body.get_non_null("input_type").is_some() { INPUT_TYPE_TOKENS_MAX } else { 0 };
     let input = read_input(body)?;
     if input.has_token_ids && !limits.token_ids {
@@ -129,11 +130,11 @@ fn read(
     };
     let input_tokens_max = tokens_max.min(whole);
     let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
-    let floor = of(input.tokens_estimate.min(input_tokens_max));
+    let min_usage = of(input.tokens_estimate.min(input_tokens_max));
     let array = body.get_non_null("input");
     Ok(EmbeddingsCall {
         base64: reads_base64(body)?,
-        terms: Terms::of_whole(body, of(input_tokens_max), floor),
+        bounds: RequestBounds::from_body(body, of(input_tokens_max), min_usage),
         count: input.count,
         input_tokens_max: per_input.saturating_mul(input.count),
         voyage: None,
@@ -174,7 +175,8 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
         return Ok(Input::new(1, read_element(&value)));
     }
     let elements = || value.elements().ok_or_else(invalid);
-    let of_ids = |count: usize| Input { has_token_ids: true, ..Input::new(1, of_token_ids(count)) };
+    let of_ids =
+        |count: usize| Input { has_token_ids: true, ..Input::new(1, size_of_token_ids(count)) };
     let first = elements()?.next().ok_or_else(invalid)?;
     if is_id(&first) {
         return count_ids(elements()?).map(of_ids).ok_or_else(invalid);
@@ -210,25 +212,25 @@ fn count_ids(elements: Elements<'_>) -> Option<usize> {
 fn read_element(element: &Value<'_>) -> ReadTokens {
     match element.as_str() {
         Some(text) => ReadTokens::measure(&text),
-        None => of_token_ids(element.elements().map_or(0, Iterator::count)),
+        None => size_of_token_ids(element.elements().map_or(0, Iterator::count)),
     }
 }
 
-fn of_token_ids(count: usize) -> ReadTokens {
+fn size_of_token_ids(count: usize) -> ReadTokens {
     ReadTokens { most: count as u64, about: count as u64 }
 }
 
 fn check_dimensions(body: &Object<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
-    let known = &limits.dimensions;
-    if known.is_empty() {
+    let sizes_allowed = &limits.dimensions;
+    if sizes_allowed.is_empty() {
         return fields::integer(body, "dimensions", 1..=u64::MAX).map(drop);
     }
-    let Some(asked) = body.get_non_null("dimensions") else { return Ok(()) };
-    let asked = asked.as_u64();
-    if known.iter().any(|size| Some(u64::from(*size)) == asked) {
+    let Some(requested) = body.get_non_null("dimensions") else { return Ok(()) };
+    let requested = requested.as_u64();
+    if sizes_allowed.iter().any(|size| Some(u64::from(*size)) == requested) {
         return Ok(());
     }
-    let sizes: Vec<String> = known.iter().map(u32::to_string).collect();
+    let sizes: Vec<String> = sizes_allowed.iter().map(u32::to_string).collect();
     let message = format!("`dimensions` must be one of {} for this model", sizes.join(", "));
     Err(GatewayError::invalid("dimensions", message))
 }
@@ -248,7 +250,7 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 #[derive(Debug)]
 struct EmbeddingsCall {
     base64: bool,
-    terms: Terms,
+    bounds: RequestBounds,
     /// Number of inputs.
     count: u64,
     /// Maximum input tokens that the model accepts for so many inputs.
@@ -269,12 +271,12 @@ struct VoyageEdits {
 }
 
 impl Call for EmbeddingsCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// True: there is no output, so the request shows the whole cost.
@@ -283,7 +285,7 @@ impl Call for EmbeddingsCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         let edits = self.voyage.as_ref();
         if let Some(key) = edits.and_then(|edits| edits.dimensions.clone()) {
             splice.replace(key, "\"output_dimension\"");
@@ -297,7 +299,7 @@ impl Call for EmbeddingsCall {
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let adds_usage = self.voyage.is_some();
         let (count, tokens_max) = (self.count, self.input_tokens_max);
-        Box::new(EmbeddingsMeter::new(&self.terms, count, tokens_max, self.base64, adds_usage))
+        Box::new(EmbeddingsMeter::new(&self.bounds, count, tokens_max, self.base64, adds_usage))
     }
 
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {
@@ -319,9 +321,9 @@ impl Collect for EmbeddingsCall {
         let lacks_usage =
             Object::parse(&answer).is_ok_and(|object| object.get_non_null("usage").is_none());
         let used = self.split.as_ref().and_then(|split| split.used(answers));
-        let (usage, source) = used.unwrap_or((self.terms.floor, UsageSource::Estimated));
+        let (usage, source) = used.unwrap_or((self.bounds.min_usage, UsageSource::Estimated));
         if lacks_usage {
-            answer = with_usage(&answer, self.terms.floor.input_tokens);
+            answer = with_usage(&answer, self.bounds.min_usage.input_tokens);
         }
         if self.base64 {
             answer = floats_to_base64(&answer);

@@ -178,7 +178,7 @@ impl TextSize {
             return Self::measure(text);
         }
         let head = text.get(..PLACE_BYTES).unwrap_or_default();
-        Self::of_places(text.len(), head, |position| {
+        Self::from_samples(text.len(), head, |position| {
             let behind = text.get(position..).unwrap_or_default();
             match behind.first_chunk() {
                 Some(place) if place.is_ascii() => (ascii_place_parts(place), PLACE_BYTES),
@@ -196,7 +196,7 @@ impl TextSize {
     /// Measures what a document says, of which only some places are looked at when it is long: the same
     /// places whichever way it is spelled.
     #[must_use]
-    pub(crate) fn of_document(document: &DecodedText<'_>) -> Self {
+    pub(crate) fn from_document(document: &DecodedText<'_>) -> Self {
         if let Some(text) = document.as_written() {
             return Self::of_prompt(text);
         }
@@ -209,7 +209,7 @@ impl TextSize {
         let mut place = [0; PLACE_BYTES];
         let copied = document.copy(0, &mut place);
         let head = place;
-        Self::of_places(bytes, head.get(..copied).unwrap_or_default(), |position| {
+        Self::from_samples(bytes, head.get(..copied).unwrap_or_default(), |position| {
             let copied = document.copy(position, &mut place);
             if copied == PLACE_BYTES && place.is_ascii() {
                 return (ascii_place_parts(&place), PLACE_BYTES);
@@ -220,7 +220,7 @@ impl TextSize {
     }
 
     /// Measures a text by some places. `place` says what the one at a position costs, and its bytes.
-    fn of_places(
+    fn from_samples(
         text_bytes: usize,
         head: &[u8],
         mut place: impl FnMut(usize) -> (u64, usize),
@@ -557,7 +557,7 @@ fn finds_the_longest_run() {
 
     fn of_json(json: &str, without_media: bool) -> TextSize {
         let object = Object::parse(json.as_bytes()).expect("JSON");
-        TextSize::of_document(&object.decoded_text(without_media))
+        TextSize::from_document(&object.decoded_text(without_media))
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<'a> EventFrame<'a> {
     /// The header's value, if it is there and is a text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
-        self.headers.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+        self.headers.iter().find(|(header, _)| *header == name).map(|(_, value)| *value)
     }
 
     /// Reads a whole frame, whose prelude has been checked.
@@ -208,8 +208,8 @@ impl EventFrames {
         each: &mut impl FnMut(&EventFrame<'_>),
     ) -> Result<(), BrokenFrame> {
         while !self.held.is_empty() {
-            let wanted = self.lengths.map_or(PRELUDE_BYTES, |lengths| lengths.frame);
-            let missing = wanted.saturating_sub(self.held.len());
+            let needed = self.lengths.map_or(PRELUDE_BYTES, |lengths| lengths.frame);
+            let missing = needed.saturating_sub(self.held.len());
             let Some(more) = take(&mut rest, missing) else {
                 self.held.extend_from_slice(rest);
                 return Ok(());
@@ -279,13 +279,13 @@ pub(super) mod tests {
 
     /// The message of the specification's test vectors that has one header and a payload.
     #[test]
-    fn a_known_frame_is_read() {
+    fn a_documented_frame_is_read() {
         let payload = br#"{'foo':'bar'}"#;
         let header = b"\x0ccontent-type\x07\x00\x10application/json";
-        let known = frame_of(header, payload);
-        assert_eq!(&known[..12], b"\x00\x00\x00\x3d\x00\x00\x00\x20\x07\xfd\x83\x96");
-        assert_eq!(&known[known.len() - 4..], b"\x8d\x9c\x08\xb1");
-        let (seen, end) = read(&[&known]);
+        let frame = frame_of(header, payload);
+        assert_eq!(&frame[..12], b"\x00\x00\x00\x3d\x00\x00\x00\x20\x07\xfd\x83\x96");
+        assert_eq!(&frame[frame.len() - 4..], b"\x8d\x9c\x08\xb1");
+        let (seen, end) = read(&[&frame]);
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         assert_eq!(seen, [(headers, payload.to_vec())]);
         assert_eq!(end, Ok(true));

@@ -26,7 +26,7 @@ pub(super) fn refuse_unknown_fields(
     allowed: &[&str],
     pass: &[String],
 ) -> Result<(), GatewayError> {
-    body.keys().try_for_each(|key| check_known("", key, allowed, pass))
+    body.keys().try_for_each(|key| check_listed("", key, allowed, pass))
 }
 
 /// Refuses members of the object at `at`, such as `parameters`, that are neither `allowed` nor let
@@ -37,12 +37,12 @@ pub(super) fn refuse_unknown_members(
     allowed: &[&str],
     pass: &[String],
 ) -> Result<(), GatewayError> {
-    object.keys().try_for_each(|key| check_known(at, key, allowed, pass))
+    object.keys().try_for_each(|key| check_listed(at, key, allowed, pass))
 }
 
 /// Refuses the field `key` of the object at `at` (empty for the body itself) unless it is `allowed`
 /// or the operator lets it through with `pass`.
-pub(super) fn check_known(
+pub(super) fn check_listed(
     at: &str,
     key: &str,
     allowed: &[&str],
@@ -134,14 +134,14 @@ pub(super) fn output_tokens(
     min: u64,
     limits: &ModelLimits,
 ) -> Result<Option<u64>, GatewayError> {
-    let asked = integer(body, field, min..=u64::MAX)?;
-    match asked {
+    let requested = integer(body, field, min..=u64::MAX)?;
+    match requested {
         Some(tokens) if tokens > limits.output_tokens_max => {
             let max = limits.output_tokens_max;
             let message = format!("`{field}` must be at most {max} for this model, not {tokens}");
             Err(GatewayError::invalid(field, message))
         }
-        asked => Ok(asked),
+        requested => Ok(requested),
     }
 }
 
@@ -172,8 +172,8 @@ pub(super) fn boolean(
 
 /// The tier that is asked for; `None` where none is.
 pub(super) fn service_tier(body: &Object<'_>) -> Option<ServiceTier> {
-    let asked = body.get_non_null("service_tier").or_else(|| body.get_non_null("serviceTier"));
-    asked?.as_str().and_then(|word| ServiceTier::meant_by(&word))
+    let requested = body.get_non_null("service_tier").or_else(|| body.get_non_null("serviceTier"));
+    requested?.as_str().and_then(|word| ServiceTier::meant_by(&word))
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_unless_an_operator_lets_it_through() {
+    fn unlisted_fields_are_refused_unless_an_operator_permits_them() {
         assert_eq!(refused(r#"{"model":"m","prom\u0070t":"p"}"#, "", &[]), None);
         for body in [r#"{"model":"m","foo":1}"#, r#"{"f\u006fo":null}"#] {
             assert_eq!(refused(body, "", &[]).as_deref(), Some("foo"), "{body}");

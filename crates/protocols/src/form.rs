@@ -7,7 +7,7 @@
 //! multiparts, and anything but UTF-8.
 //!
 //! A preamble before the first boundary and an epilogue behind the last one are ignored, as RFC 2046
-//! says. Some upstreams refuse them, so neither is sent on: [`Discarded`]. One that has the boundary in
+//! says. Some upstreams refuse them, so neither is sent on: [`DiscardedBytes`]. One that has the boundary in
 //! it is refused, since a lenient parser could find a part there. Headers of parts beside those that are
 //! read, and parameters such as `filename*`, mean something to some parsers: where there are any, the
 //! part's header lines are written anew.
@@ -93,18 +93,18 @@ fn is_boundary_byte(byte: u8) -> bool {
 pub struct FormScan {
     delimiter: String,
     finder: Finder<'static>,
-    stage: Stage,
+    parse_state: ParseState,
     /// Everything before this offset needs no second look.
     searched: usize,
     /// Position of the first delimiter.
     first: usize,
-    /// The last one has no end yet while the stage is [`Stage::Content`].
+    /// The last one has no end yet while the stage is [`ParseState::Content`].
     parts: Vec<Part>,
 }
 
 /// State of the parser. An error leaves it unchanged, so that it is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ParseState {
     /// The preamble, up to the first delimiter.
     Start,
     /// Behind the delimiter at this offset.
@@ -123,7 +123,14 @@ impl FormScan {
     pub fn new(boundary: Boundary) -> Self {
         let delimiter = boundary.delimiter;
         let finder = Finder::new(&delimiter).into_owned();
-        Self { delimiter, finder, stage: Stage::Start, searched: 0, first: 0, parts: Vec::new() }
+        Self {
+            delimiter,
+            finder,
+            parse_state: ParseState::Start,
+            searched: 0,
+            first: 0,
+            parts: Vec::new(),
+        }
     }
 
     /// Goes on with `whole`: all of the body that has arrived, from its first byte.
@@ -141,9 +148,9 @@ impl FormScan {
     /// The first thing that is wrong, or that the closing delimiter did not come.
     pub fn finish(mut self, whole: &[u8]) -> Result<Form, FormError> {
         self.feed(whole)?;
-        let end = match self.stage {
-            Stage::End(end) => end,
-            Stage::Start if self.searched > 0 => return Err(FormError::BoundaryAbsent),
+        let end = match self.parse_state {
+            ParseState::End(end) => end,
+            ParseState::Start if self.searched > 0 => return Err(FormError::BoundaryAbsent),
             _ => return Err(FormError::Unfinished),
         };
         if whole.get(end..) == Some(b"\r") {
@@ -157,18 +164,18 @@ impl FormScan {
             parts: self.parts,
             delimiter: self.delimiter,
             first: self.first,
-            discarded: Discarded { around: [preamble, epilogue], heads },
+            discarded: DiscardedBytes { around: [preamble, epilogue], heads },
         })
     }
 
     /// Reads one piece. False when more of the body must come first.
     fn step(&mut self, whole: &[u8]) -> Result<bool, FormError> {
-        match self.stage {
-            Stage::Start => self.start(whole),
-            Stage::Delimiter(begin) => self.delimiter(whole, begin),
-            Stage::Head(begin) => self.head(whole, begin),
-            Stage::Content => self.content(whole),
-            Stage::End(end) => self.epilogue(whole, end),
+        match self.parse_state {
+            ParseState::Start => self.start(whole),
+            ParseState::Delimiter(begin) => self.delimiter(whole, begin),
+            ParseState::Head(begin) => self.head(whole, begin),
+            ParseState::Content => self.content(whole),
+            ParseState::End(end) => self.epilogue(whole, end),
         }
     }
 
@@ -179,7 +186,7 @@ impl FormScan {
             return Err(FormError::Preamble);
         }
         self.first = begin;
-        self.stage = Stage::Delimiter(begin);
+        self.parse_state = ParseState::Delimiter(begin);
         Ok(true)
     }
 
@@ -213,11 +220,11 @@ impl FormScan {
                 return Err(FormError::TooManyParts);
             }
             [b'\r', b'\n', ..] => {
-                self.stage = Stage::Head(begin);
+                self.parse_state = ParseState::Head(begin);
                 self.searched = end;
             }
             [b'-', b'-', ..] => {
-                self.stage = Stage::End(end + 2);
+                self.parse_state = ParseState::End(end + 2);
                 self.searched = end + 2;
             }
             _ => return Err(FormError::BoundaryLine),
@@ -251,7 +258,7 @@ impl FormScan {
             length: head.length,
             rewritten: head.rewritten.map(|lines| (start..end, lines)),
         });
-        self.stage = Stage::Content;
+        self.parse_state = ParseState::Content;
         Ok(true)
     }
 
@@ -263,7 +270,7 @@ impl FormScan {
                 [] => return Err(FormError::BlankLine),
                 [.., b'\r', b'\n'] => {
                     part.end_before(begin)?;
-                    self.stage = Stage::Delimiter(begin);
+                    self.parse_state = ParseState::Delimiter(begin);
                     return Ok(true);
                 }
                 [.., b'\r' | b'\n'] => return Err(FormError::LineEnd),
@@ -280,7 +287,10 @@ impl FormScan {
 
 impl fmt::Debug for FormScan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FormScan").field("stage", &self.stage).field("parts", &self.parts).finish()
+        f.debug_struct("FormScan")
+            .field("stage", &self.parse_state)
+            .field("parts", &self.parts)
+            .finish()
     }
 }
 
@@ -350,12 +360,12 @@ pub struct Form {
     delimiter: String,
     first: usize,
     /// Preamble, epilogue and unneeded headers.
-    pub(super) discarded: Discarded,
+    pub(super) discarded: DiscardedBytes,
 }
 
 /// Bytes of a form that do not go upstream, by position in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Discarded {
+pub(super) struct DiscardedBytes {
     /// The preamble and the epilogue; each can be empty.
     around: [Range<usize>; 2],
     /// Header lines of parts that say more than a name, a file name and a type, with those that go in
@@ -363,7 +373,7 @@ pub(super) struct Discarded {
     heads: Vec<(Range<usize>, String)>,
 }
 
-impl Discarded {
+impl DiscardedBytes {
     /// Cuts it out of what goes upstream. Contents of parts stay as they are.
     pub(super) fn cut(&self, splice: &mut Splice) {
         for range in self.around.iter().filter(|range| !range.is_empty()) {

@@ -16,17 +16,19 @@ use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
-use super::metering::{Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally};
+use super::metering::{
+    JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, VisibleOutput,
+};
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
-    Call, Codec, Dialect, Framing, Meter, NamedInPath, Operation, PathAsked, Request, Terms, offer,
-    path_segment,
+    Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request,
+    RequestBounds, path_segment, request_policy,
 };
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_types::error::{ErrorKind, GatewayError};
 use usage::WireContentUsage;
 
@@ -54,10 +56,10 @@ impl Codec for GeminiContent {
         Some(Counter::Content)
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
         let method =
-            if asked.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
-        path_of(asked.model, method)
+            if request.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        path_of(request.model, method)
     }
 
     fn read(
@@ -69,17 +71,17 @@ impl Codec for GeminiContent {
         let named = named(request)?;
         check_spelling(body)?;
         check_lists(body)?;
-        let prompt = offer::read(body, &offer::GEMINI, limits)?;
+        let prompt = request_policy::read(body, &request_policy::GEMINI, limits)?;
         let config = GenerationConfig::read(body, limits)?;
-        let asked = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
-        let output = asked.saturating_mul(config.candidates);
-        let terms = Terms::of_prompt(body, &prompt, limits, output)?
+        let requested = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
+        let output = requested.saturating_mul(config.candidates);
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output)?
             .with_output_limit(
                 config.output_tokens_max,
                 limits.output_tokens_max,
                 config.candidates,
             )
-            .named_in_path(named);
+            .with_model_in_path(named);
         let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         Ok(Box::new(ContentCall {
             is_all_shown: prompt.is_plain() && !hides_thoughts,
@@ -93,10 +95,10 @@ impl Codec for GeminiContent {
                 ..Traits::default()
             },
             input_ways: prompt.input_ways(),
-            searches: prompt.ran_max[Unit::WebSearches] > 0 || prompt.has_passed,
+            searches: prompt.server_calls_max[Unit::WebSearches] > 0 || prompt.has_passed,
             candidates: config.candidates,
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(prompt.rounds),
                 output_tokens: limits
                     .output_tokens_max
@@ -118,9 +120,9 @@ fn path_of(model: &str, method: &str) -> Option<Cow<'static, str>> {
 ///
 /// # Errors
 /// Nothing has read the path, which is the gateway's fault.
-fn named<'a>(request: &Request<'a>) -> Result<NamedInPath<'a>, GatewayError> {
+fn named<'a>(request: &Request<'a>) -> Result<ModelInPath<'a>, GatewayError> {
     let missing = "The request's path was not read.";
-    request.named_in_path().ok_or_else(|| GatewayError::new(ErrorKind::Internal, missing))
+    request.model_in_path().ok_or_else(|| GatewayError::new(ErrorKind::Internal, missing))
 }
 
 /// Refuses a field that is there in both of its spellings: which one counts, nobody knows.
@@ -163,7 +165,7 @@ fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
 
 #[derive(Debug)]
 struct ContentCall {
-    terms: Terms,
+    bounds: RequestBounds,
     is_all_shown: bool,
     estimates_unreported: bool,
     traits: Traits,
@@ -172,16 +174,16 @@ struct ContentCall {
     searches: bool,
     candidates: u64,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ContentCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -211,16 +213,16 @@ impl Call for ContentCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let meter = JsonMeter::new(frame, Box::new(WireContentUsage::report));
                 Box::new(meter.counting_queries(self.searches.then(QueryScan::default)))
             }
             Framing::Sse => {
-                let (known, candidates) = (StreamState::new(frame), self.candidates);
-                let tally = ContentTally { known, candidates, ..ContentTally::default() };
-                Box::new(StreamMeter::of_images(tally))
+                let (state, candidates) = (StreamState::new(frame), self.candidates);
+                let tally = ContentTally { state, candidates, ..ContentTally::default() };
+                Box::new(StreamMeter::for_images(tally))
             }
         }
     }
@@ -229,7 +231,7 @@ impl Call for ContentCall {
 /// The members of a stream event that count.
 #[derive(Default)]
 struct ContentEvent<'a> {
-    shown: Shown,
+    shown: VisibleOutput,
     /// More than one only where the key stands there twice.
     usages: Vec<&'a [u8]>,
     /// Searches that were run for all that has come.
@@ -307,7 +309,7 @@ impl<'a> ContentEvent<'a> {
 /// which each candidate has a finish reason and the usage is present.
 #[derive(Default)]
 struct ContentTally {
-    known: StreamState,
+    state: StreamState,
     /// Searches, of which later events tell again.
     queries: u64,
     /// The candidates that have a reason to finish, of so many.
@@ -318,20 +320,20 @@ struct ContentTally {
     stopped: bool,
 }
 
-impl Tally for ContentTally {
+impl TextTally for ContentTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
         }
         let Some(event) = ContentEvent::read(data) else { return EventAction::Keep };
-        self.known.show(event.shown);
+        self.state.show(event.shown);
         self.queries = self.queries.max(event.queries);
-        self.known.made.web_searches = self.queries;
+        self.state.made.web_searches = self.queries;
         for report in event.usages.iter().filter_map(|usage| WireContentUsage::report(usage)) {
-            self.known.report(report);
+            self.state.report(report);
         }
-        self.known.failed |= event.has_error;
-        self.known.ended_at_limit |= event.ends_at_limit;
+        self.state.failed |= event.has_error;
+        self.state.ended_at_limit |= event.ends_at_limit;
         self.finished += event.finished;
         self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
         self.stopped = self.ended && !event.usages.is_empty();
@@ -342,28 +344,8 @@ impl Tally for ContentTally {
         self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use super::disjoint::count;
 use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
-use super::limits::{ImageFormat, ImageLimits, Priced, ResponseFormat, choose};
+use super::limits::{ImageFormat, ImageLimits, PricedFeatures, ResponseFormat, choose};
 use super::metering::{self, StreamMeter, Tally};
 use super::sse::EventAction;
-use super::{Framing, Meter, Terms};
+use super::{Framing, Meter, RequestBounds};
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
@@ -37,7 +37,7 @@ pub(super) struct ImageRequest {
 
 /// Options of an image request, checked against the model's limits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order {
+pub(super) struct ImageOptions {
     pub(super) traits: Traits,
     pub(super) response_format: Option<ResponseFormat>,
     images: u32,
@@ -49,7 +49,7 @@ pub(super) struct Order {
 
 impl ImageRequest {
     /// Checks what is asked for against what the model has.
-    pub(super) fn check(&self, limits: &ImageLimits) -> Result<Order, GatewayError> {
+    pub(super) fn check(&self, limits: &ImageLimits) -> Result<ImageOptions, GatewayError> {
         let size = self.size.as_deref().filter(|size| *size != "auto");
         let size = size.map(|size| check_size(size, limits)).transpose()?.flatten();
         let quality = check_quality(self.quality.as_deref(), limits)?;
@@ -61,7 +61,7 @@ impl ImageRequest {
         let response_format = self.response_format.as_deref();
         let response_format =
             response_format.map(|way| choose("response_format", way, ways)).transpose()?;
-        Ok(Order {
+        Ok(ImageOptions {
             traits: Traits { size, quality, ..Traits::default() },
             response_format,
             images: self.n,
@@ -90,10 +90,10 @@ impl ImageRequest {
     }
 }
 
-impl Order {
+impl ImageOptions {
     /// The options for a model with these prices.
-    pub(super) fn priced(self, priced: &Priced) -> Self {
-        Self { is_output_apart: priced.has_unit(Unit::ImageOutputTokens), ..self }
+    pub(super) fn with_prices(self, with_prices: &PricedFeatures) -> Self {
+        Self { is_output_apart: with_prices.has_unit(Unit::ImageOutputTokens), ..self }
     }
 
     /// True if image tokens are counted apart from other output.
@@ -107,7 +107,7 @@ impl Order {
     }
 
     /// The most that it can use, beside its input.
-    pub(super) fn bound(&self, input_tokens: u64, output_tokens_max: u64) -> Usage {
+    pub(super) fn max_usage(&self, input_tokens: u64, output_tokens_max: u64) -> Usage {
         let images = u64::from(self.images);
         let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
         let each = output_tokens_max.saturating_add(partial);
@@ -121,24 +121,29 @@ impl Order {
 
     /// Estimated usage: beside the input the maximum where size or quality is the model's choice. An upstream
     /// that has begun makes all images, even if nobody waits for them, so the estimate is also the minimum.
-    pub(super) fn estimate(&self, input_tokens: u64, bound: &Usage) -> Usage {
+    pub(super) fn estimate(&self, input_tokens: u64, max_usage: &Usage) -> Usage {
         let each = self.tokens_per_image().unwrap_or(u64::MAX);
         let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
-        let output_tokens = each.saturating_add(partial).saturating_mul(bound.images);
-        Usage { input_tokens, output_tokens: output_tokens.min(bound.output_tokens), ..*bound }
+        let output_tokens = each.saturating_add(partial).saturating_mul(max_usage.images);
+        Usage {
+            input_tokens,
+            output_tokens: output_tokens.min(max_usage.output_tokens),
+            ..*max_usage
+        }
     }
 
     /// A meter for an answer to a request with these terms.
-    pub(super) fn meter(&self, framing: Framing, terms: &Terms) -> Box<dyn Meter> {
+    pub(super) fn meter(&self, framing: Framing, bounds: &RequestBounds) -> Box<dyn Meter> {
         // Of what nobody reports, all is pictures.
-        let bound = Usage { image_output_tokens: terms.bound.output_tokens, ..terms.bound };
+        let max_usage =
+            Usage { image_output_tokens: bounds.max_usage.output_tokens, ..bounds.max_usage };
         let is_output_apart = self.is_output_apart;
         match framing {
             Framing::Sse => {
-                Box::new(StreamMeter::of_images(ImageStream::new(bound, is_output_apart)))
+                Box::new(StreamMeter::for_images(ImageStream::new(max_usage, is_output_apart)))
             }
             Framing::Json | Framing::EventStream | Framing::Binary => {
-                Box::new(ImagesMeter { scan: UsageScan::default(), bound, is_output_apart })
+                Box::new(ImagesMeter { scan: UsageScan::default(), max_usage, is_output_apart })
             }
         }
     }
@@ -219,7 +224,7 @@ struct WireImagesInput {
 
 /// A reported usage.
 #[derive(Clone, Copy, Debug)]
-struct Reported {
+struct ImageReport {
     /// Its `output_tokens` are all output, of which `image_output_tokens` are pictures: see [`disjoint`].
     usage: Usage,
     /// It has all images of the answer, and says how many.
@@ -227,7 +232,7 @@ struct Reported {
 }
 
 /// Reads a `usage`; `None` for one that is empty or leaves out the output.
-fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
+fn read_usage(usage: &[u8], max_usage: &Usage) -> Option<ImageReport> {
     let wire: WireImagesUsage = metering::read_wire(usage)?;
     let input_tokens = wire.input_tokens.unwrap_or(0);
     let total = wire.total_tokens.unwrap_or(0);
@@ -238,7 +243,7 @@ fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
     let beyond = total.saturating_sub(input_tokens).saturating_sub(beside);
     let output_tokens = wire.output_tokens.unwrap_or(0).max(beyond);
     // Where a model has no limit of tokens, tokens have no price.
-    let has_tokens = output_tokens > 0 || bound.output_tokens == 0;
+    let has_tokens = output_tokens > 0 || max_usage.output_tokens == 0;
     let says_something =
         wire.generated_images.is_some() || wire.output_tokens.is_some() || total > 0;
     let images = wire.generated_images.unwrap_or(0);
@@ -257,7 +262,7 @@ fn read_usage(usage: &[u8], bound: &Usage) -> Option<Reported> {
     };
     let is_total = wire.generated_images.is_some();
     (says_something && (has_tokens || is_total && images == 0))
-        .then_some(Reported { usage, is_total })
+        .then_some(ImageReport { usage, is_total })
 }
 
 /// The usage in kinds that have nothing in common: pictures are counted apart where they are priced so,
@@ -272,33 +277,33 @@ fn disjoint(usage: Usage, is_output_apart: bool) -> Usage {
 struct ImagesMeter {
     scan: UsageScan,
     /// Usage to charge if the answer reports none.
-    bound: Usage,
+    max_usage: Usage,
     is_output_apart: bool,
 }
 
 impl ImagesMeter {
-    fn reported(&self) -> Option<Reported> {
-        self.scan.usage().and_then(|usage| read_usage(usage, &self.bound))
+    fn reported(&self) -> Option<ImageReport> {
+        self.scan.usage().and_then(|usage| read_usage(usage, &self.max_usage))
     }
 
     fn used(&self) -> (Usage, UsageSource) {
         let images = self.scan.data_items();
-        if !self.scan.is_whole() {
+        if !self.scan.is_complete() {
             // All images are made before the first byte comes.
-            return (self.bound, UsageSource::Estimated);
+            return (self.max_usage, UsageSource::Estimated);
         }
-        let by_image = self.bound.output_tokens == 0;
+        let by_image = self.max_usage.output_tokens == 0;
         match self.reported() {
             // Ark counts what it has made and bills; in the list are those too that have failed.
-            Some(Reported { usage, is_total: true }) => (usage, UsageSource::Upstream),
-            Some(Reported { usage, .. }) if images > 0 || !by_image => {
+            Some(ImageReport { usage, is_total: true }) => (usage, UsageSource::Upstream),
+            Some(ImageReport { usage, .. }) if images > 0 || !by_image => {
                 (Usage { images, ..usage }, UsageSource::Upstream)
             }
             // Billed by the image, the images themselves are the report.
             None if by_image && images > 0 => {
-                (Usage { images, ..self.bound }, UsageSource::Upstream)
+                (Usage { images, ..self.max_usage }, UsageSource::Upstream)
             }
-            _ => (self.bound, UsageSource::Estimated),
+            _ => (self.max_usage, UsageSource::Estimated),
         }
     }
 }
@@ -314,7 +319,7 @@ impl Meter for ImagesMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -340,7 +345,7 @@ const KEPT_APART_MAX: usize = 256;
 
 /// The image of a stream to which an event belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
+enum ImageIndex {
     /// The one with this index.
     Index(u64),
     /// The one behind so many that had none.
@@ -350,7 +355,7 @@ enum Which {
 /// One image of a stream.
 #[derive(Clone, Copy, Debug)]
 struct StreamedImage {
-    which: Which,
+    index: ImageIndex,
     /// All of it was sent.
     is_complete: bool,
     usage: Option<Usage>,
@@ -376,7 +381,7 @@ struct ImageStream {
     finished: bool,
     failed: bool,
     /// Usage to charge if the stream reports none.
-    bound: Usage,
+    max_usage: Usage,
     is_output_apart: bool,
 }
 
@@ -414,7 +419,7 @@ impl ImageEvent {
 }
 
 impl ImageStream {
-    fn new(bound: Usage, is_output_apart: bool) -> Self {
+    fn new(max_usage: Usage, is_output_apart: bool) -> Self {
         Self {
             images: Vec::new(),
             unnumbered: 0,
@@ -424,15 +429,15 @@ impl ImageStream {
             ended: false,
             finished: false,
             failed: false,
-            bound,
+            max_usage,
             is_output_apart,
         }
     }
 
     /// Notes an event about one image.
-    fn note(&mut self, which: Which, is_complete: bool, usage: Option<Usage>) {
-        let known = self.images.iter_mut().find(|image| image.which == which);
-        if let Some(image) = known {
+    fn note(&mut self, index: ImageIndex, is_complete: bool, usage: Option<Usage>) {
+        let existing = self.images.iter_mut().find(|image| image.index == index);
+        if let Some(image) = existing {
             image.is_complete |= is_complete;
             // The same image's usage again: the dearest counts.
             image.usage = match (image.usage, usage) {
@@ -440,7 +445,7 @@ impl ImageStream {
                 (one, other) => one.or(other),
             };
         } else if self.images.len() < KEPT_APART_MAX {
-            self.images.push(StreamedImage { which, is_complete, usage });
+            self.images.push(StreamedImage { index, is_complete, usage });
         } else {
             let images = u64::from(is_complete);
             self.rest = self.rest.plus(&Usage { images, ..usage.unwrap_or(Usage::ZERO) });
@@ -454,39 +459,42 @@ impl ImageStream {
     }
 
     /// The usage of single images, added up, and of how many of them it is.
-    fn of_images(&self) -> (Usage, u64) {
-        let told = self.images.iter().filter_map(|image| image.usage);
-        let count = told.clone().count() as u64;
-        (told.fold(self.rest, |sum, one| sum.plus(&one)), count.saturating_add(self.rest.images))
+    fn images_reported(&self) -> (Usage, u64) {
+        let reported = self.images.iter().filter_map(|image| image.usage);
+        let count = reported.clone().count() as u64;
+        (
+            reported.fold(self.rest, |sum, one| sum.plus(&one)),
+            count.saturating_add(self.rest.images),
+        )
     }
 
     /// Whatever reports the most counts: all images together, or each. For those of which nobody has
     /// told, the hold's share is charged, also where they have not come: an upstream that has begun
     /// makes all of the images.
     fn used(&self) -> (Usage, UsageSource) {
-        let (told, count) = self.of_images();
+        let (reported, count) = self.images_reported();
         let complete = self.complete();
-        let has_tokens = self.bound.output_tokens > 0;
+        let has_tokens = self.max_usage.output_tokens > 0;
         let total = self.total.filter(|total| {
             // No tokens beside an image are no report.
             !has_tokens || total.output_tokens > 0 || complete == 0
         });
         if let Some(total) = total {
             let images = total.images.max(complete);
-            return (Usage { images, ..total.dearer(&told) }, UsageSource::Upstream);
+            return (Usage { images, ..total.dearer(&reported) }, UsageSource::Upstream);
         }
         let is_over = (self.ended || self.finished || self.failed) && complete.max(count) > 0;
-        let images = if is_over { complete } else { complete.max(self.bound.images) };
-        let untold = images.saturating_sub(if has_tokens { count } else { complete });
-        if untold == 0 {
-            return (Usage { images, ..told }, UsageSource::Upstream);
+        let images = if is_over { complete } else { complete.max(self.max_usage.images) };
+        let unreported = images.saturating_sub(if has_tokens { count } else { complete });
+        if unreported == 0 {
+            return (Usage { images, ..reported }, UsageSource::Upstream);
         }
-        let each = self.bound.output_tokens.div_ceil(self.bound.images.max(1));
-        let of_untold = each.saturating_mul(untold);
+        let each = self.max_usage.output_tokens.div_ceil(self.max_usage.images.max(1));
+        let of_unreported = each.saturating_mul(unreported);
         let usage = Usage {
-            input_tokens: told.input_tokens.max(self.bound.input_tokens),
-            output_tokens: told.output_tokens.saturating_add(of_untold),
-            image_output_tokens: told.image_output_tokens.saturating_add(of_untold),
+            input_tokens: reported.input_tokens.max(self.max_usage.input_tokens),
+            output_tokens: reported.output_tokens.saturating_add(of_unreported),
+            image_output_tokens: reported.image_output_tokens.saturating_add(of_unreported),
             images,
             ..Usage::ZERO
         };
@@ -501,25 +509,25 @@ impl Tally for ImageStream {
         let is_end = event.is(b".completed");
         self.failed |= event.failed && !event.is(b".partial_failed") || event.kind == b"\"error\"";
         self.has_parts |= is_part;
-        let reported = event.usage.and_then(|usage| read_usage(&usage, &self.bound));
+        let reported = event.usage.and_then(|usage| read_usage(&usage, &self.max_usage));
         let (total, usage) = match reported {
-            Some(Reported { usage, is_total }) if is_total || is_end && self.has_parts => {
+            Some(ImageReport { usage, is_total }) if is_total || is_end && self.has_parts => {
                 (Some(usage), None)
             }
-            Some(Reported { usage, .. }) => (None, Some(usage)),
+            Some(ImageReport { usage, .. }) => (None, Some(usage)),
             None => (None, None),
         };
         if let Some(total) = total {
-            self.total = Some(self.total.map_or(total, |known| known.dearer(&total)));
+            self.total = Some(self.total.map_or(total, |before| before.dearer(&total)));
         }
         // With images in events of their own, the end has none.
         let is_complete = is_part || is_end && !self.has_parts;
         if is_complete || usage.is_some() {
-            let which = event.index.map_or(Which::Nth(self.unnumbered), Which::Index);
-            self.note(which, is_complete, usage);
+            let index = event.index.map_or(ImageIndex::Nth(self.unnumbered), ImageIndex::Index);
+            self.note(index, is_complete, usage);
             self.unnumbered += u64::from(is_complete && event.index.is_none());
         }
-        self.ended |= is_end && (self.has_parts || self.complete() >= self.bound.images);
+        self.ended |= is_end && (self.has_parts || self.complete() >= self.max_usage.images);
         EventAction::Keep
     }
 
@@ -529,8 +537,8 @@ impl Tally for ImageStream {
     }
 
     fn has_failed(&self) -> bool {
-        let is_told = self.total.is_some() || self.of_images().1 > 0;
-        self.failed && self.complete() == 0 && !is_told
+        let has_reported_usage = self.total.is_some() || self.images_reported().1 > 0;
+        self.failed && self.complete() == 0 && !has_reported_usage
     }
 
     /// Nothing that could outgrow the hold: it covers all of the images.

@@ -5,6 +5,18 @@
 //! double, lone surrogates, NUL, nesting past [`DEPTH_MAX`] and anything behind the closing brace.
 //! `grammar` is where it refuses; here is what one can ask of the text that was read. Nothing is
 //! collected but the members of one object: arrays are gone through, however long they are.
+//!
+//! JSON is read in four ways, by where it comes from and how often:
+//!
+//! | Text | Reader |
+//! |---|---|
+//! | a customer's request, once: it must be refused where parsers disagree | [`Object`], with the typed fields of `fields` |
+//! | an upstream's event, thousands a second: a few members, the rest unchecked | `json_cursor`, and `counts` for a `usage` in its usual form |
+//! | an upstream's document that arrives in pieces and may be huge: its `usage` | [`json_scan`](super::json_scan) |
+//! | anything that is rebuilt as a tree: errors, records of tasks | `serde_json` |
+//!
+//! Translation reads a request that was checked here once more, through `raw` of its own crate: it keeps
+//! every byte of a value, and needs no positions in the body.
 
 mod count;
 mod find;

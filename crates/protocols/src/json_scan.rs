@@ -33,8 +33,8 @@ pub struct UsageScan {
     /// The string in which the last piece has ended, if it has ended in one.
     cut_string: Option<CutString>,
     /// The role of the top-level member whose key was read last, until its colon.
-    named: Option<Captured>,
-    captured: Captured,
+    named: Option<MemberRole>,
+    captured: MemberRole,
     usage: Vec<u8>,
     /// Usages before the last.
     earlier_usages: Vec<Vec<u8>>,
@@ -62,9 +62,9 @@ pub struct UsageScan {
 
 /// The top-level member that is being read, if it is one to keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Captured {
+enum MemberRole {
     #[default]
-    Nothing,
+    Other,
     Usage,
     Meta,
     Error,
@@ -77,7 +77,7 @@ enum Captured {
     End,
 }
 
-impl Captured {
+impl MemberRole {
     /// The role of the top-level member with this key.
     fn named(key: &[u8]) -> Self {
         match key {
@@ -91,7 +91,7 @@ impl Captured {
             b"candidates" => Self::Candidates,
             b"content" | b"output" => Self::Output,
             b"stop_reason" | b"stopReason" | b"status" => Self::End,
-            _ => Self::Nothing,
+            _ => Self::Other,
         }
     }
 }
@@ -190,20 +190,20 @@ impl UsageScan {
 
     /// True if exactly one complete object was fed.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.done && !self.broken
     }
 
     /// The text of the last top-level `usage`, once the object is whole.
     #[must_use]
     pub fn usage(&self) -> Option<&[u8]> {
-        let whole = self.is_whole() && self.usage.len() <= USAGE_BYTES_MAX;
+        let whole = self.is_complete() && self.usage.len() <= USAGE_BYTES_MAX;
         Some(self.usage.as_slice()).filter(|usage| whole && !usage.is_empty())
     }
 
     /// The texts of all top-level `usage`, once the object is whole.
     pub fn usages(&self) -> impl Iterator<Item = &[u8]> {
-        let earlier = self.earlier_usages.iter().filter(|_| self.is_whole());
+        let earlier = self.earlier_usages.iter().filter(|_| self.is_complete());
         earlier
             .map(Vec::as_slice)
             .filter(|usage| usage.len() <= USAGE_BYTES_MAX)
@@ -212,7 +212,7 @@ impl UsageScan {
 
     /// The texts of all top-level `meta`, once the object is whole: where some report what was used.
     pub fn metas(&self) -> impl Iterator<Item = &[u8]> {
-        let metas = self.metas.iter().filter(|_| self.is_whole()).map(Vec::as_slice);
+        let metas = self.metas.iter().filter(|_| self.is_complete()).map(Vec::as_slice);
         metas.filter(|meta| meta.len() <= USAGE_BYTES_MAX)
     }
 
@@ -280,9 +280,9 @@ impl UsageScan {
     fn open(&mut self, bracket: u8) {
         self.broken |= self.done || (!self.started && bracket == b'[');
         self.started = true;
-        let is_item = self.captured == Captured::Data && self.depth == 2;
+        let is_item = self.captured == MemberRole::Data && self.depth == 2;
         self.data_items += u64::from(is_item && bracket == b'{');
-        self.has_failed_choice |= self.captured == Captured::Choices
+        self.has_failed_choice |= self.captured == MemberRole::Choices
             && self.depth == CHOICE_DEPTH
             && bracket == b'{'
             && self.word == ChoiceWord::Error;
@@ -291,15 +291,15 @@ impl UsageScan {
     }
 
     /// A value begins at the top level, behind its key and the colon.
-    fn begin_member(&mut self, named: Captured) {
+    fn begin_member(&mut self, named: MemberRole) {
         self.count_text();
         self.captured = named;
         match named {
-            Captured::Tier => self.tier.length = 0,
-            Captured::End => self.end.length = 0,
-            Captured::Meta if self.metas.len() < USAGES_MAX => self.metas.push(Vec::new()),
-            Captured::Meta => self.captured = Captured::Nothing,
-            Captured::Usage => {
+            MemberRole::Tier => self.tier.length = 0,
+            MemberRole::End => self.end.length = 0,
+            MemberRole::Meta if self.metas.len() < USAGES_MAX => self.metas.push(Vec::new()),
+            MemberRole::Meta => self.captured = MemberRole::Other,
+            MemberRole::Usage => {
                 let earlier = std::mem::take(&mut self.usage);
                 if !earlier.is_empty() && self.earlier_usages.len() < USAGES_MAX {
                     self.earlier_usages.push(earlier);
@@ -312,7 +312,7 @@ impl UsageScan {
     /// A value has ended at the top level, before a comma or the closing bracket.
     fn end_member(&mut self, byte: u8) {
         self.count_text();
-        self.captured = Captured::Nothing;
+        self.captured = MemberRole::Other;
         self.key_next = byte == b',';
         self.done = byte != b',';
         self.depth = u32::from(byte == b',');
@@ -322,15 +322,15 @@ impl UsageScan {
     /// far as they are what the answer is about.
     fn member_text(&self) -> (u64, u64) {
         match self.captured {
-            Captured::Usage | Captured::Error | Captured::BaseResp => (0, 0),
-            Captured::Choices | Captured::Candidates | Captured::Output => {
+            MemberRole::Usage | MemberRole::Error | MemberRole::BaseResp => (0, 0),
+            MemberRole::Choices | MemberRole::Candidates | MemberRole::Output => {
                 (self.member_bytes, self.member_bytes)
             }
-            Captured::Nothing
-            | Captured::Meta
-            | Captured::Tier
-            | Captured::Data
-            | Captured::End => (self.member_bytes, 0),
+            MemberRole::Other
+            | MemberRole::Meta
+            | MemberRole::Tier
+            | MemberRole::Data
+            | MemberRole::End => (self.member_bytes, 0),
         }
     }
 
@@ -345,7 +345,7 @@ impl UsageScan {
     fn role(&mut self) -> StringRole {
         match self.captured {
             _ if std::mem::take(&mut self.key_next) => StringRole::Key,
-            Captured::Choices | Captured::Candidates if self.depth == CHOICE_DEPTH => {
+            MemberRole::Choices | MemberRole::Candidates if self.depth == CHOICE_DEPTH => {
                 StringRole::Word
             }
             _ => StringRole::Text,
@@ -411,7 +411,7 @@ impl UsageScan {
     fn use_string(&mut self, role: StringRole, text: &[u8]) {
         match role {
             StringRole::Text => {}
-            StringRole::Key => self.named = Some(Captured::named(text)),
+            StringRole::Key => self.named = Some(MemberRole::named(text)),
             StringRole::Word => {
                 let word = ChoiceWord::read(text);
                 if self.word == ChoiceWord::FinishReason {
@@ -427,29 +427,29 @@ impl UsageScan {
     /// Keeps `bytes` if they belong to what is kept.
     #[inline(always)]
     fn capture(&mut self, bytes: &[u8]) {
-        use Captured::{Candidates, Choices, Data, Nothing, Output};
-        if !matches!(self.captured, Nothing | Data | Choices | Candidates | Output) {
+        use MemberRole::{Candidates, Choices, Data, Other, Output};
+        if !matches!(self.captured, Other | Data | Choices | Candidates | Output) {
             self.keep_captured(bytes);
         }
     }
 
     fn keep_captured(&mut self, bytes: &[u8]) {
         match self.captured {
-            Captured::Usage => keep(&mut self.usage, bytes),
-            Captured::Meta => {
+            MemberRole::Usage => keep(&mut self.usage, bytes),
+            MemberRole::Meta => {
                 if let Some(meta) = self.metas.last_mut() {
                     keep(meta, bytes);
                 }
             }
-            Captured::Error => self.error.add_dense(bytes),
-            Captured::Tier => self.tier.add_dense(bytes),
-            Captured::End => self.end.add_dense(bytes),
-            Captured::BaseResp => keep(&mut self.base_resp, bytes),
-            Captured::Data
-            | Captured::Choices
-            | Captured::Candidates
-            | Captured::Output
-            | Captured::Nothing => {}
+            MemberRole::Error => self.error.add_dense(bytes),
+            MemberRole::Tier => self.tier.add_dense(bytes),
+            MemberRole::End => self.end.add_dense(bytes),
+            MemberRole::BaseResp => keep(&mut self.base_resp, bytes),
+            MemberRole::Data
+            | MemberRole::Choices
+            | MemberRole::Candidates
+            | MemberRole::Output
+            | MemberRole::Other => {}
         }
     }
 }

@@ -6,8 +6,8 @@
 //! protocol is one file here and one line in [`REGISTRY`].
 //!
 //! The contract between codecs and the rest of the gateway is in `codec`, `meter`, `collect` and `task`.
-//! `terms` and `fields` read what requests of several protocols have in common; `offer` says what a prompt
-//! may ask for.
+//! `request_bounds` and `fields` read the fields that requests of several protocols share; `request_policy`
+//! is the allowlist of a prompt's fields, tools and contents.
 
 // Tests fail by panicking; the product does not.
 #![deny(clippy::expect_used)]
@@ -17,7 +17,7 @@ mod operation;
 mod dialect;
 mod request;
 mod codec;
-mod terms;
+mod request_bounds;
 mod meter;
 mod collect;
 pub mod task;
@@ -44,11 +44,11 @@ pub mod dashscope_video;
 pub mod ark_video;
 pub mod xai_video;
 mod bridge;
-pub mod doors;
+pub mod codec_choice;
 
 // Requests.
-mod offer;
-mod offered;
+mod request_policy;
+mod allowed_keys;
 mod fields;
 pub mod output_limit;
 mod server_tools;
@@ -96,15 +96,15 @@ mod spelling_tests;
 #[cfg(test)]
 mod counted_tests;
 
+pub use allowed_keys::{AllowedKey, allowed_keys};
 pub use bridge::bridge;
-pub use codec::{Call, Codec, Delivery, PathAsked, is_estimated};
+pub use codec::{Call, Codec, Delivery, PathVariables, is_estimated};
 pub use collect::{Collect, Collected, Content, Fault};
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
-pub use meter::{Framing, KnownMeter, Meter, ReportedSides};
-pub use offered::{OfferedKey, offered_keys};
+pub use meter::{FixedUsageMeter, Framing, Meter, ReportedSides};
 pub use operation::Operation;
 pub use registry::{REGISTRY, TASK_REGISTRY, codec, is_served, task_codec};
-pub use request::{NamedInPath, Request};
+pub use request::{ModelInPath, Request};
+pub use request_bounds::{OutputBound, RequestBounds};
 pub use stored::Reference;
-pub use terms::{OutputBound, Terms};

@@ -58,9 +58,9 @@ pub struct ModelLimits {
     /// leaves such requests as they are.
     pub searches_max: u32,
     /// Fields, tools and contents that the operator permits beyond the allowlist.
-    pub pass: Pass,
+    pub pass: PassList,
     /// Features that may be requested because they have prices.
-    pub priced: Priced,
+    pub priced: PricedFeatures,
     /// Settings for translating requests of other dialects; `None` where they are not translated.
     pub translation: Option<TranslationTarget>,
     /// API through which the model accepts tools.
@@ -95,7 +95,7 @@ pub enum MissingUsage {
 
 /// Features with prices of their own: a request for one without a price is refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Priced {
+pub struct PricedFeatures {
     /// Top-level fields, each with a word that it may have.
     pub words: Vec<(&'static str, &'static str)>,
     /// True if a model that thinks has other prices than one that does not.
@@ -104,7 +104,7 @@ pub struct Priced {
     pub units: Vec<Unit>,
 }
 
-impl Priced {
+impl PricedFeatures {
     /// True if a top-level field may have this value.
     #[must_use]
     pub fn has_word(&self, field: &str, word: &str) -> bool {
@@ -120,7 +120,7 @@ impl Priced {
 
 /// Names that an operator has reviewed and permits; a trailing `*` matches a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pass {
+pub struct PassList {
     /// The names of top-level fields that are let through.
     pub fields: Vec<String>,
     /// Types of tools, which the upstream is taken to run.
@@ -129,7 +129,7 @@ pub struct Pass {
     pub content: Vec<String>,
 }
 
-impl Pass {
+impl PassList {
     /// True if a top-level field of this name is permitted.
     #[must_use]
     pub fn has_field(&self, name: &str) -> bool {
@@ -152,9 +152,9 @@ impl Pass {
 /// True if a list matches the name.
 #[must_use]
 pub fn has(list: &[String], name: &str) -> bool {
-    list.iter().any(|known| match known.strip_suffix('*') {
+    list.iter().any(|entry| match entry.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => known == name,
+        None => entry == name,
     })
 }
 
@@ -175,8 +175,8 @@ impl Default for ModelLimits {
             reasoning: true,
             missing_usage: MissingUsage::default(),
             searches_max: SEARCHES_MAX,
-            pass: Pass::default(),
-            priced: Priced::default(),
+            pass: PassList::default(),
+            priced: PricedFeatures::default(),
             translation: Some(TranslationTarget::default()),
             chat_tools: ChatTools::default(),
         }
@@ -329,12 +329,12 @@ pub(super) fn choose<T: Word>(
     allowed: Option<&[T]>,
 ) -> Result<T, GatewayError> {
     let allowed = allowed.unwrap_or(T::all());
-    let chosen = allowed.iter().copied().find(|known| known.word() == text);
+    let chosen = allowed.iter().copied().find(|candidate| candidate.word() == text);
     chosen.ok_or_else(|| {
         if allowed.is_empty() {
             return GatewayError::invalid(field, format!("this model does not take `{field}`"));
         }
-        let words: Vec<&str> = allowed.iter().map(|known| known.word()).collect();
+        let words: Vec<&str> = allowed.iter().map(|candidate| candidate.word()).collect();
         let message = format!("`{field}` must be {} for this model", words.join(" or "));
         GatewayError::invalid(field, message)
     })

@@ -16,7 +16,7 @@ pub(super) enum Medium {
 
 /// Permitted targets of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum UrlPolicy {
     /// To the public internet, by `https`.
     Public,
     /// To the public internet, by `http` or `https`.
@@ -27,7 +27,7 @@ pub(super) enum Reach {
     Any,
 }
 
-impl Reach {
+impl UrlPolicy {
     fn schemes(self) -> &'static str {
         if self == Self::Public { "https" } else { "http or https" }
     }
@@ -35,13 +35,13 @@ impl Reach {
 
 /// Facts that the text of a URL shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum UrlMedium {
     /// It leads to this.
     Medium(Medium),
     /// It leads to what is no medium.
     Other,
     /// It does not tell.
-    Nothing,
+    Unknown,
 }
 
 /// Extensions of files, as far as they leave no doubt.
@@ -84,32 +84,32 @@ pub(super) fn check(
     param: &str,
     text: &str,
     media: &[Medium],
-    reach: Reach,
-) -> Result<Seen, GatewayError> {
+    reach: UrlPolicy,
+) -> Result<UrlMedium, GatewayError> {
     let invalid = |why: String| {
         let message = format!("`{param}` {why}");
         GatewayError::invalid(param.to_owned(), message).code(URL_INVALID)
     };
     let seen = match text.split_once(':') {
         Some((scheme, data)) if scheme.eq_ignore_ascii_case("data") => {
-            if matches!(reach, Reach::Public | Reach::Web) {
+            if matches!(reach, UrlPolicy::Public | UrlPolicy::Web) {
                 return Err(invalid(format!("must be a public {} URL", reach.schemes())));
             }
             seen_in_data(data).ok_or_else(|| invalid("is no base64 `data:` URL".to_owned()))?
         }
         _ => seen_in_path(&parse(text, reach).map_err(invalid)?),
     };
-    let wanted = match seen {
-        Seen::Nothing => None,
-        Seen::Medium(medium) if media.contains(&medium) => None,
-        Seen::Medium(_) | Seen::Other => media.first(),
+    let expected = match seen {
+        UrlMedium::Unknown => None,
+        UrlMedium::Medium(medium) if media.contains(&medium) => None,
+        UrlMedium::Medium(_) | UrlMedium::Other => media.first(),
     };
-    match wanted {
+    match expected {
         None => Ok(seen),
-        Some(wanted) => {
-            let word = wanted.word();
+        Some(expected) => {
+            let word = expected.word();
             let message = format!("`{param}` must lead to {word}; this is another kind of file");
-            Err(GatewayError::invalid(param.to_owned(), message).code(wanted.code()))
+            Err(GatewayError::invalid(param.to_owned(), message).code(expected.code()))
         }
     }
 }
@@ -119,7 +119,7 @@ pub(super) fn check(
 /// # Errors
 /// An invalid request, with the code of spec section 7 for a URL.
 pub(super) fn check_https(param: &'static str, text: &str) -> Result<(), GatewayError> {
-    match parse(text, Reach::Any) {
+    match parse(text, UrlPolicy::Any) {
         Ok(url) if url.scheme() == "https" => Ok(()),
         _ => {
             let message = format!("`{param}` must be an https URL");
@@ -130,17 +130,17 @@ pub(super) fn check_https(param: &'static str, text: &str) -> Result<(), Gateway
 
 /// Reads a URL, and refuses the characters that RFC 3986 has no place for and that parsers repair in
 /// ways of their own.
-fn parse(text: &str, reach: Reach) -> Result<Url, String> {
+fn parse(text: &str, reach: UrlPolicy) -> Result<Url, String> {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"<>\\^`{|}".contains(c);
     if text.contains(is_bad) {
         return Err("has a character that no URL has".to_owned());
     }
-    if reach == Reach::Any {
+    if reach == UrlPolicy::Any {
         let url = Url::parse(text).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
         return url.ok_or_else(|| "must be an http or https URL".to_owned());
     }
-    let read = if reach == Reach::Public { public_url::parse } else { public_url::parse_web };
+    let read = if reach == UrlPolicy::Public { public_url::parse } else { public_url::parse_web };
     let schemes = reach.schemes();
     read(text).map_err(|error| match error {
         NotPublic::Scheme => format!("must be a public {schemes} URL"),
@@ -149,29 +149,29 @@ fn parse(text: &str, reach: Reach) -> Result<Url, String> {
 }
 
 /// Facts that a data URL shows, read behind its `data:`: `image/png;base64,AAAA`.
-fn seen_in_data(data: &str) -> Option<Seen> {
+fn seen_in_data(data: &str) -> Option<UrlMedium> {
     let (head, body) = data.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?.to_ascii_lowercase();
     (!body.is_empty()).then_some(())?;
     Some(match media_type.split('/').next() {
-        Some("image") => Seen::Medium(Medium::Image),
-        Some("video") => Seen::Medium(Medium::Video),
-        Some("audio") => Seen::Medium(Medium::Audio),
-        _ => Seen::Other,
+        Some("image") => UrlMedium::Medium(Medium::Image),
+        Some("video") => UrlMedium::Medium(Medium::Video),
+        Some("audio") => UrlMedium::Medium(Medium::Audio),
+        _ => UrlMedium::Other,
     })
 }
 
-fn seen_in_path(url: &Url) -> Seen {
+fn seen_in_path(url: &Url) -> UrlMedium {
     let name = url.path().rsplit('/').next().unwrap_or_default();
-    let Some((_, extension)) = name.rsplit_once('.') else { return Seen::Nothing };
+    let Some((_, extension)) = name.rsplit_once('.') else { return UrlMedium::Unknown };
     let extension = extension.to_ascii_lowercase();
     let is_in = |extensions: &[&str]| extensions.contains(&extension.as_str());
     match () {
-        () if is_in(&IMAGES) => Seen::Medium(Medium::Image),
-        () if is_in(&VIDEOS) => Seen::Medium(Medium::Video),
-        () if is_in(&AUDIOS) => Seen::Medium(Medium::Audio),
-        () if is_in(&OTHERS) => Seen::Other,
-        () => Seen::Nothing,
+        () if is_in(&IMAGES) => UrlMedium::Medium(Medium::Image),
+        () if is_in(&VIDEOS) => UrlMedium::Medium(Medium::Video),
+        () if is_in(&AUDIOS) => UrlMedium::Medium(Medium::Audio),
+        () if is_in(&OTHERS) => UrlMedium::Other,
+        () => UrlMedium::Unknown,
     }
 }
 
@@ -179,7 +179,7 @@ fn seen_in_path(url: &Url) -> Seen {
 mod tests {
     use super::*;
 
-    fn code(text: &str, medium: Medium, reach: Reach) -> Option<&'static str> {
+    fn code(text: &str, medium: Medium, reach: UrlPolicy) -> Option<&'static str> {
         let checked = check("content[0].image_url.url", text, &[medium], reach);
         let error = checked.err()?;
         assert_eq!(error.param.as_deref(), Some("content[0].image_url.url"), "{error}");
@@ -206,20 +206,20 @@ mod tests {
             "data:image/png,plain",
             "data:",
         ] {
-            for reach in [Reach::Public, Reach::Web, Reach::WebOrData, Reach::Any] {
+            for reach in [UrlPolicy::Public, UrlPolicy::Web, UrlPolicy::WebOrData, UrlPolicy::Any] {
                 assert_eq!(code(text, Medium::Image, reach), Some(URL_INVALID), "{text:?}");
             }
         }
         let inside = "http://10.0.0.1/a.png";
-        assert_eq!(code(inside, Medium::Image, Reach::Any), None, "the upstream's to judge");
-        assert_eq!(code(inside, Medium::Image, Reach::WebOrData), Some(URL_INVALID));
+        assert_eq!(code(inside, Medium::Image, UrlPolicy::Any), None, "the upstream's to judge");
+        assert_eq!(code(inside, Medium::Image, UrlPolicy::WebOrData), Some(URL_INVALID));
         let plain = "http://example.com/a.png";
-        assert_eq!(code(plain, Medium::Image, Reach::Public), Some(URL_INVALID));
-        assert_eq!(code(plain, Medium::Image, Reach::Web), None);
+        assert_eq!(code(plain, Medium::Image, UrlPolicy::Public), Some(URL_INVALID));
+        assert_eq!(code(plain, Medium::Image, UrlPolicy::Web), None);
         let data = "data:image/png;base64,AAAA";
-        assert_eq!(code(data, Medium::Image, Reach::Public), Some(URL_INVALID));
-        assert_eq!(code(data, Medium::Image, Reach::Web), Some(URL_INVALID));
-        assert_eq!(code(data, Medium::Image, Reach::WebOrData), None);
+        assert_eq!(code(data, Medium::Image, UrlPolicy::Public), Some(URL_INVALID));
+        assert_eq!(code(data, Medium::Image, UrlPolicy::Web), Some(URL_INVALID));
+        assert_eq!(code(data, Medium::Image, UrlPolicy::WebOrData), None);
     }
 
     #[test]
@@ -244,13 +244,13 @@ mod tests {
             ("https://example.com/a.html", Medium::Audio, audio),
             ("data:video/mp4;base64,AAAA", Medium::Audio, audio),
         ] {
-            assert_eq!(code(text, medium, Reach::Any), expected, "{text}");
+            assert_eq!(code(text, medium, UrlPolicy::Any), expected, "{text}");
         }
         let either = [Medium::Image, Medium::Video];
-        let seen = |text| check("p", text, &either, Reach::Public).ok();
-        assert_eq!(seen("https://example.com/a.webm"), Some(Seen::Medium(Medium::Video)));
-        assert_eq!(seen("https://example.com/a.jpg"), Some(Seen::Medium(Medium::Image)));
-        assert_eq!(seen("https://example.com/a"), Some(Seen::Nothing));
+        let seen = |text| check("p", text, &either, UrlPolicy::Public).ok();
+        assert_eq!(seen("https://example.com/a.webm"), Some(UrlMedium::Medium(Medium::Video)));
+        assert_eq!(seen("https://example.com/a.jpg"), Some(UrlMedium::Medium(Medium::Image)));
+        assert_eq!(seen("https://example.com/a"), Some(UrlMedium::Unknown));
         assert_eq!(seen("https://example.com/a.mp3"), None);
     }
 }

@@ -21,17 +21,15 @@ pub trait Meter: Send + Sync {
     /// The upstream ended the response in an orderly way: what is left to send.
     fn finish(&mut self) -> Bytes;
 
-    /// Whether the response was whole. False for a stream that stopped without saying so.
+    /// True if the response is complete. False for a stream that stopped without its end.
     fn is_complete(&self) -> bool;
 
-    /// Whether the upstream said, in a response with a good status, that it failed, and reported no
-    /// usage with it.
+    /// True if the upstream reported its own failure in a response of successful status, without usage.
     fn has_failed(&self) -> bool {
         false
     }
 
-    /// What the upstream said in the place of an answer, with a good status, where the customer reads it
-    /// as a refusal in their own dialect.
+    /// The error in a response of successful status, for customers of another dialect.
     fn refusal(&self) -> Option<GatewayError> {
         None
     }
@@ -41,44 +39,41 @@ pub trait Meter: Send + Sync {
         0
     }
 
-    /// What has been relayed so far, by the rule that bills it: the hold must cover it before more is
-    /// relayed.
+    /// Usage relayed so far, by the billing rule: the hold must cover it before more is relayed.
     fn relayed(&self) -> Usage;
 
-    /// What the response used as far as it got, and how that is known. `Estimated` says that the
-    /// upstream has not reported it: the figures are what was reported nevertheless, such as the input
-    /// at the start of a stream, and what the text that was seen comes to. What nobody has seen is not
-    /// in them.
+    /// Usage of the response so far, and its source. `Estimated` means that the upstream has not reported
+    /// all: the figures are reported parts, such as the input at the start of a stream, and the estimate of
+    /// the visible text. Hidden usage is not included.
     fn measure(&self) -> (Usage, UsageSource);
 
-    /// What of [`Self::measure`] the upstream has reported, where that is not all.
+    /// The sides of [`Self::measure`] that the upstream has reported, if not all.
     fn reported_sides(&self) -> ReportedSides {
         ReportedSides::default()
     }
 
-    /// Whether an answer without a report shows itself that there was more than is seen in it: it ended
-    /// at the most output that was asked for, or some of it could not be read.
+    /// True if an answer without a report is visibly incomplete: it ended at the requested maximum, or part
+    /// of it could not be read.
     fn hides_output(&self) -> bool {
         false
     }
 
-    /// What the upstream's reports contradict themselves in.
+    /// Contradictions in the upstream's reports.
     fn contradictions(&self) -> Contradictions {
         Contradictions::default()
     }
 
-    /// What the customer had by then, where the gateway itself has broken the answer off: nothing of a
-    /// document.
+    /// Usage delivered when the gateway itself broke the answer off; zero for a document.
     fn given_up(&self) -> Option<Usage> {
         None
     }
 
-    /// What the upstream says that the answer costs, in dollars, rounded up; `None` where it does not.
+    /// The upstream's reported cost of the answer, in nano-dollars, rounded up; `None` without one.
     fn reported_cost(&self) -> Option<Nanousd> {
         None
     }
 
-    /// How the request is served, as far as the answer has shown it by now: what decides on its prices.
+    /// Traits of service that the answer has shown, which decide its prices.
     fn served(&self) -> Traits {
         Traits::default()
     }
@@ -89,17 +84,16 @@ pub trait Meter: Send + Sync {
         &[]
     }
 
-    /// Whether the upstream has reported more than the model can use by its limits, which are out of
-    /// date then.
+    /// True if the upstream reported more than the model's limits allow, which are then out of date.
     fn is_above_limits(&self) -> bool {
         false
     }
 
-    /// Whether the body can change on its way, so that the upstream's `Content-Length` is void.
+    /// True if the body can change on its way, so that the upstream's `Content-Length` is void.
     fn changes_length(&self) -> bool;
 }
 
-/// What of a usage its upstream has reported.
+/// Sides of a usage that the upstream has reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedSides {
     /// The tokens that went in.
@@ -108,7 +102,7 @@ pub struct ReportedSides {
     pub output: bool,
 }
 
-/// How a response is framed.
+/// Framing of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// One JSON document, from its first byte to its last.
@@ -122,7 +116,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// How what an upstream frames like this is framed for the customer.
+    /// The framing for the customer of a response that the upstream frames so.
     #[must_use]
     pub fn for_customers(self) -> Self {
         match self {
@@ -135,7 +129,7 @@ impl Framing {
 /// Meters an answer whose use is known before it is sent. It counts as used from its first byte: the
 /// upstream bills all of it, however much of it is taken.
 #[derive(Clone, Debug)]
-pub struct KnownMeter {
+pub struct FixedUsageMeter {
     usage: Usage,
     source: UsageSource,
     /// Some of it has come.
@@ -144,7 +138,7 @@ pub struct KnownMeter {
     complete: bool,
 }
 
-impl KnownMeter {
+impl FixedUsageMeter {
     /// A meter for an answer that is yet to come.
     #[must_use]
     pub fn new(usage: Usage, source: UsageSource) -> Self {
@@ -153,12 +147,12 @@ impl KnownMeter {
 
     /// A meter for an answer that is there, and about to be sent.
     #[must_use]
-    pub fn of_answer(usage: Usage, source: UsageSource) -> Self {
+    pub fn for_answer(usage: Usage, source: UsageSource) -> Self {
         Self { begun: true, ..Self::new(usage, source) }
     }
 }
 
-impl Meter for KnownMeter {
+impl Meter for FixedUsageMeter {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.begun |= !chunk.is_empty();
         chunk

@@ -16,10 +16,10 @@ use serde_json::{Map, Number, Value};
 use super::disjoint::count;
 use super::estimate::TextSize;
 use super::json_scan::UsageScan;
-use super::server_tools::{ItemScan, QueryScan, RanScan};
+use super::server_tools::{ItemScan, QueryScan, ServerToolScan};
 use super::sse::{self, EventAction, Events};
 use super::stored::IdScan;
-use super::{Contradiction, Contradictions, Meter, ReportedSides, Terms};
+use super::{Contradiction, Contradictions, Meter, ReportedSides, RequestBounds};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{ServiceTier, Side, Traits, UNITS, Usage, UsageSource};
 
@@ -66,9 +66,9 @@ fn has_no_count_in(value: &Value) -> bool {
     let Value::Object(members) = value else { return false };
     members.iter().any(|(key, value)| match value {
         Value::Number(number) => {
-            let is_whole = number.as_u64().is_some()
+            let is_complete = number.as_u64().is_some()
                 || number.as_f64().is_some_and(|it| it >= 0.0 && it.fract() == 0.0);
-            !is_whole && ["tokens", "Count"].iter().any(|end| key.ends_with(end))
+            !is_complete && ["tokens", "Count"].iter().any(|end| key.ends_with(end))
         }
         other => has_no_count_in(other),
     })
@@ -110,15 +110,17 @@ pub(super) fn dollars(number: &Number) -> Option<Nanousd> {
 /// of a dollar (xAI). `None` without a valid amount. For a call paid with the operator's own key (`byok`),
 /// the provider's bill is added.
 pub(super) fn cost(
-    said: Option<&Number>,
+    dollars_reported: Option<&Number>,
     ticks: Option<u64>,
     byok: Option<&WireCostDetails>,
 ) -> Option<Nanousd> {
     let ticks = ticks.map(|ticks| ticks.div_ceil(TICKS_PER_NANOUSD));
     let ticks = ticks.and_then(|nano| i64::try_from(nano).ok()).map(Nanousd::new);
-    let said = said.and_then(dollars).or(ticks);
-    let Some(provider) = byok.and_then(WireCostDetails::by_provider) else { return said };
-    Some(said.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
+    let dollars_reported = dollars_reported.and_then(dollars).or(ticks);
+    let Some(provider) = byok.and_then(WireCostDetails::by_provider) else {
+        return dollars_reported;
+    };
+    Some(dollars_reported.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
 }
 
 /// Costs of the provider behind OpenRouter, as OpenRouter reports them.
@@ -238,25 +240,29 @@ impl UsageReport {
     }
 
     /// Adds a report to what is known.
-    pub(super) fn add_to(self, known: &mut Option<Self>) {
-        *known = Some(known.map_or(self, |known| known.dearer(self)));
+    pub(super) fn add_to(self, total: &mut Option<Self>) {
+        *total = Some(total.map_or(self, |total| total.dearer(self)));
     }
 }
 
 /// Facts of a request that its meter needs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Frame {
+pub(super) struct MeterContext {
     /// Minimum usage once an upstream has accepted the request.
-    floor: Usage,
+    min_usage: Usage,
     /// The most output that it has asked for: no estimate exceeds it.
     output_tokens_max: u64,
     /// The limits of the model. A report above them says that they are out of date.
     limits: Usage,
 }
 
-impl Frame {
-    pub(super) fn new(terms: &Terms, limits: Usage) -> Self {
-        Self { floor: terms.floor, output_tokens_max: terms.bound.output_tokens, limits }
+impl MeterContext {
+    pub(super) fn new(bounds: &RequestBounds, limits: Usage) -> Self {
+        Self {
+            min_usage: bounds.min_usage,
+            output_tokens_max: bounds.max_usage.output_tokens,
+            limits,
+        }
     }
 
     fn is_exceeded_by(&self, report: Option<UsageReport>) -> bool {
@@ -284,7 +290,7 @@ impl Frame {
     fn estimate(&self, partial: Option<Usage>, seen: u64) -> Usage {
         let partial = partial.unwrap_or_default();
         let output_tokens = partial.output_tokens.max(seen);
-        let input = if partial.input_tokens_total() > 0 { partial } else { self.floor };
+        let input = if partial.input_tokens_total() > 0 { partial } else { self.min_usage };
         Usage { output_tokens, ..input }
     }
 }
@@ -292,22 +298,22 @@ impl Frame {
 /// Meters a JSON document with a top-level `usage`.
 pub(super) struct JsonMeter {
     scan: UsageScan,
-    frame: Frame,
+    frame: MeterContext,
     read_usage: ReadUsage,
     /// The report of a complete document.
     reported: OnceLock<Option<UsageReport>>,
     /// Looks for ids of what the upstream keeps, where it keeps something.
     ids: Option<IdScan>,
     /// Counts calls of tools that the upstream runs, where it may.
-    ran: Option<RanScan>,
+    server_calls: Option<ServerToolScan>,
     /// Looks for what the model has thought, where that has a price of its own.
     thoughts: Option<ThoughtScan>,
 }
 
 impl JsonMeter {
-    pub(super) fn new(frame: Frame, read_usage: ReadUsage) -> Self {
+    pub(super) fn new(frame: MeterContext, read_usage: ReadUsage) -> Self {
         let (scan, reported) = (UsageScan::default(), OnceLock::new());
-        Self { scan, frame, read_usage, reported, ids: None, ran: None, thoughts: None }
+        Self { scan, frame, read_usage, reported, ids: None, server_calls: None, thoughts: None }
     }
 
     /// Notes what the upstream keeps.
@@ -317,12 +323,12 @@ impl JsonMeter {
 
     /// Counts calls of tools that the upstream runs.
     pub(super) fn counting(self, items: Option<ItemScan>) -> Self {
-        Self { ran: items.map(|scan| RanScan::Items(Box::new(scan))), ..self }
+        Self { server_calls: items.map(|scan| ServerToolScan::Items(Box::new(scan))), ..self }
     }
 
     /// Counts searches of Google's.
     pub(super) fn counting_queries(self, queries: Option<QueryScan>) -> Self {
-        Self { ran: queries.map(RanScan::Queries), ..self }
+        Self { server_calls: queries.map(ServerToolScan::Queries), ..self }
     }
 
     /// Looks for what the model has thought.
@@ -332,18 +338,18 @@ impl JsonMeter {
 
     /// The report; parsed once for a complete document.
     fn report(&self) -> Option<UsageReport> {
-        if self.scan.is_whole() {
+        if self.scan.is_complete() {
             return *self.reported.get_or_init(|| self.read_report());
         }
         self.read_report()
     }
 
     fn read_report(&self) -> Option<UsageReport> {
-        let mut known = None;
+        let mut total = None;
         for report in self.scan.usages().filter_map(&self.read_usage) {
-            report.add_to(&mut known);
+            report.add_to(&mut total);
         }
-        known
+        total
     }
 }
 
@@ -353,8 +359,8 @@ impl Meter for JsonMeter {
         if let Some(ids) = &mut self.ids {
             ids.feed(&chunk);
         }
-        if let Some(ran) = &mut self.ran {
-            ran.feed(&chunk);
+        if let Some(server_calls) = &mut self.server_calls {
+            server_calls.feed(&chunk);
         }
         if let Some(thoughts) = &mut self.thoughts {
             thoughts.feed(&chunk);
@@ -371,7 +377,7 @@ impl Meter for JsonMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -388,7 +394,12 @@ impl Meter for JsonMeter {
         let is_markup = report.is_some() && self.scan.output_bytes() <= MARKUP_BYTES_MAX;
         let seen = TextSize::unread(if is_markup { 0 } else { bytes }).tokens();
         let (usage, source) = self.frame.measure(report, seen.min(self.frame.output_tokens_max));
-        (self.ran.as_ref().map_or(usage, |ran| usage.plus(&ran.usage())), source)
+        (
+            self.server_calls
+                .as_ref()
+                .map_or(usage, |server_calls| usage.plus(&server_calls.usage())),
+            source,
+        )
     }
 
     fn reported_sides(&self) -> ReportedSides {
@@ -469,13 +480,13 @@ fn begins_text(behind_key: &[u8]) -> bool {
 
 /// The output that a stream has shown, counted for when no usage is reported.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct VisibleOutput {
     text: TextSize,
     /// Deltas that carried text: no model puts less than one token into one.
     deltas: u64,
 }
 
-impl Shown {
+impl VisibleOutput {
     /// The output of one delta.
     pub(super) fn from_text(text: TextSize) -> Self {
         let mut shown = Self::default();
@@ -512,8 +523,8 @@ impl Shown {
 /// State of a metered stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamState {
-    frame: Frame,
-    shown: Shown,
+    frame: MeterContext,
+    shown: VisibleOutput,
     report: Option<UsageReport>,
     /// True if the last report covers all visible output.
     is_final: bool,
@@ -530,12 +541,12 @@ pub(super) struct StreamState {
 }
 
 impl StreamState {
-    pub(super) fn new(frame: Frame) -> Self {
+    pub(super) fn new(frame: MeterContext) -> Self {
         Self { frame, ..Self::default() }
     }
 
     /// More output has come.
-    pub(super) fn show(&mut self, more: Shown) {
+    pub(super) fn show(&mut self, more: VisibleOutput) {
         self.is_final &= more.is_empty();
         self.shown.add_all(more);
     }
@@ -607,9 +618,69 @@ impl StreamState {
     }
 }
 
-/// A dialect's part of metering a stream.
+/// A dialect's part of metering a stream of text: it reads events into a [`StreamState`], from which the
+/// usage follows.
+pub(super) trait TextTally: Send + Sync {
+    /// Reads the data of an event, and decides whether the customer gets the event.
+    fn judge(&mut self, data: &[u8]) -> EventAction;
+
+    /// True if the stream ended as its protocol requires, or the upstream reported its failure.
+    fn is_complete(&self) -> bool;
+
+    /// State of the stream.
+    fn state(&self) -> &StreamState;
+
+    /// Ids relayed so far of objects that the upstream stores.
+    fn stored_ids(&self) -> &[String] {
+        &[]
+    }
+}
+
+impl<T: TextTally> Tally for T {
+    fn judge(&mut self, data: &[u8]) -> EventAction {
+        TextTally::judge(self, data)
+    }
+
+    fn is_complete(&self) -> bool {
+        TextTally::is_complete(self)
+    }
+
+    fn has_failed(&self) -> bool {
+        TextTally::state(self).has_failed()
+    }
+
+    fn relayed(&self) -> Usage {
+        TextTally::state(self).relayed()
+    }
+
+    fn measure(&self) -> (Usage, UsageSource) {
+        TextTally::state(self).measure()
+    }
+
+    fn state(&self) -> Option<&StreamState> {
+        Some(TextTally::state(self))
+    }
+
+    fn stored_ids(&self) -> &[String] {
+        TextTally::stored_ids(self)
+    }
+
+    fn reported_cost(&self) -> Option<Nanousd> {
+        TextTally::state(self).reported_cost()
+    }
+
+    fn served(&self) -> Traits {
+        TextTally::state(self).served()
+    }
+
+    fn is_above_limits(&self) -> bool {
+        TextTally::state(self).is_above_limits()
+    }
+}
+
+/// The part of metering a stream that depends on its kind of events; see [`TextTally`] for text.
 pub(super) trait Tally: Send + Sync {
-    /// Looks at the data of an event, and says whether the customer gets the event.
+    /// Reads the data of an event, and decides whether the customer gets the event.
     fn judge(&mut self, data: &[u8]) -> EventAction;
 
     /// True if the stream ended as its protocol requires, or the upstream reported its failure.
@@ -632,7 +703,7 @@ pub(super) trait Tally: Send + Sync {
         None
     }
 
-    /// The ids, as far as they were relayed, of what the upstream keeps of the answer.
+    /// Ids relayed so far of objects that the upstream stores.
     fn stored_ids(&self) -> &[String] {
         &[]
     }
@@ -667,11 +738,11 @@ pub(super) struct StreamMeter<T> {
 
 impl<T: Tally> StreamMeter<T> {
     pub(super) fn new(tally: T) -> Self {
-        Self { events: Events::of_text(), tally }
+        Self { events: Events::for_text(), tally }
     }
 
-    pub(super) fn of_images(tally: T) -> Self {
-        Self { events: Events::of_images(), tally }
+    pub(super) fn for_images(tally: T) -> Self {
+        Self { events: Events::for_images(), tally }
     }
 }
 

@@ -12,7 +12,10 @@ use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
 use super::splice::{Splice, json_string};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, metering, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, metering,
+    request_policy,
+};
 use tollgate_money::price::{Unit, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
@@ -45,7 +48,7 @@ impl Codec for OpenaiModerations {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let has_passed = offer::check_fields(body, &offer::MODERATIONS, limits)?;
+        let has_passed = request_policy::check_fields(body, &request_policy::MODERATIONS, limits)?;
         let inputs = Inputs::read(body)?;
         let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
         let whole = context.map(|context| context.saturating_mul(inputs.count));
@@ -60,9 +63,10 @@ impl Codec for OpenaiModerations {
             _ => inputs.tokens_max.min(whole.unwrap_or(u64::MAX)),
         };
         let of = |input_tokens: u64| Usage { input_tokens, ..Usage::ZERO };
-        let terms = Terms::of_whole(body, of(tokens), of(inputs.tokens_about.min(tokens)));
+        let bounds =
+            RequestBounds::from_body(body, of(tokens), of(inputs.tokens_about.min(tokens)));
         let insertion = body.get("model").is_none().then(|| body.insertion_point());
-        Ok(Box::new(ModerationCall { terms, insertion, tokens_max: whole.unwrap_or(u64::MAX) }))
+        Ok(Box::new(ModerationCall { bounds, insertion, tokens_max: whole.unwrap_or(u64::MAX) }))
     }
 }
 
@@ -110,8 +114,8 @@ impl Inputs {
         }
         let part = input.as_object().ok()?;
         let kind = part.get("type")?.as_str()?;
-        let known = |key: &str| key == "type" || key == kind;
-        if !part.keys().all(known) {
+        let is_listed = |key: &str| key == "type" || key == kind;
+        if !part.keys().all(is_listed) {
             return None;
         }
         match &*kind {
@@ -136,7 +140,7 @@ impl Inputs {
 
 #[derive(Debug)]
 struct ModerationCall {
-    terms: Terms,
+    bounds: RequestBounds,
     /// Position for the model's name in a body without one; true if a comma precedes it.
     insertion: Option<(usize, bool)>,
     /// Maximum tokens that the model accepts for so many inputs.
@@ -144,12 +148,12 @@ struct ModerationCall {
 }
 
 impl Call for ModerationCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// True: there is no output, so the request shows the whole cost.
@@ -159,7 +163,7 @@ impl Call for ModerationCall {
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let Some((at, comma)) = self.insertion else {
-            return self.terms.model.rename(upstream_model);
+            return self.bounds.model.rename(upstream_model);
         };
         let comma = if comma { "," } else { "" };
         let mut splice = Splice::default();
@@ -170,7 +174,7 @@ impl Call for ModerationCall {
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         Box::new(ModerationMeter {
             scan: UsageScan::default(),
-            floor: self.terms.floor,
+            min_usage: self.bounds.min_usage,
             tokens_max: self.tokens_max,
         })
     }
@@ -179,7 +183,7 @@ impl Call for ModerationCall {
 /// Relays an answer as it is.
 struct ModerationMeter {
     scan: UsageScan,
-    floor: Usage,
+    min_usage: Usage,
     tokens_max: u64,
 }
 
@@ -200,7 +204,7 @@ impl Meter for ModerationMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -214,7 +218,7 @@ impl Meter for ModerationMeter {
     fn measure(&self) -> (Usage, UsageSource) {
         match self.reported() {
             Some(input_tokens) => (Usage { input_tokens, ..Usage::ZERO }, UsageSource::Upstream),
-            None => (self.floor, UsageSource::Estimated),
+            None => (self.min_usage, UsageSource::Estimated),
         }
     }
 
@@ -232,10 +236,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::limits::Priced;
+    use crate::limits::PricedFeatures;
 
     fn limits(context: u64) -> ModelLimits {
-        let priced = Priced { units: vec![Unit::InputTokens], ..Priced::default() };
+        let priced = PricedFeatures { units: vec![Unit::InputTokens], ..PricedFeatures::default() };
         ModelLimits { input_tokens_max: context, priced, ..ModelLimits::default() }
     }
 
@@ -249,7 +253,7 @@ mod tests {
         let picture =
             json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
         let text = json!({"type": "text", "text": "abc"});
-        for (input, context, bound) in [
+        for (input, context, max_usage) in [
             (json!("abc"), 0, 512 + 3),
             (json!(""), 0, 512),
             (json!(["abc", "\u{4f60}"]), 0, 2 * 512 + 6),
@@ -260,13 +264,13 @@ mod tests {
         ] {
             let body = json!({"model": "m", "input": input}).to_string();
             let call = read(&body, &limits(context)).expect("valid");
-            assert_eq!(call.bound().input_tokens, bound, "{input}");
-            assert!(call.floor().input_tokens <= bound, "{input}");
+            assert_eq!(call.max_usage().input_tokens, max_usage, "{input}");
+            assert!(call.min_usage().input_tokens <= max_usage, "{input}");
         }
     }
 
     #[test]
-    fn what_is_not_bounded_or_known_is_refused() {
+    fn unbounded_and_unlisted_fields_are_refused() {
         let picture = r#"{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}"#;
         for (input, param) in [
             ("null".to_owned(), "input"),

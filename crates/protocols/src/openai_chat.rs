@@ -16,14 +16,15 @@ use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, StreamMeter, StreamState, Tally, ThoughtScan, UsageReport,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, ThoughtScan, UsageReport,
     WireCostDetails,
 };
 use super::splice::Splice;
 use super::sse::EventAction;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage, UsageSource};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
+use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
 mod chunk;
@@ -65,27 +66,28 @@ impl Codec for OpenaiChat {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let prompt = offer::read(body, &offer::CHAT, limits)?;
+        let prompt = request_policy::read(body, &request_policy::CHAT, limits)?;
         fields::check_messages(body)?;
         for (field, range) in RANGES {
             check_range(body, field, &range)?;
         }
         check_stop(body)?;
         let choices = fields::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
-        let asked = fields::output_tokens(body, "max_tokens", 1, limits)?
+        let requested = fields::output_tokens(body, "max_tokens", 1, limits)?
             .max(fields::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
         let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
-        let output = asked.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
-        let terms = Terms::of_prompt(body, &prompt, limits, output.saturating_mul(choices))?
-            .with_output_limit(asked, limits.output_tokens_max, choices);
+        let output = requested.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
+        let bounds =
+            RequestBounds::from_prompt(body, &prompt, limits, output.saturating_mul(choices))?
+                .with_output_limit(requested, limits.output_tokens_max, choices);
         Ok(Box::new(ChatCall {
-            usage_options: if terms.stream {
+            usage_options: if bounds.stream {
                 UsageOptions::read(body)?
             } else {
-                UsageOptions::Asked
+                UsageOptions::Requested
             },
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
@@ -108,8 +110,8 @@ impl Codec for OpenaiChat {
                 thinking: thinking(body),
                 ..Traits::default()
             },
-            terms,
-            possible: Usage {
+            bounds,
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max.saturating_mul(choices),
                 ..Usage::default()
@@ -169,7 +171,7 @@ fn thinking(body: &Object<'_>) -> Option<bool> {
     body.get_non_null("enable_thinking").and_then(|value| value.as_bool())
 }
 
-/// A model that is said not to think may still do so when it is asked to.
+/// A model that is said not to think may still do so when asked to.
 fn asks_for_reasoning(body: &Object<'_>) -> bool {
     let effort = body.get_non_null("reasoning_effort");
     effort.is_some_and(|effort| effort.as_str().as_deref() != Some("none"))
@@ -178,8 +180,8 @@ fn asks_for_reasoning(body: &Object<'_>) -> bool {
 /// Edit that makes the upstream report usage at the end of a stream.
 #[derive(Debug)]
 enum UsageOptions {
-    /// The customer asked for it: the chunk is the customer's too.
-    Asked,
+    /// The customer requested it: the chunk is the customer's too.
+    Requested,
     /// There is no `stream_options`: insert one at this position.
     Insert { at: usize, comma: bool },
     /// `stream_options` has no `include_usage`: insert it at this position.
@@ -209,7 +211,7 @@ impl UsageOptions {
             return Ok(Self::InsertInside { at: offset + at, comma });
         };
         match value.as_bool() {
-            Some(true) => Ok(Self::Asked),
+            Some(true) => Ok(Self::Requested),
             None if !value.is_null() => {
                 Err(invalid("`stream_options.include_usage` must be a boolean".to_owned()))
             }
@@ -222,7 +224,7 @@ impl UsageOptions {
             if comma { format!(",{member}") } else { member.to_owned() }
         };
         match self {
-            Self::Asked => {}
+            Self::Requested => {}
             Self::Insert { at, comma } => splice.replace(
                 *at..*at,
                 with_comma(*comma, r#""stream_options":{"include_usage":true}"#),
@@ -237,7 +239,7 @@ impl UsageOptions {
 
 #[derive(Debug)]
 struct ChatCall {
-    terms: Terms,
+    bounds: RequestBounds,
     usage_options: UsageOptions,
     is_all_shown: bool,
     estimates_unreported: bool,
@@ -250,16 +252,16 @@ struct ChatCall {
     /// True if a model that thinks has other prices than one that does not.
     is_thinking_priced: bool,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ChatCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -287,13 +289,13 @@ impl Call for ChatCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         self.usage_options.splice(&mut splice);
         splice
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
@@ -303,8 +305,8 @@ impl Call for ChatCall {
                 Box::new(meter.finding(thoughts))
             }
             Framing::Sse => Box::new(StreamMeter::new(ChatTally {
-                usage_is_ours: !matches!(self.usage_options, UsageOptions::Asked),
-                known: StreamState::new(frame),
+                usage_is_ours: !matches!(self.usage_options, UsageOptions::Requested),
+                state: StreamState::new(frame),
                 unsplit: self.unsplit,
                 ended: false,
                 done: false,
@@ -466,14 +468,14 @@ impl WireChatUsage {
             cost_in_usd_ticks,
             cost,
             cached_tokens,
-            heard,
+            audio_input,
             cache_write_tokens,
             cache_creation_input_tokens,
             cache_creation_tokens,
             video_tokens,
             reasoning_tokens,
-            spoken,
-            drawn,
+            audio_output,
+            image_output,
             short,
             hour,
             short_again,
@@ -485,7 +487,7 @@ impl WireChatUsage {
             total_tokens,
             prompt_tokens_details: Some(WirePromptDetails {
                 cached_tokens,
-                audio_tokens: heard,
+                audio_tokens: audio_input,
                 video_tokens,
                 cache_write_tokens,
                 cache_creation_input_tokens,
@@ -493,8 +495,8 @@ impl WireChatUsage {
                 ..WirePromptDetails::default()
             }),
             completion_tokens_details: Some(WireCompletionDetails {
-                audio_tokens: spoken,
-                image_tokens: drawn,
+                audio_tokens: audio_output,
+                image_tokens: image_output,
                 reasoning_tokens,
             }),
             prompt_cache_hit_tokens,
@@ -552,12 +554,12 @@ impl WireChatUsage {
                 self.cache_read_input_tokens,
             ]),
             written: CacheWritten::new(written, &lifetimes),
-            heard: prompt.audio_tokens.unwrap_or(0),
-            watched: prompt.video_tokens.unwrap_or(0),
+            audio_input: prompt.audio_tokens.unwrap_or(0),
+            video_input: prompt.video_tokens.unwrap_or(0),
             output: self.completion_tokens.unwrap_or(0),
             reasoning: completion.reasoning_tokens.max(self.reasoning_tokens).unwrap_or(0),
-            spoken: completion.audio_tokens.unwrap_or(0),
-            drawn: completion.image_tokens.unwrap_or(0),
+            audio_output: completion.audio_tokens.unwrap_or(0),
+            image_output: completion.image_tokens.unwrap_or(0),
             total: self.total_tokens,
             ..InclusiveCounts::new(unsplit)
         }
@@ -573,9 +575,9 @@ impl WireChatUsage {
 
 /// Meters a stream of chunks.
 struct ChatTally {
-    /// The usage chunk was asked for by us, not by the customer.
+    /// The usage chunk was requested by us, not by the customer.
     usage_is_ours: bool,
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     /// A choice has finished, or the upstream has said that it failed.
@@ -583,7 +585,7 @@ struct ChatTally {
     done: bool,
 }
 
-impl Tally for ChatTally {
+impl TextTally for ChatTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.done {
             // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
@@ -594,18 +596,18 @@ impl Tally for ChatTally {
             return EventAction::Keep;
         }
         let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
-        self.known.failed |= chunk.has_error;
-        self.known.ended_at_limit |= chunk.ends_at_limit;
-        self.known.has_thoughts |= chunk.has_thoughts;
-        self.known.service_tier = chunk.service_tier.or(self.known.service_tier);
+        self.state.failed |= chunk.has_error;
+        self.state.ended_at_limit |= chunk.ends_at_limit;
+        self.state.has_thoughts |= chunk.has_thoughts;
+        self.state.service_tier = chunk.service_tier.or(self.state.service_tier);
         self.ended |= chunk.finishes || chunk.has_error;
-        self.known.show(chunk.shown);
+        self.state.show(chunk.shown);
         if chunk.usages.is_empty() {
             return EventAction::Keep;
         }
         let read = |usage: &&[u8]| WireChatUsage::report(usage, self.unsplit);
         for report in chunk.usages.iter().filter_map(read) {
-            self.known.report(report);
+            self.state.report(report);
         }
         if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }
     }
@@ -614,32 +616,8 @@ impl Tally for ChatTally {
         self.done || self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.known.reported_cost()
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 }
 

@@ -5,10 +5,12 @@
 
 use super::fields;
 use super::limits::ModelLimits;
-use super::metering::{Frame, JsonMeter};
+use super::metering::{JsonMeter, MeterContext};
 use super::openai_responses::report;
 use super::stored;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
 use tollgate_money::price::{InputWays, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -35,16 +37,16 @@ impl Codec for OpenaiCompact {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let prompt = offer::read(body, &offer::COMPACT, limits)?;
+        let prompt = request_policy::read(body, &request_policy::COMPACT, limits)?;
         // Nothing in the request bounds what the summary may be, but for the model.
-        let terms = Terms::of_prompt(body, &prompt, limits, limits.output_tokens_max)?
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, limits.output_tokens_max)?
             .with_references(stored::references(body));
         Ok(Box::new(CompactCall {
-            terms,
+            bounds,
             traits: Traits { service_tier: fields::service_tier(body), ..Traits::default() },
             input_ways: prompt.input_ways(),
             written_as: prompt.written_as,
-            possible: Usage {
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
                 output_tokens: limits.output_tokens_max,
                 ..Usage::ZERO
@@ -55,22 +57,22 @@ impl Codec for OpenaiCompact {
 
 #[derive(Debug)]
 struct CompactCall {
-    terms: Terms,
+    bounds: RequestBounds,
     traits: Traits,
     input_ways: InputWays,
     /// Unit of reported cache writes without lifetimes.
     written_as: Option<Unit>,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for CompactCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn traits(&self) -> Traits {
@@ -82,7 +84,7 @@ impl Call for CompactCall {
     }
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
-        let frame = Frame::new(&self.terms, self.possible);
+        let frame = MeterContext::new(&self.bounds, self.model_limits);
         let unsplit = self.written_as.unwrap_or(Unit::CacheWriteTokens);
         let report = move |usage: &[u8]| report(usage, unsplit);
         Box::new(JsonMeter::new(frame, Box::new(report)))
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_summary_is_held_for_as_long_as_the_model_can_write() {
-        let whole = |fields: &str| read(fields).expect("valid").bound();
+        let whole = |fields: &str| read(fields).expect("valid").max_usage();
         let text = r#","input":"hi","prompt_cache_key":"k""#;
         let held = whole(text);
         let length = format!(r#"{{"model":"m"{text}}}"#).len() as u64;

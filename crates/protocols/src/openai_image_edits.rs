@@ -5,11 +5,11 @@ use imagesize::ImageType;
 
 use super::fields;
 use super::form::{Form, Part};
-use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageOptions, ImageRequest, PARTIAL_IMAGES_MAX};
 use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
+use super::request_bounds::ModelField;
 use super::splice::Splice;
-use super::terms::ModelField;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
 use crate::estimate::TextSize;
 use tollgate_money::price::Traits;
 use tollgate_types::error::GatewayError;
@@ -70,17 +70,19 @@ impl Codec for OpenaiImageEdits {
             aspect_ratio_max: None,
             ..limits.images.clone()
         };
-        let order = fields.asked(&listed)?.check(&listed)?.priced(&limits.priced);
-        let bound = order.bound(limits.input_tokens_max, limits.output_tokens_max);
-        let floor = order.estimate(input_tokens.min(limits.input_tokens_max), &bound);
-        let stream = order.streams();
+        let image_options =
+            fields.image_request(&listed)?.check(&listed)?.with_prices(&limits.priced);
+        let max_usage = image_options.max_usage(limits.input_tokens_max, limits.output_tokens_max);
+        let min_usage =
+            image_options.estimate(input_tokens.min(limits.input_tokens_max), &max_usage);
+        let stream = image_options.streams();
         let missing = || GatewayError::invalid("model", "`model` must be a non-empty text");
         let model = form.field("model")?.zip(fields.text("model")?).ok_or_else(missing)?;
-        let model = ModelField::of_part(form, model.0, model.1);
+        let model = ModelField::from_part(form, model.0, model.1);
         Ok(Box::new(EditCall {
-            order,
-            terms: Terms::of_parts(stream, model, bound, floor),
-            response_format: ResponseFormatEdit::new(form, &order, &limits.images)?,
+            image_options,
+            bounds: RequestBounds::from_parts(stream, model, max_usage, min_usage),
+            response_format: ResponseFormatEdit::new(form, &image_options, &limits.images)?,
         }))
     }
 }
@@ -88,8 +90,8 @@ impl Codec for OpenaiImageEdits {
 /// Refuses names that some parsers would take for a field and others would not, and those of which
 /// nobody knows what they cost.
 fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
-    let known = [&FIELDS[..], &IMAGES, &OTHERS].concat();
-    let variant = form.case_variant_of(&known);
+    let field_names = [&FIELDS[..], &IMAGES, &OTHERS].concat();
+    let variant = form.case_variant_of(&field_names);
     let bracketed = || {
         let names = form.parts.iter().map(|part| part.name.as_str());
         let stem = |name: &str| name.split('[').next().unwrap_or_default().to_owned();
@@ -101,7 +103,7 @@ fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
         return Err(GatewayError::invalid(name, message));
     }
     let mut names = form.parts.iter().map(|part| part.name.as_str());
-    names.try_for_each(|name| fields::check_known("", name, &known, pass))
+    names.try_for_each(|name| fields::check_listed("", name, &field_names, pass))
 }
 
 /// The fields of a form.
@@ -129,7 +131,7 @@ impl<'a> Fields<'a> {
         number.map(Some).ok_or_else(|| GatewayError::invalid(name, message()))
     }
 
-    fn asked(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
+    fn image_request(&self, limits: &ImageLimits) -> Result<ImageRequest, GatewayError> {
         let owned = |name| Ok::<_, GatewayError>(self.text(name)?.map(str::to_owned));
         let n = self.integer("n", 1, u64::from(limits.count_max))?.unwrap_or(1);
         let stream = match self.text("stream")? {
@@ -206,12 +208,16 @@ enum ResponseFormatEdit {
 }
 
 impl ResponseFormatEdit {
-    fn new(form: &Form, order: &Order, limits: &ImageLimits) -> Result<Self, GatewayError> {
+    fn new(
+        form: &Form,
+        image_options: &ImageOptions,
+        limits: &ImageLimits,
+    ) -> Result<Self, GatewayError> {
         const FIELD: &str = "response_format";
         let Some(ways) = limits.response_formats.as_deref() else { return Ok(Self::Keep) };
         Ok(match (ways.len(), form.field(FIELD)?) {
             (0 | 1, Some(part)) => Self::Remove(part.whole.clone()),
-            (2.., None) if order.response_format.is_none() => {
+            (2.., None) if image_options.response_format.is_none() => {
                 let text = form.part_text(FIELD, ResponseFormat::B64Json.as_str());
                 Self::Insert(form.insertion_point(), text)
             }
@@ -222,30 +228,30 @@ impl ResponseFormatEdit {
 
 #[derive(Debug)]
 struct EditCall {
-    order: Order,
-    terms: Terms,
+    image_options: ImageOptions,
+    bounds: RequestBounds,
     response_format: ResponseFormatEdit,
 }
 
 impl Call for EditCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn makes_pictures(&self) -> bool {
-        self.order.is_output_apart()
+        self.image_options.is_output_apart()
     }
 
     fn traits(&self) -> Traits {
-        self.order.traits
+        self.image_options.traits
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         match &self.response_format {
             ResponseFormatEdit::Keep => {}
             ResponseFormatEdit::Remove(part) => splice.replace(part.clone(), ""),
@@ -255,7 +261,7 @@ impl Call for EditCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        self.order.meter(framing, &self.terms)
+        self.image_options.meter(framing, &self.bounds)
     }
 }
 
@@ -265,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::form::{Boundary, FormScan};
-    use crate::limits::{ImageFormat, Pass};
+    use crate::limits::{ImageFormat, PassList};
     use tollgate_money::price::{ImageSize, Quality, Usage, UsageSource};
 
     /// The beginning of a PNG file: as much as tells its size.
@@ -317,13 +323,13 @@ mod tests {
     }
 
     fn read(body: &[u8], images: ImageLimits) -> Result<Box<dyn Call>, GatewayError> {
-        read_passing(body, images, Pass::default())
+        read_passing(body, images, PassList::default())
     }
 
     fn read_passing(
         body: &[u8],
         images: ImageLimits,
-        pass: Pass,
+        pass: PassList,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let mut scan = FormScan::new(
             Boundary::from_content_type(b"multipart/form-data; boundary=b").expect("ok"),
@@ -353,9 +359,10 @@ mod tests {
     fn the_hold_covers_every_image_and_all_input() {
         let body = with(&[field("n", "3"), field("quality", "low"), field("size", "1024x1024")]);
         let call = read(&body, gpt()).expect("valid");
-        let bound = Usage { input_tokens: 1000, output_tokens: 3 * 6240, images: 3, ..Usage::ZERO };
-        assert_eq!(call.bound(), bound, "nobody knows the tokens of an image before");
-        assert_eq!(call.floor().output_tokens, 3 * 272);
+        let max_usage =
+            Usage { input_tokens: 1000, output_tokens: 3 * 6240, images: 3, ..Usage::ZERO };
+        assert_eq!(call.max_usage(), max_usage, "nobody knows the tokens of an image before");
+        assert_eq!(call.min_usage().output_tokens, 3 * 272);
         assert_eq!(call.traits().quality, Some(Quality::Low));
         assert!(!call.streams());
     }
@@ -399,13 +406,13 @@ mod tests {
 
     #[test]
     fn the_way_to_answer_is_the_contracts() {
-        let asked = with(&[field("response_format", "b64_json")]);
-        let sent = read(&asked, gpt()).expect("valid").splice("m").apply(&Bytes::from(asked));
+        let body = with(&[field("response_format", "b64_json")]);
+        let sent = read(&body, gpt()).expect("valid").splice("m").apply(&Bytes::from(body));
         assert_eq!(sent, with(&[]), "an upstream with one way is not told");
         let plain = with(&[]);
         let sent = read(&plain, dalle()).expect("valid").splice("m").apply(&Bytes::from(plain));
-        let told = [vec![field("response_format", "b64_json")], basic()].concat();
-        assert_eq!(sent, form(&told), "and one with two gets the default");
+        let expected = [vec![field("response_format", "b64_json")], basic()].concat();
+        assert_eq!(sent, form(&expected), "and one with two gets the default");
         let url = with(&[field("response_format", "url")]);
         assert!(read(&url, dalle()).expect("valid").splice("m").is_empty());
     }
@@ -416,7 +423,7 @@ mod tests {
             with(&[field("strength", "0.5"), field("user", "u"), field("moderation", "low")]);
         let read_with = |pass: &[&str]| {
             let fields = pass.iter().map(|field| (*field).to_owned()).collect();
-            read_passing(&body, gpt(), Pass { fields, ..Pass::default() })
+            read_passing(&body, gpt(), PassList { fields, ..PassList::default() })
         };
         let error = read_with(&[]).expect_err("nobody knows what it costs");
         assert_eq!(error.param.as_deref(), Some("strength"), "{error}");
@@ -429,7 +436,7 @@ mod tests {
         let call = read(&with(&[field("n", "2"), field("quality", "low")]), gpt()).expect("valid");
         let mut meter = call.meter(Framing::Json);
         meter.relay(Bytes::from_static(br#"{"data":[{"b64_json":"AAAA"},{"b64_json":"AAAA"}]}"#));
-        assert_eq!(meter.measure(), (call.bound(), UsageSource::Estimated));
+        assert_eq!(meter.measure(), (call.max_usage(), UsageSource::Estimated));
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //! images to refer to and series of images. Spec section 4, the variants whose shape is not shown.
 
 use super::fields;
-use super::images::{ImageRequest, Order, PARTIAL_IMAGES_MAX};
+use super::images::{ImageOptions, ImageRequest, PARTIAL_IMAGES_MAX};
 use super::json::Object;
 use super::limits::ModelLimits;
-use super::offer::Prompt;
+use super::request_policy::Prompt;
 use super::splice::Splice;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
 use tollgate_money::price::Traits;
 use tollgate_types::error::GatewayError;
 
@@ -174,7 +174,7 @@ fn read(
         return Err(GatewayError::invalid("prompt", "`prompt` must be a non-empty string"));
     }
     let partial_images = fields::integer(body, "partial_images", 0..=PARTIAL_IMAGES_MAX)?;
-    let order = ImageRequest {
+    let image_options = ImageRequest {
         n: u32::try_from(images).unwrap_or(u32::MAX),
         size: fields::text(body, "size")?,
         quality: fields::text(body, "quality")?,
@@ -185,65 +185,66 @@ fn read(
         partial_images: partial_images.unwrap_or(0),
     }
     .check(&limits.images)?
-    .priced(&limits.priced);
-    let terms = Terms::of_order(body, &order, limits)?;
+    .with_prices(&limits.priced);
+    let bounds = RequestBounds::from_options(body, &image_options, limits)?;
     // An upstream that answers in one way alone takes no word about it.
     let is_only_way = limits.images.response_formats.as_ref().is_some_and(|ways| ways.len() == 1);
-    let untold = body.member_range("response_format").filter(|_| is_only_way);
-    Ok(Box::new(ImagesCall { order, terms, untold }))
+    let omitted = body.member_range("response_format").filter(|_| is_only_way);
+    Ok(Box::new(ImagesCall { image_options, bounds, omitted }))
 }
 
-impl Terms {
+impl RequestBounds {
     /// The terms of a request for images whose input is the text of its body.
-    fn of_order(
+    fn from_options(
         body: &Object<'_>,
-        order: &Order,
+        image_options: &ImageOptions,
         limits: &ModelLimits,
     ) -> Result<Self, GatewayError> {
         let is_text = body.get_non_null("image").is_none() && !body.has_escaped_keys();
         let prompt = Prompt::of_text(is_text);
-        let text = Self::of_prompt(body, &prompt, limits, 0)?;
-        let bound = order.bound(text.bound.input_tokens, limits.output_tokens_max);
-        let floor = order.estimate(text.floor.input_tokens, &bound);
-        Ok(Self { bound, floor, countable: None, ..text })
+        let text = Self::from_prompt(body, &prompt, limits, 0)?;
+        let max_usage =
+            image_options.max_usage(text.max_usage.input_tokens, limits.output_tokens_max);
+        let min_usage = image_options.estimate(text.min_usage.input_tokens, &max_usage);
+        Ok(Self { max_usage, min_usage, countable: None, ..text })
     }
 }
 
 #[derive(Debug)]
 struct ImagesCall {
-    order: Order,
-    terms: Terms,
+    image_options: ImageOptions,
+    bounds: RequestBounds,
     /// The member of the body that the upstream does not know.
-    untold: Option<std::ops::Range<usize>>,
+    omitted: Option<std::ops::Range<usize>>,
 }
 
 impl Call for ImagesCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn makes_pictures(&self) -> bool {
-        self.order.is_output_apart()
+        self.image_options.is_output_apart()
     }
 
     fn traits(&self) -> Traits {
-        self.order.traits
+        self.image_options.traits
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
-        if let Some(member) = self.untold.clone() {
+        let mut splice = self.bounds.model.rename(upstream_model);
+        if let Some(member) = self.omitted.clone() {
             splice.replace(member, "");
         }
         splice
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        self.order.meter(framing, &self.terms)
+        self.image_options.meter(framing, &self.bounds)
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::limits::{ImageLimits, Pass, ResponseFormat};
+    use crate::limits::{ImageLimits, PassList, ResponseFormat};
     use tollgate_money::price::{ImageSize, Quality, Usage, UsageSource};
 
     const REQUEST: &[u8] = include_bytes!("../fixtures/openai_images/request.json");
@@ -319,37 +320,37 @@ mod tests {
 
     #[test]
     fn without_a_report_the_hold_is_what_is_charged() {
-        let bound = read(&OpenaiImages, REQUEST).expect("valid").bound();
-        assert_eq!((bound.images, bound.output_tokens), (2, 10_000));
+        let max_usage = read(&OpenaiImages, REQUEST).expect("valid").max_usage();
+        assert_eq!((max_usage.images, max_usage.output_tokens), (2, 10_000));
         for usage in
             ["null", "{}", r#"{"output_tokens":-1}"#, r#"{"input_tokens":13,"output_tokens":0}"#]
         {
             let response = format!(r#"{{"data":[{{}},{{}}],"usage":{usage}}}"#);
             let measured = measure(Framing::Json, &response);
-            assert_eq!(measured, (bound, UsageSource::Estimated, true), "{usage}");
+            assert_eq!(measured, (max_usage, UsageSource::Estimated, true), "{usage}");
         }
         for nothing in ["{}", r#"{"data":[]}"#, r#"{"output":{"task_id":"1"}}"#] {
             let measured = measure(Framing::Json, nothing);
-            assert_eq!(measured, (bound, UsageSource::Estimated, true), "{nothing}");
+            assert_eq!(measured, (max_usage, UsageSource::Estimated, true), "{nothing}");
         }
         let cut = measure(Framing::Json, r#"{"data":[{"b64_json":"abc"#);
-        assert_eq!(cut, (bound, UsageSource::Estimated, false));
+        assert_eq!(cut, (max_usage, UsageSource::Estimated, false));
     }
 
     #[test]
     fn what_is_left_to_the_model_is_estimated_as_the_dearest() {
-        let floor = |fields: &str| {
+        let min_usage = |fields: &str| {
             let body = format!(r#"{{"model":"m","prompt":"p"{fields}}}"#);
-            read(&OpenaiImages, body.as_bytes()).expect(fields).floor().output_tokens
+            read(&OpenaiImages, body.as_bytes()).expect(fields).min_usage().output_tokens
         };
-        assert_eq!(floor(r#","quality":"low","size":"1024x1024""#), 272);
+        assert_eq!(min_usage(r#","quality":"low","size":"1024x1024""#), 272);
         for open in [
             "",
             r#","quality":"auto","size":"auto""#,
             r#","quality":"low""#,
             r#","size":"1024x1024""#,
         ] {
-            assert_eq!(floor(open), 5000, "{open}");
+            assert_eq!(min_usage(open), 5000, "{open}");
         }
     }
 
@@ -386,32 +387,32 @@ mod tests {
             images,
             ..Usage::ZERO
         };
-        let told = |events: &[&str], ends| streamed(&OpenaiImages, r#","n":4"#, events, ends);
-        assert_eq!(told(&four, true), (of(4), UsageSource::Upstream));
-        assert_eq!(told(&four, false), (of(4), UsageSource::Upstream), "all have come");
-        assert_eq!(told(&four[..2], true), (of(2), UsageSource::Upstream), "it made no more");
-        let cut = told(&four[..1], false);
+        let measured = |events: &[&str], ends| streamed(&OpenaiImages, r#","n":4"#, events, ends);
+        assert_eq!(measured(&four, true), (of(4), UsageSource::Upstream));
+        assert_eq!(measured(&four, false), (of(4), UsageSource::Upstream), "all have come");
+        assert_eq!(measured(&four[..2], true), (of(2), UsageSource::Upstream), "it made no more");
+        let cut = measured(&four[..1], false);
         let rest = Usage { output_tokens: 1000 + 3 * 5000, images: 4, ..cut.0 };
         assert_eq!(cut, (rest, UsageSource::Estimated), "the others are made all the same");
         assert!(cut.0.input_tokens > 10, "{cut:?}");
 
         let (first, second) = (event(r#","image_index":0"#), event(r#","image_index":1"#));
         let dear = first.replace("1000", "1500");
-        let repeated = told(&[&first, &second, &dear, &first], true);
+        let repeated = measured(&[&first, &second, &dear, &first], true);
         let expected = Usage { output_tokens: 2500, ..of(2) };
         assert_eq!(repeated, (expected, UsageSource::Upstream), "each image once, the dearest");
         let partial = plain.replace("completed", "partial_image");
-        assert_eq!(told(&[&partial, &partial, &plain], true), (of(1), UsageSource::Upstream));
+        assert_eq!(measured(&[&partial, &partial, &plain], true), (of(1), UsageSource::Upstream));
 
-        let untold = r#"{"type":"image_generation.completed","b64_json":"iVBORw0KGgo="}"#;
-        let some = told(&[&plain, untold], true);
+        let unreported = r#"{"type":"image_generation.completed","b64_json":"iVBORw0KGgo="}"#;
+        let some = measured(&[&plain, unreported], true);
         assert_eq!((some.0.images, some.0.output_tokens), (2, 6000), "the hold's share of it");
         assert_eq!(some.1, UsageSource::Estimated);
         let failed = r#"{"type":"error","error":{"message":"no"}}"#;
         let costly = failed.replacen('{', r#"{"usage":{"output_tokens":700},"#, 1);
-        assert_eq!(told(&[&costly], true).0, Usage { output_tokens: 700, ..Usage::ZERO });
-        assert_eq!(told(&[&plain, failed], true), (of(1), UsageSource::Upstream));
-        let nothing = told(&[], false);
+        assert_eq!(measured(&[&costly], true).0, Usage { output_tokens: 700, ..Usage::ZERO });
+        assert_eq!(measured(&[&plain, failed], true), (of(1), UsageSource::Upstream));
+        let nothing = measured(&[], false);
         assert_eq!((nothing.0.images, nothing.0.output_tokens), (4, 20_000));
     }
 
@@ -428,22 +429,22 @@ mod tests {
                 r#"{{"type":"image_generation.partial_succeeded","image_index":{index},"url":"https://a.example/{index}.png"}}"#
             )
         };
-        let told = |events: &[&str], ends| streamed(&ArkImages, SERIES, events, ends);
+        let measured = |events: &[&str], ends| streamed(&ArkImages, SERIES, events, ends);
         let of = |images| Usage { output_tokens: 60_000, images, ..Usage::ZERO };
-        assert_eq!(told(&[&end(15)], true), (of(15), UsageSource::Upstream));
+        assert_eq!(measured(&[&end(15)], true), (of(15), UsageSource::Upstream));
         let (zero, one) = (part(0), part(1));
-        assert_eq!(told(&[&zero, &one, &end(2)], true), (of(2), UsageSource::Upstream));
-        assert_eq!(told(&[&zero, &one, &end(1)], true), (of(2), UsageSource::Upstream));
+        assert_eq!(measured(&[&zero, &one, &end(2)], true), (of(2), UsageSource::Upstream));
+        assert_eq!(measured(&[&zero, &one, &end(1)], true), (of(2), UsageSource::Upstream));
         let failed =
             r#"{"type":"image_generation.partial_failed","image_index":2,"error":{"code":"c"}}"#;
-        assert_eq!(told(&[&zero, failed, &end(1)], true), (of(1), UsageSource::Upstream));
-        let (cut, source) = told(&[&zero, &one], false);
+        assert_eq!(measured(&[&zero, failed, &end(1)], true), (of(1), UsageSource::Upstream));
+        let (cut, source) = measured(&[&zero, &one], false);
         assert_eq!((cut.images, source), (15, UsageSource::Estimated), "a series goes on");
     }
 
     #[test]
-    fn what_has_no_known_price_is_refused() {
-        let pass = Pass { fields: vec!["tools".to_owned()], ..Pass::default() };
+    fn options_without_a_price_are_refused() {
+        let pass = PassList { fields: vec!["tools".to_owned()], ..PassList::default() };
         let passing = ModelLimits { pass, ..limits() };
         for (codec, fields) in [
             (&OpenaiImages as &dyn Codec, r#""image":"https://a.example/1.png""#),
@@ -463,20 +464,20 @@ mod tests {
     #[test]
     fn the_hold_covers_every_image_and_the_price_can_depend_on_them() {
         let call = read(&OpenaiImages, REQUEST).expect("valid");
-        let bound = call.bound();
-        assert_eq!((bound.images, bound.output_tokens), (2, 10_000));
-        assert_eq!(bound.input_tokens, REQUEST.len() as u64, "bytes bound the prompt's tokens");
+        let max_usage = call.max_usage();
+        assert_eq!((max_usage.images, max_usage.output_tokens), (2, 10_000));
+        assert_eq!(max_usage.input_tokens, REQUEST.len() as u64, "bytes bound the prompt's tokens");
         assert_eq!(call.traits().quality, Some(Quality::Low));
         assert_eq!(call.traits().size, ImageSize::parse("1536x1024"));
         let partial =
             br#"{"model":"m","prompt":"p","stream":true,"partial_images":3,"size":"auto"}"#;
         let call = read(&OpenaiImages, partial).expect("valid");
         assert!(call.streams());
-        assert_eq!(call.bound().output_tokens, 5300, "partial images cost tokens of their own");
+        assert_eq!(call.max_usage().output_tokens, 5300, "partial images cost tokens of their own");
     }
 
     #[test]
-    fn the_upstream_is_not_told_what_it_cannot_choose() {
+    fn the_upstream_gets_no_option_without_a_choice() {
         for (body, sent) in [
             (
                 r#"{"model":"m", "response_format":"b64_json", "prompt":"p"}"#,
@@ -507,7 +508,7 @@ mod tests {
         ] {
             let body = format!(r#"{{"model":"m","prompt":"p"{fields}}}"#);
             let call = read(&ArkImages, body.as_bytes()).expect(fields);
-            assert_eq!(call.bound().images, images, "{fields}");
+            assert_eq!(call.max_usage().images, images, "{fields}");
         }
         let call = read(&ArkImages, br#"{"model":"m","prompt":"p"}"#).expect("valid");
         let mut meter = call.meter(Framing::Json);

@@ -7,10 +7,12 @@ use bytes::Bytes;
 
 use super::fields;
 use super::limits::ModelLimits;
-use super::metering::{Frame, JsonMeter};
+use super::metering::{JsonMeter, MeterContext};
 use super::prompt_count::{MediaCount, prompt_tokens};
 use super::stored;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
@@ -43,36 +45,36 @@ impl Codec for OpenaiInputTokens {
         fields::refuse_case_variants(body, &COUNTED_FIELDS)?;
         Ok(Box::new(InputTokensCall {
             tokens: prompt_tokens(body, MediaCount::Openai, limits.pictures),
-            terms: Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
+            bounds: RequestBounds::from_body(body, Usage::ZERO, Usage::ZERO)
                 .with_references(stored::references(body))
-                .with_references(offer::references(body, &offer::RESPONSES)),
+                .with_references(request_policy::references(body, &request_policy::RESPONSES)),
         }))
     }
 }
 
 #[derive(Debug)]
 struct InputTokensCall {
-    terms: Terms,
+    bounds: RequestBounds,
     /// The tokens of the prompt, by an estimate.
     tokens: u64,
 }
 
 impl Call for InputTokensCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn local_answer(&self) -> Option<Bytes> {
         // What the upstream keeps is not here to be counted.
-        self.terms.references.is_empty().then(|| answer(self.tokens))
+        self.bounds.references.is_empty().then(|| answer(self.tokens))
     }
 
     fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+        Box::new(JsonMeter::new(MeterContext::default(), Box::new(|_| None)))
     }
 }
 
@@ -95,7 +97,7 @@ mod tests {
     fn a_count_is_free_and_made_here_where_an_upstream_has_none() {
         let call = read(r#"{"model":"m","instructions":"Be brief.","input":"Hello, world!"}"#);
         let call = call.expect("valid");
-        assert_eq!((call.bound(), call.floor()), (Usage::ZERO, Usage::ZERO));
+        assert_eq!((call.max_usage(), call.min_usage()), (Usage::ZERO, Usage::ZERO));
         let answer = call.local_answer().expect("an estimate");
         let answer = Object::parse(&answer).expect("JSON");
         let word = answer.get("object").and_then(|word| word.as_str());

@@ -18,19 +18,18 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, Frame, JsonMeter, Shown, StreamMeter, StreamState, Tally, UsageReport, WireCostDetails,
-    service_tier,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
+    WireCostDetails, service_tier,
 };
-use super::offer::{LeftOut, SearchLimit};
-use super::server_tools::{ItemScan, RanTools};
+use super::request_policy::{OmittedTools, SearchLimit};
+use super::server_tools::{ItemScan, ServerToolCalls};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, StoredIds};
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
-use tollgate_money::money::Nanousd;
-use tollgate_money::price::{
-    ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage, UsageSource,
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use tollgate_money::price::{ImageSize, InputWays, Quality, ServiceTier, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's Responses API.
@@ -60,16 +59,21 @@ impl Codec for OpenaiResponses {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let left_out = offer::searches(body, limits);
-        let prompt = offer::read_without(body, &offer::RESPONSES, limits, left_out.as_ref())?;
+        let left_out = request_policy::searches(body, limits);
+        let prompt = request_policy::read_without(
+            body,
+            &request_policy::RESPONSES,
+            limits,
+            left_out.as_ref(),
+        )?;
         if fields::boolean(body, "background")? == Some(true) {
             let message = "`background` is not offered here: nobody could meter such an answer";
             return Err(GatewayError::invalid("background", message));
         }
-        let asked = fields::output_tokens(body, "max_output_tokens", 1, limits)?;
-        let output_tokens_max = asked.unwrap_or(limits.output_tokens_max);
-        let terms = Terms::of_prompt(body, &prompt, limits, output_tokens_max)?
-            .with_output_limit(asked, limits.output_tokens_max, 1)
+        let requested = fields::output_tokens(body, "max_output_tokens", 1, limits)?;
+        let output_tokens_max = requested.unwrap_or(limits.output_tokens_max);
+        let bounds = RequestBounds::from_prompt(body, &prompt, limits, output_tokens_max)?
+            .with_output_limit(requested, limits.output_tokens_max, 1)
             .with_references(stored::references(body));
         let rounds = prompt.rounds;
         let asks_for_nothing_hidden = prompt.is_plain() && body.get_non_null("reasoning").is_none();
@@ -83,12 +87,12 @@ impl Codec for OpenaiResponses {
             traits: Traits { service_tier: fields::service_tier(body), ..pictures(body) },
             runs_tools: prompt.has_server_tools(),
             input_ways: prompt.input_ways(),
-            terms,
+            bounds,
             left_out,
             search_limit: prompt.search_limit,
             // Upstreams keep what they are not told not to.
             is_stored: body.get_non_null("store").and_then(|store| store.as_bool()) != Some(false),
-            possible: Usage {
+            model_limits: Usage {
                 input_tokens: limits.input_tokens_max.saturating_mul(rounds),
                 output_tokens: limits.output_tokens_max.saturating_mul(rounds),
                 ..Usage::ZERO
@@ -117,8 +121,8 @@ fn pictures(body: &Object<'_>) -> Traits {
 
 #[derive(Debug)]
 struct ResponsesCall {
-    terms: Terms,
-    left_out: Option<LeftOut>,
+    bounds: RequestBounds,
+    left_out: Option<OmittedTools>,
     search_limit: Option<SearchLimit>,
     is_all_shown: bool,
     estimates_unreported: bool,
@@ -131,16 +135,16 @@ struct ResponsesCall {
     /// The ways in which its input can be billed.
     input_ways: InputWays,
     /// The model's limits: a report above them shows that they are out of date.
-    possible: Usage,
+    model_limits: Usage,
 }
 
 impl Call for ResponsesCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn is_all_shown(&self) -> bool {
@@ -156,8 +160,8 @@ impl Call for ResponsesCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
-        if let Some(LeftOut { edit: (range, tools), .. }) = &self.left_out {
+        let mut splice = self.bounds.model.rename(upstream_model);
+        if let Some(OmittedTools { edit: (range, tools), .. }) = &self.left_out {
             splice.replace(range.clone(), tools.clone());
         }
         if let Some(limit) = &self.search_limit {
@@ -179,7 +183,7 @@ impl Call for ResponsesCall {
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
-        let (frame, unsplit) = (Frame::new(&self.terms, self.possible), self.unsplit);
+        let (frame, unsplit) = (MeterContext::new(&self.bounds, self.model_limits), self.unsplit);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
                 let report = move |usage: &[u8]| report(usage, unsplit);
@@ -188,10 +192,10 @@ impl Call for ResponsesCall {
                 Box::new(meter.noting_ids(self.is_stored).counting(items))
             }
             Framing::Sse => {
-                let known = StreamState::new(frame);
+                let state = StreamState::new(frame);
                 let ids = self.is_stored.then(StoredIds::default);
-                let ran = self.runs_tools.then(RanTools::default);
-                let tally = ResponsesTally { known, unsplit, ended: false, ids, ran };
+                let server_calls = self.runs_tools.then(ServerToolCalls::default);
+                let tally = ResponsesTally { state, unsplit, ended: false, ids, server_calls };
                 Box::new(StreamMeter::new(tally))
             }
         }
@@ -322,11 +326,11 @@ impl WireResponsesUsage {
             cost,
             cached_tokens,
             cache_write_tokens,
-            heard,
+            audio_input,
             cache_creation_input_tokens,
             cache_creation_tokens,
             reasoning_tokens,
-            spoken,
+            audio_output,
             short,
             hour,
             short_again,
@@ -337,7 +341,7 @@ impl WireResponsesUsage {
             input_tokens_details: Some(WireInputDetails {
                 cached_tokens,
                 cache_write_tokens,
-                audio_tokens: heard,
+                audio_tokens: audio_input,
                 cache_creation_input_tokens,
                 cache_creation_tokens,
                 ..WireInputDetails::default()
@@ -345,7 +349,7 @@ impl WireResponsesUsage {
             output_tokens,
             output_tokens_details: Some(WireOutputDetails {
                 reasoning_tokens,
-                audio_tokens: spoken,
+                audio_tokens: audio_output,
             }),
             total_tokens,
             cache_read_input_tokens: read_at_top,
@@ -406,10 +410,10 @@ impl WireResponsesUsage {
             prompt: self.input_tokens,
             read: NamedCount::from_values(&[input.cached_tokens, self.cache_read_input_tokens]),
             written: self.written(written, &lifetimes),
-            heard: input.audio_tokens.unwrap_or(0),
+            audio_input: input.audio_tokens.unwrap_or(0),
             output: self.output_tokens.unwrap_or(0),
             reasoning: output.reasoning_tokens.unwrap_or(0),
-            spoken: output.audio_tokens.unwrap_or(0),
+            audio_output: output.audio_tokens.unwrap_or(0),
             total: self.total_tokens,
             ..InclusiveCounts::new(unsplit)
         }
@@ -477,55 +481,56 @@ impl<'a> ResponsesEvent<'a> {
 
 /// Meters a stream of response events.
 struct ResponsesTally {
-    known: StreamState,
+    state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     ended: bool,
     /// Of what the upstream keeps, where it keeps something.
     ids: Option<StoredIds>,
     /// Of tools that the upstream runs, where it may.
-    ran: Option<RanTools>,
+    server_calls: Option<ServerToolCalls>,
 }
 
-impl Tally for ResponsesTally {
+impl TextTally for ResponsesTally {
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.ended {
             // What comes behind the last event is relayed, and not believed.
             return EventAction::Keep;
         }
         let Some(event) = ResponsesEvent::read(data) else { return EventAction::Keep };
-        self.known.show(Shown::from_text(event.text));
+        self.state.show(VisibleOutput::from_text(event.text));
         if let Some(ids) = &mut self.ids {
             event.ids.into_iter().flatten().for_each(|id| ids.add(id));
         }
-        if let (Some(ran), Some(item)) = (&mut self.ran, event.item)
+        if let (Some(server_calls), Some(item)) = (&mut self.server_calls, event.item)
             && event.kind == b"\"response.output_item.done\""
         {
-            ran.count(item);
-            self.known.made = ran.usage();
+            server_calls.count(item);
+            self.state.made = server_calls.usage();
         }
         match event.kind {
             b"\"response.completed\"" => self.ended = true,
             b"\"response.incomplete\"" => {
                 self.ended = true;
-                self.known.ended_at_limit = true;
+                self.state.ended_at_limit = true;
             }
             b"\"response.failed\"" | b"\"error\"" => {
                 self.ended = true;
-                self.known.failed = true;
+                self.state.failed = true;
             }
             _ => {}
         }
         if self.ended {
-            // At the beginning it is what was asked for.
-            self.known.service_tier = event.service_tier;
-            if let Some((ran, output)) = self.ran.as_ref().zip(event.output) {
+            // At the beginning it is the requested tier.
+            self.state.service_tier = event.service_tier;
+            if let Some((server_calls, output)) = self.server_calls.as_ref().zip(event.output) {
                 // All items are here once more, also those of an upstream that tells of none before.
-                self.known.made = ran.usage().dearer(&RanTools::of_items(output).usage());
+                self.state.made =
+                    server_calls.usage().dearer(&ServerToolCalls::from_items(output).usage());
             }
             let read = |usage: &&[u8]| report(usage, self.unsplit);
             for report in event.usages.iter().filter_map(read) {
-                self.known.report(report);
+                self.state.report(report);
             }
         }
         EventAction::Keep
@@ -535,36 +540,12 @@ impl Tally for ResponsesTally {
         self.ended
     }
 
-    fn state(&self) -> Option<&StreamState> {
-        Some(&self.known)
-    }
-
-    fn has_failed(&self) -> bool {
-        self.known.has_failed()
-    }
-
-    fn relayed(&self) -> Usage {
-        self.known.relayed()
-    }
-
-    fn measure(&self) -> (Usage, UsageSource) {
-        self.known.measure()
-    }
-
-    fn reported_cost(&self) -> Option<Nanousd> {
-        self.known.reported_cost()
+    fn state(&self) -> &StreamState {
+        &self.state
     }
 
     fn stored_ids(&self) -> &[String] {
         self.ids.as_ref().map_or(&[], StoredIds::all)
-    }
-
-    fn served(&self) -> Traits {
-        self.known.served()
-    }
-
-    fn is_above_limits(&self) -> bool {
-        self.known.is_above_limits()
     }
 }
 
@@ -573,9 +554,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::limits::{Pass, Priced};
-    use crate::offer::TOOLS_TOKENS_MAX;
+    use crate::limits::{PassList, PricedFeatures};
     use crate::pieces;
+    use crate::request_policy::TOOLS_TOKENS_MAX;
+    use tollgate_money::money::Nanousd;
+    use tollgate_money::price::UsageSource;
 
     const REQUEST: &[u8] = include_bytes!("../fixtures/openai_responses/request.json");
     const RESPONSE: &str = include_str!("../fixtures/openai_responses/response.json");
@@ -589,7 +572,7 @@ mod tests {
 
     /// For a model of which the operator passes an unknown field and searches in the web.
     fn read_for(body: &[u8], reasoning: bool) -> Result<Box<dyn Call>, GatewayError> {
-        let pass = Pass {
+        let pass = PassList {
             fields: vec!["x_unknown".to_owned()],
             tools: vec!["web_search".to_owned()],
             content: Vec::new(),
@@ -655,11 +638,14 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_cut_or_fails_costs_what_was_relayed() {
-        let floor = read(with("").as_bytes()).expect("valid").floor();
+        let min_usage = read(with("").as_bytes()).expect("valid").min_usage();
         let (_, meter) = relay(TEXT, Framing::Sse, 9);
         assert!(!meter.is_complete());
         // It is 3 tokens.
-        assert_eq!(meter.measure(), (Usage { output_tokens: 6, ..floor }, UsageSource::Estimated));
+        assert_eq!(
+            meter.measure(),
+            (Usage { output_tokens: 6, ..min_usage }, UsageSource::Estimated)
+        );
         let (_, meter) = relay(FAILED, Framing::Sse, 9);
         assert!(meter.has_failed() && meter.is_complete() && meter.relayed().output_tokens == 0);
         let late = STREAM.replace("\"output_tokens\":87", "\"output_tokens\":8700");
@@ -694,8 +680,9 @@ mod tests {
     /// A cache of twelve hours has a price of its own: what was written to it is counted apart, and so is
     /// what a report does not split where the request asks for it.
     #[test]
-    fn writes_to_a_cache_are_told_apart_by_their_lifetime() {
-        let priced = Priced { units: vec![Unit::CacheWrite12hTokens], ..Priced::default() };
+    fn cache_writes_are_counted_by_lifetime() {
+        let priced =
+            PricedFeatures { units: vec![Unit::CacheWrite12hTokens], ..PricedFeatures::default() };
         let limits = ModelLimits {
             input_tokens_max: 1_000_000,
             output_tokens_max: 9,
@@ -784,7 +771,8 @@ mod tests {
     #[test]
     fn pictures_are_priced_by_the_tool_that_makes_them() {
         let traits = |tools: &str| {
-            let pass = Pass { tools: vec!["image_generation*".to_owned()], ..Pass::default() };
+            let pass =
+                PassList { tools: vec!["image_generation*".to_owned()], ..PassList::default() };
             let limits = ModelLimits {
                 input_tokens_max: 1000,
                 output_tokens_max: 9,
@@ -826,7 +814,7 @@ mod tests {
             )
         };
         let request = with(r#","tools":[{"type":"web_search"}]"#);
-        let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+        let priced = PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() };
         let limits = ModelLimits {
             input_tokens_max: 1000,
             output_tokens_max: 9,
@@ -849,26 +837,26 @@ mod tests {
 
     #[test]
     fn bytes_bound_the_input_unless_some_is_elsewhere() {
-        let bound = |fields: &str| read(with(fields).as_bytes()).expect("valid").bound();
+        let max_usage = |fields: &str| read(with(fields).as_bytes()).expect("valid").max_usage();
         let tool = r#","tools":[{"type":"function","name":"f"}]"#;
-        assert_eq!(bound("").input_tokens, with("").len() as u64);
-        assert_eq!(bound(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
-        assert_eq!(bound(r#","max_output_tokens":7"#).output_tokens, 7);
+        assert_eq!(max_usage("").input_tokens, with("").len() as u64);
+        assert_eq!(max_usage(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
+        assert_eq!(max_usage(r#","max_output_tokens":7"#).output_tokens, 7);
         for fields in [
             r#","previous_response_id":"resp_1""#,
             r#","prompt":{"id":"p"}"#,
             r#","instructions":[{"role":"user","content":[{"type":"input_image"}]}]"#,
             r#","x_unknown":"may stand for anything""#,
         ] {
-            assert_eq!(bound(fields).input_tokens, 128_000, "{fields}");
+            assert_eq!(max_usage(fields).input_tokens, 128_000, "{fields}");
         }
         let search = r#","max_output_tokens":7,"tools":[{"type":"web_search"}]"#;
-        let held = bound(search);
+        let held = max_usage(search);
         assert_eq!((held.input_tokens, held.output_tokens), (1_280_000, 70), "for each round");
-        let held = bound(&format!(r#"{search},"max_tool_calls":1"#));
+        let held = max_usage(&format!(r#"{search},"max_tool_calls":1"#));
         assert_eq!((held.input_tokens, held.output_tokens), (256_000, 14));
         let compacts = r#","max_output_tokens":7,"context_management":[{"type":"compaction"}]"#;
-        let held = bound(compacts);
+        let held = max_usage(compacts);
         assert_eq!((held.input_tokens, held.output_tokens), (256_000, 16_391), "a summary more");
     }
 

@@ -7,7 +7,7 @@
 use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
-use super::{Call, Codec, Dialect, Operation, Reference, Request, Terms};
+use super::{Call, Codec, Dialect, Operation, Reference, Request, RequestBounds};
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
@@ -49,8 +49,8 @@ impl Codec for OpenaiSpeech {
                 return Err(GatewayError::invalid("stream_format", message));
             }
         };
-        let terms = Terms { stream, ..Terms::of_whole(body, used, used) };
-        Ok(Box::new(SpeechCall { terms: terms.with_references(own_voice(body)) }))
+        let bounds = RequestBounds { stream, ..RequestBounds::from_body(body, used, used) };
+        Ok(Box::new(SpeechCall { bounds: bounds.with_references(own_voice(body)) }))
     }
 }
 
@@ -81,16 +81,16 @@ pub(super) fn read_input(body: &Object<'_>, limits: &ModelLimits) -> Result<Stri
 
 #[derive(Debug)]
 struct SpeechCall {
-    terms: Terms,
+    bounds: RequestBounds,
 }
 
 impl Call for SpeechCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn answers_binary(&self) -> bool {
@@ -120,7 +120,7 @@ mod tests {
         let text = include_bytes!("../fixtures/openai_speech/request.json");
         let request = Request::Json(Object::parse(text).expect("JSON"));
         let call = OpenaiSpeech.read(&request, &ModelLimits::default()).expect("valid");
-        assert_eq!(call.bound().characters, 22);
+        assert_eq!(call.max_usage().characters, 22);
         assert!(call.answers_binary() && !call.streams());
         assert!(call.splice("tts-1").is_empty(), "byte for byte");
     }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn characters_are_billed_however_many_bytes_they_have() {
         let call = read(r#""input":"a\u4f60好","voice":{"id":"v"},"speed":2"#).expect("valid");
-        assert_eq!(call.bound().characters, 3);
+        assert_eq!(call.max_usage().characters, 3);
         let mut meter = call.meter(Framing::Binary);
         let used = Usage { characters: 3, ..Usage::ZERO };
         assert_eq!(meter.relayed(), Usage::ZERO, "nothing has come");

@@ -92,7 +92,7 @@ impl Operation {
 
     /// True if the path of its requests names the model and the form of the answer.
     #[must_use]
-    pub fn is_named_in_path(self) -> bool {
+    pub fn names_model_in_path(self) -> bool {
         matches!(self, Self::GenerateContent | Self::CountContentTokens)
     }
 

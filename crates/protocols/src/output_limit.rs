@@ -104,7 +104,7 @@ impl OutputLimit {
                 Some(Self {
                     choices: body.get_non_null("n").map_or(Some(1), |n| n.as_u64())?,
                     budgets: budgets.collect(),
-                    ..Self::of_one(place, limits)
+                    ..Self::single(place, limits)
                 })
             }
             Operation::Messages => {
@@ -116,35 +116,35 @@ impl OutputLimit {
                     CLAUDE_BUDGET_MIN,
                 );
                 let place = LimitPlace::at_top(body, &[field], field)?;
-                Some(Self { budgets: budget.into_iter().collect(), ..Self::of_one(place, limits) })
+                Some(Self { budgets: budget.into_iter().collect(), ..Self::single(place, limits) })
             }
             Operation::Responses => {
                 let place = LimitPlace::at_top(body, &[field], field)?;
-                Some(Self { tokens_min: RESPONSES_LIMIT_MIN, ..Self::of_one(place, limits) })
+                Some(Self { tokens_min: RESPONSES_LIMIT_MIN, ..Self::single(place, limits) })
             }
-            _ => Self::of_content(body, limits),
+            _ => Self::from_content(body, limits),
         }
     }
 
     /// The limit of a request for one choice, as Gemini's `generationConfig` has it.
-    fn of_content(body: &Object<'_>, limits: &ModelLimits) -> Option<Self> {
+    fn from_content(body: &Object<'_>, limits: &ModelLimits) -> Option<Self> {
         let keys = ["generationConfig", "generation_config"];
         let Some(config) = find(body, keys) else {
             let (at, comma) = body.insertion_point();
             let comma = if comma { "," } else { "" };
             let before = format!("{comma}\"generationConfig\":{{\"maxOutputTokens\":");
             let place = LimitPlace::Nowhere { at: at..at, before, after: "}" };
-            return Some(Self::of_one(place, limits));
+            return Some(Self::single(place, limits));
         };
         if config.is_null() {
             let (at, before) = (config.range, "{\"maxOutputTokens\":".to_owned());
             let place = LimitPlace::Nowhere { at, before, after: "}" };
-            return Some(Self::of_one(place, limits));
+            return Some(Self::single(place, limits));
         }
         let offset = config.range.start;
         let config = config.as_object().ok()?;
         let place = match find(&config, ["maxOutputTokens", "max_output_tokens"]) {
-            Some(value) => LimitPlace::of_value(&value, offset)?,
+            Some(value) => LimitPlace::from_value(&value, offset)?,
             None => LimitPlace::beside(&config, offset, "maxOutputTokens"),
         };
         let choices = find(&config, ["candidateCount", "candidate_count"]);
@@ -159,11 +159,11 @@ impl OutputLimit {
         Some(Self {
             choices: choices.map_or(Some(1), |choices| choices.as_u64())?,
             budgets: budget.into_iter().collect(),
-            ..Self::of_one(place, limits)
+            ..Self::single(place, limits)
         })
     }
 
-    fn of_one(place: LimitPlace, limits: &ModelLimits) -> Self {
+    fn single(place: LimitPlace, limits: &ModelLimits) -> Self {
         let tokens = match &place {
             LimitPlace::Numbers(numbers) => numbers.iter().map(|(_, tokens)| *tokens).max(),
             LimitPlace::Nowhere { .. } => None,
@@ -233,13 +233,13 @@ impl LimitPlace {
             return Some(Self::Numbers(numbers));
         }
         match body.get(added) {
-            Some(null) => Self::of_value(&null, 0),
+            Some(null) => Self::from_value(&null, 0),
             None => Some(Self::beside(body, 0, added)),
         }
     }
 
     /// The place of a limit whose field has this value: a number, or `null`.
-    fn of_value(value: &Value<'_>, offset: usize) -> Option<Self> {
+    fn from_value(value: &Value<'_>, offset: usize) -> Option<Self> {
         let range = offset + value.range.start..offset + value.range.end;
         if value.is_null() {
             return Some(Self::Nowhere { at: range, before: String::new(), after: "" });

@@ -34,7 +34,7 @@ mod zhipu;
 
 use std::time::Duration;
 
-pub use answer::{Beginning, beginning, frames_beginning};
+pub use answer::{AnswerStart, beginning, frames_beginning};
 use body::RefusalBody;
 use rule::Rule;
 
@@ -134,8 +134,8 @@ fn fault_of(dialect: Dialect, body: &RefusalBody) -> Option<RefusalFault> {
     let own = own_table(dialect);
     let others = TABLES.into_iter().filter(|table| table.as_ptr() != own.as_ptr());
     let mut tables = std::iter::once(own).chain(others);
-    let told = tables.find_map(|table| table.iter().find(|rule| rule.matches(body)));
-    told.map(|rule| rule.fault).or_else(|| phrases::fault_of(body))
+    let matching = tables.find_map(|table| table.iter().find(|rule| rule.matches(body)));
+    matching.map(|rule| rule.fault).or_else(|| phrases::fault_of(body))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Code
     REGISTRY.iter().find(fits).copied()
 }
 
-/// Whether this build can serve `operation` over an upstream that speaks `dialect`.
+/// True if this build can serve `operation` over an upstream that speaks `dialect`.
 #[must_use]
 pub fn is_served(operation: Operation, dialect: Dialect) -> bool {
     codec(operation, dialect).is_some()

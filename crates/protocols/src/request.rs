@@ -6,9 +6,9 @@ use super::form::Form;
 use super::json::Object;
 use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// What the path of a request says of it.
+/// The parts of a request that stand in its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamedInPath<'a> {
+pub struct ModelInPath<'a> {
     /// The model, as the customer calls it.
     pub model: &'a str,
     /// The answer is to come in pieces.
@@ -21,7 +21,7 @@ pub enum Request<'a> {
     /// A JSON object, as most operations have it.
     Json(Object<'a>),
     /// A JSON object whose path says what others say in themselves.
-    JsonAt(Object<'a>, NamedInPath<'a>),
+    JsonAt(Object<'a>, ModelInPath<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
 }
@@ -49,9 +49,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What its path says of it, for operations that have that there.
+    /// The parts of the request that stand in its path, for operations that have some.
     #[must_use]
-    pub fn named_in_path(&self) -> Option<NamedInPath<'a>> {
+    pub fn model_in_path(&self) -> Option<ModelInPath<'a>> {
         match self {
             Self::JsonAt(_, named) => Some(*named),
             Self::Json(_) | Self::Form(..) => None,
@@ -71,7 +71,7 @@ impl<'a> Request<'a> {
     }
 }
 
-fn unreadable(wanted: &str) -> GatewayError {
-    let message = format!("The request body must be {wanted}.");
+fn unreadable(expected: &str) -> GatewayError {
+    let message = format!("The request body must be {expected}.");
     GatewayError::new(ErrorKind::UnsupportedMediaType, message)
 }

@@ -16,9 +16,11 @@ use super::fields;
 use super::fields::{boolean, integer};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
-use super::offer::Offer;
+use super::request_policy::Allowlist;
 use super::splice::Splice;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms, offer};
+use super::{
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
+};
 use tollgate_money::price::{Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -26,7 +28,7 @@ mod answer;
 mod count;
 
 use answer::{PricedUnits, RerankMeter};
-use count::Ranked;
+use count::RankedDocuments;
 
 /// Documents that Voyage takes in one request.
 const VOYAGE_DOCUMENTS_MAX: u32 = 1000;
@@ -53,7 +55,7 @@ impl Codec for OpenaiRerank {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let call = read(request.json()?, limits, &offer::OPENAI_RERANK)?;
+        let call = read(request.json()?, limits, &request_policy::OPENAI_RERANK)?;
         Ok(Box::new(call))
     }
 }
@@ -83,7 +85,7 @@ impl Codec for VoyageRerank {
         let body = request.json()?;
         let documents_max = limits.documents_max.min(VOYAGE_DOCUMENTS_MAX);
         let limits = ModelLimits { documents_max, ..limits.clone() };
-        let call = read(body, &limits, &offer::VOYAGE_RERANK)?;
+        let call = read(body, &limits, &request_policy::VOYAGE_RERANK)?;
         let voyage = VoyageEdits { top_n: body.key_range("top_n"), objects: objects(body) };
         Ok(Box::new(RerankCall { voyage: Some(voyage), ..call }))
     }
@@ -93,9 +95,9 @@ impl Codec for VoyageRerank {
 fn read(
     body: &Object<'_>,
     limits: &ModelLimits,
-    offer: &'static Offer,
+    allowlist: &'static Allowlist,
 ) -> Result<RerankCall, GatewayError> {
-    let has_passed = offer::check_fields(body, offer, limits)?;
+    let has_passed = request_policy::check_fields(body, allowlist, limits)?;
     integer(body, "top_n", 1..=u64::MAX)?;
     boolean(body, "return_documents")?;
     boolean(body, "truncation")?;
@@ -106,8 +108,8 @@ fn read(
     let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
     // What an operator lets through may stand for any text.
     let document_min = context.filter(|_| has_passed).unwrap_or(0);
-    let mut most = Ranked::most(query, chunk_tokens);
-    let mut about = Ranked::about(query, chunk_tokens);
+    let mut most = RankedDocuments::most(query, chunk_tokens);
+    let mut about = RankedDocuments::about(query, chunk_tokens);
     each_document(body, limits.documents_max, |text| {
         let tokens = measured(text);
         most.add(tokens.most.max(document_min));
@@ -120,10 +122,10 @@ fn read(
         rerank_units: if billed.units { units } else { 0 },
         ..Usage::ZERO
     };
-    let bound = of(most.tokens(), most.units());
-    let floor = of(about.tokens().min(bound.input_tokens), about.units().min(most.units()));
-    let terms = Terms::of_whole(body, bound, floor);
-    Ok(RerankCall { terms, billed, tokens_max, voyage: None })
+    let max_usage = of(most.tokens(), most.units());
+    let min_usage = of(about.tokens().min(max_usage.input_tokens), about.units().min(most.units()));
+    let bounds = RequestBounds::from_body(body, max_usage, min_usage);
+    Ok(RerankCall { bounds, billed, tokens_max, voyage: None })
 }
 
 /// The text that the documents are ranked by.
@@ -189,7 +191,7 @@ fn objects(body: &Object<'_>) -> Vec<(Range<usize>, Range<usize>)> {
 
 #[derive(Debug)]
 struct RerankCall {
-    terms: Terms,
+    bounds: RequestBounds,
     billed: PricedUnits,
     /// Maximum tokens that the model accepts for so many documents.
     tokens_max: u64,
@@ -207,12 +209,12 @@ struct VoyageEdits {
 }
 
 impl Call for RerankCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// True: there is no output, so the request shows the whole cost.
@@ -221,7 +223,7 @@ impl Call for RerankCall {
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         if let Some(edits) = &self.voyage {
             if let Some(key) = &edits.top_n {
                 splice.replace(key.clone(), "\"top_k\"");
@@ -236,12 +238,12 @@ impl Call for RerankCall {
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let is_voyages = self.voyage.is_some();
-        Box::new(RerankMeter::new(&self.terms, self.billed, self.tokens_max, is_voyages))
+        Box::new(RerankMeter::new(&self.bounds, self.billed, self.tokens_max, is_voyages))
     }
 }
 
 impl PricedUnits {
-    fn by(priced: &super::limits::Priced) -> Self {
+    fn by(priced: &super::limits::PricedFeatures) -> Self {
         Self {
             tokens: priced.has_unit(Unit::InputTokens),
             units: priced.has_unit(Unit::RerankUnits),

@@ -35,7 +35,7 @@ pub(super) struct ToolResult {
 
 impl ToolResult {
     /// The result where the request says how many entries it has.
-    pub(super) fn of_entries(self, entries: Option<u64>) -> Self {
+    pub(super) fn with_entries(self, entries: Option<u64>) -> Self {
         let tokens = self.entry_tokens.zip(entries).map(|(tokens, entries)| {
             // A vendor may find fewer than it was asked for, and gives at least one.
             tokens.saturating_mul(entries.max(1))
@@ -88,27 +88,27 @@ const CONTAINERS_MAX: usize = 64;
 
 /// Calls of tools that an answer has shown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RanTools {
+pub(super) struct ServerToolCalls {
     made: Usage,
     /// The containers, as their ids are written.
     containers: Vec<Vec<u8>>,
 }
 
-impl RanTools {
+impl ServerToolCalls {
     /// The calls as billed usage.
     pub(super) fn usage(&self) -> Usage {
         Usage { container_sessions: self.containers.len() as u64, ..self.made }
     }
 
     /// Counts the calls in a list of items.
-    pub(super) fn of_items(items: &[u8]) -> Self {
-        let mut ran = Self::default();
+    pub(super) fn from_items(items: &[u8]) -> Self {
+        let mut server_calls = Self::default();
         // Of a list that is cut, what stands before the cut is read.
         let _is_whole = Cursor::new(items).array(|item| {
-            ran.count(item.raw()?);
+            server_calls.count(item.raw()?);
             Some(())
         });
-        ran
+        server_calls
     }
 
     /// Counts an item of an answer, if the upstream ran something for it.
@@ -150,8 +150,8 @@ impl RanTools {
     }
 
     fn add_container(&mut self, id: &[u8]) {
-        let is_known = self.containers.iter().any(|known| known == id);
-        if !is_known && self.containers.len() < CONTAINERS_MAX {
+        let is_noted = self.containers.iter().any(|container| container == id);
+        if !is_noted && self.containers.len() < CONTAINERS_MAX {
             self.containers.push(id.to_vec());
         }
     }
@@ -236,14 +236,14 @@ impl QueryScan {
 
 /// Counts the calls of server tools in a document.
 #[derive(Debug)]
-pub(super) enum RanScan {
+pub(super) enum ServerToolScan {
     /// Items of a list.
     Items(Box<ItemScan>),
     /// Searches in the web that Google ran.
     Queries(QueryScan),
 }
 
-impl RanScan {
+impl ServerToolScan {
     /// Usage of the calls found so far.
     pub(super) fn usage(&self) -> Usage {
         match self {
@@ -277,7 +277,7 @@ pub(super) struct ItemScan {
     /// The string at the top that was read last.
     key: Vec<u8>,
     item: Vec<u8>,
-    ran: RanTools,
+    server_calls: ServerToolCalls,
 }
 
 impl ItemScan {
@@ -291,13 +291,13 @@ impl ItemScan {
             in_list: false,
             key: Vec::new(),
             item: Vec::new(),
-            ran: RanTools::default(),
+            server_calls: ServerToolCalls::default(),
         }
     }
 
     /// Usage of the calls found so far.
     pub(super) fn usage(&self) -> Usage {
-        self.ran.usage()
+        self.server_calls.usage()
     }
 
     /// Takes the next piece.
@@ -349,7 +349,7 @@ impl ItemScan {
                 self.keep(&[byte]);
                 self.depth = self.depth.saturating_sub(1);
                 if self.in_list && self.depth == 2 {
-                    self.ran.count(&self.item);
+                    self.server_calls.count(&self.item);
                 }
                 self.in_list &= self.depth > 1;
             }
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_too_long_is_told_by_how_it_begins() {
+    fn an_item_that_is_too_long_is_recognized_by_its_beginning() {
         let results = "x".repeat(2 * ITEM_BYTES_MAX);
         let answer =
             format!(r#"{{"output":[{{"type":"file_search_call","results":"{results}"}}]}}"#);

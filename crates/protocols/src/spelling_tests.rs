@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::json::Object;
-use crate::limits::{ModelLimits, Priced};
+use crate::limits::{ModelLimits, PricedFeatures};
 use crate::prompt_count::{MediaCount, prompt_tokens};
-use crate::{Codec, NamedInPath, Request};
+use crate::{Codec, ModelInPath, Request};
 use tollgate_money::price::{Unit, Usage};
 
 /// Writes a value with white space and escapes by chance.
@@ -116,16 +116,17 @@ fn sizes(codec: &dyn Codec, json: &str, in_path: bool) -> Sizes {
     let limits = ModelLimits {
         input_tokens_max: 4_000,
         output_tokens_max: 100,
-        priced: Priced { units: vec![Unit::WebSearches], ..Priced::default() },
+        priced: PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() },
         ..ModelLimits::default()
     };
     let body = Object::parse(json.as_bytes()).expect(json);
     let counts =
         [MediaCount::Openai, MediaCount::Google].map(|count| prompt_tokens(&body, count, None));
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     let request = if in_path { Request::JsonAt(body, named) } else { Request::Json(body) };
     let read = codec.read(&request, &limits);
-    let read = read.map(|call| (call.bound(), call.floor())).map_err(|error| error.to_string());
+    let read =
+        read.map(|call| (call.max_usage(), call.min_usage())).map_err(|error| error.to_string());
     (read, counts[0], counts[1])
 }
 
@@ -237,8 +238,8 @@ fn numbers_that_grow_where_they_are_written_anew_are_covered() {
             r#"{{"model":"m","max_tokens":1,"messages":[{{"role":"assistant","content":[{{"type":"tool_use","id":"t","name":"f","input":{{"n":[{numbers}]}}}}]}}]}}"#
         );
         let rest = (json.len() - numbers.len()) as u64;
-        let (bound, ..) = sizes(&crate::anthropic_messages::AnthropicMessages, &json, false);
-        bound.expect("valid").0.input_tokens - rest
+        let (max_usage, ..) = sizes(&crate::anthropic_messages::AnthropicMessages, &json, false);
+        max_usage.expect("valid").0.input_tokens - rest
     };
     // As `json.dumps` writes them, as JavaScript does, and as a `google.protobuf.Struct` is written.
     for (numbers, rewritten) in [
@@ -258,5 +259,9 @@ fn a_member_that_is_there_twice_counts_twice() {
     let json = r#"{"model":"m","input":"hi","text":{"a":"x","a":"yyyyyyyyyy"}}"#;
     let body = Object::parse(json.as_bytes()).expect("JSON");
     let call = crate::openai_responses::OpenaiResponses.read(&Request::Json(body), &limits);
-    assert_eq!(call.expect("valid").bound().input_tokens, json.len() as u64, "whichever is read");
+    assert_eq!(
+        call.expect("valid").max_usage().input_tokens,
+        json.len() as u64,
+        "whichever is read"
+    );
 }

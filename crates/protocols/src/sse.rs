@@ -55,13 +55,13 @@ enum LinePosition {
 impl Events {
     /// For a stream of text.
     #[must_use]
-    pub fn of_text() -> Self {
+    pub fn for_text() -> Self {
         Self::new(EVENT_BYTES_MAX)
     }
 
     /// For a stream of images.
     #[must_use]
-    pub fn of_images() -> Self {
+    pub fn for_images() -> Self {
         Self::new(IMAGE_EVENT_BYTES_MAX)
     }
 
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn run(chunks: &[&[u8]], drop: &[u8]) -> (Vec<u8>, Vec<Vec<u8>>) {
-        let (mut events, mut out, mut seen) = (Events::of_text(), Vec::new(), Vec::new());
+        let (mut events, mut out, mut seen) = (Events::for_text(), Vec::new(), Vec::new());
         for chunk in chunks {
             let relayed = events.relay(&Bytes::copy_from_slice(chunk), |event| {
                 seen.push(event.to_vec());
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn whole_events_pass_without_a_copy() {
         let chunk = Bytes::from_static(b"data: 1\n\ndata: 2\n\n");
-        let relayed = Events::of_text().relay(&chunk, |_| EventAction::Keep);
+        let relayed = Events::for_text().relay(&chunk, |_| EventAction::Keep);
         assert_eq!(relayed.as_ptr(), chunk.as_ptr(), "same memory");
         assert_eq!(relayed, chunk);
     }

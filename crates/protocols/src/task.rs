@@ -60,7 +60,7 @@ pub trait Submit {
     }
 
     /// Facts of the request that are needed when the task ends: stored with the task.
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> TaskFacts;
 
     /// True if the customer's connection waits for the end.
     fn waits(&self) -> bool;
@@ -93,10 +93,10 @@ pub trait Submit {
 
 /// Facts of a submit that are stored with its task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct TaskFacts {
     /// The most that it can use: what the hold covers, and what is charged if a task that has
     /// succeeded does not tell.
-    pub bound: Usage,
+    pub max_usage: Usage,
     /// Seconds of video that were asked for.
     pub seconds: u32,
     /// The resolution, in the customers' words.
@@ -107,7 +107,7 @@ pub struct Facts {
     pub expires_after_s: u64,
 }
 
-impl Facts {
+impl TaskFacts {
     /// Encodes the facts in few bytes: they are kept with every task.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -140,14 +140,14 @@ pub trait TaskCodec: Sync {
     ///
     /// # Errors
     /// When the answer tells nothing about the task: it is asked again later.
-    fn read(&self, status: u16, answer: &Bytes, facts: &Facts) -> Result<Report, Fault>;
+    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault>;
 
     /// The record that the customer reads: a JSON object.
-    fn record(&self, shown: &Shown<'_>) -> String;
+    fn record(&self, shown: &TaskView<'_>) -> String;
 
     /// The document of a task that the gateway ends itself with this `error`, after `said` was the
     /// document of the last report: empty where there was none.
-    fn given_up(&self, _said: &str, error: &Error) -> String {
+    fn given_up(&self, _document: &str, error: &Error) -> String {
         json!({"error": error}).to_string()
     }
 }
@@ -178,7 +178,7 @@ pub struct Error {
 
 /// Contents of a task's record.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a> {
+pub struct TaskView<'a> {
     /// The id that the customer knows.
     pub id: &'a str,
     /// The public id of the model.
@@ -186,7 +186,7 @@ pub struct Shown<'a> {
     /// State of the task.
     pub state: TaskState,
     /// Facts of the request.
-    pub facts: &'a Facts,
+    pub facts: &'a TaskFacts,
     /// The document of the last report; empty before the first.
     pub document: &'a str,
     /// Time of the submit, in seconds since 1970.

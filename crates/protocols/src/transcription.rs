@@ -13,8 +13,8 @@ use super::fields;
 use super::form::{Form, Part};
 use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
-use super::terms::ModelField;
-use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, Terms};
+use super::request_bounds::ModelField;
+use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -67,10 +67,10 @@ impl Codec for OpenaiTranscription {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let known = [&FIELDS[..], &LISTS, &chunking::FIELDS].concat();
-        let fields = AudioForm::read(request, &known, &limits.pass.fields)?;
+        let field_names = [&FIELDS[..], &LISTS, &chunking::FIELDS].concat();
+        let fields = AudioForm::read(request, &field_names, &limits.pass.fields)?;
         let chunks_last = chunking::read(&fields)?;
-        Ok(Box::new(HeardCall::read(&fields, chunks_last, limits)?))
+        Ok(Box::new(TranscriptionCall::read(&fields, chunks_last, limits)?))
     }
 }
 
@@ -97,7 +97,7 @@ impl Codec for OpenaiAudioTranslation {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let fields = AudioForm::read(request, &TRANSLATION_FIELDS, &limits.pass.fields)?;
-        Ok(Box::new(HeardCall::read(&fields, None, limits)?))
+        Ok(Box::new(TranscriptionCall::read(&fields, None, limits)?))
     }
 }
 
@@ -112,19 +112,19 @@ impl<'a> AudioForm<'a> {
     /// nobody knows what they cost.
     fn read(
         request: &'a Request<'_>,
-        known: &[&str],
+        field_names: &[&str],
         pass: &[String],
     ) -> Result<Self, GatewayError> {
         let (form, body) = request.form()?;
-        if let Some(name) = form.case_variant_of(known) {
+        if let Some(name) = form.case_variant_of(field_names) {
             let name: String = name.chars().take(64).collect();
             let message = format!("`{name}` is not a field; field names are lower-case and plain");
             return Err(GatewayError::invalid(name, message));
         }
         let mut names = form.parts.iter().map(|part| part.name.as_str());
-        names.try_for_each(|name| fields::check_known("", name, known, pass))?;
+        names.try_for_each(|name| fields::check_listed("", name, field_names, pass))?;
         let fields = Self { form, body };
-        for name in known.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
+        for name in field_names.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;
         }
         Ok(fields)
@@ -194,7 +194,7 @@ impl<'a> AudioForm<'a> {
 fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError> {
     let name = part.filename.as_deref().unwrap_or_default();
     let Some((_, extension)) = name.rsplit_once('.') else { return Ok(()) };
-    let named = AudioContainer::of_extension(extension);
+    let named = AudioContainer::from_extension(extension);
     if named.is_none_or(|containers| containers.contains(&container)) {
         return Ok(());
     }
@@ -207,13 +207,13 @@ fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError
 }
 
 #[derive(Debug)]
-struct HeardCall {
-    terms: Terms,
+struct TranscriptionCall {
+    bounds: RequestBounds,
     billed: BilledUnits,
     asks_for_text: bool,
 }
 
-impl HeardCall {
+impl TranscriptionCall {
     /// Reads what both operations have in common. The audio is cut into chunks that last so many seconds
     /// at most, or not at all.
     fn read(
@@ -231,47 +231,48 @@ impl HeardCall {
             tokens: limits.priced.has_unit(Unit::InputTokens),
             seconds_min: limits.transcription.billed_seconds_min.into(),
         };
-        let heard = seconds.saturating_mul(limits.transcription.audio_tokens_per_second.into());
+        let audio_tokens =
+            seconds.saturating_mul(limits.transcription.audio_tokens_per_second.into());
         // Each chunk is a call of the model: it reads the prompt, and can begin in the one before.
         let chunks = chunks_last.map_or(1, |seconds_max| seconds.div_ceil(seconds_max).max(1));
         let context = limits.input_tokens_max;
-        let heard_most = match chunks_last {
-            Some(_) => heard.saturating_mul(2),
-            None if context > 0 => heard.min(context),
-            None => heard,
+        let audio_tokens_max = match chunks_last {
+            Some(_) => audio_tokens.saturating_mul(2),
+            None if context > 0 => audio_tokens.min(context),
+            None => audio_tokens,
         };
-        let bound = billed.usage(&Usage {
+        let max_usage = billed.usage(&Usage {
             audio_seconds: seconds,
-            audio_input_tokens: heard_most,
+            audio_input_tokens: audio_tokens_max,
             input_tokens: tokens.most.saturating_mul(chunks),
             output_tokens: limits.output_tokens_max.saturating_mul(chunks),
             ..Usage::ZERO
         });
-        let floor = billed.usage(&Usage {
+        let min_usage = billed.usage(&Usage {
             audio_seconds: seconds,
-            audio_input_tokens: heard.min(heard_most),
+            audio_input_tokens: audio_tokens.min(audio_tokens_max),
             input_tokens: tokens.about.saturating_mul(chunks),
             ..Usage::ZERO
         });
-        let model = ModelField::of_part(fields.form, model.0, model.1);
-        let terms = Terms::of_parts(stream, model, bound, floor);
-        Ok(Self { terms, billed, asks_for_text })
+        let model = ModelField::from_part(fields.form, model.0, model.1);
+        let bounds = RequestBounds::from_parts(stream, model, max_usage, min_usage);
+        Ok(Self { bounds, billed, asks_for_text })
     }
 }
 
-impl Call for HeardCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+impl Call for TranscriptionCall {
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     /// All of it was heard before the first word comes, and what was written is seen. A stream that its
     /// customer leaves is read on nevertheless: its end has the upstream's own figures.
     fn is_all_shown(&self) -> bool {
-        !self.terms.stream
+        !self.bounds.stream
     }
 
     /// Sound has a price of its own.
@@ -286,11 +287,11 @@ impl Call for HeardCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         match framing {
             Framing::Json | Framing::EventStream => {
-                Box::new(DocumentMeter::new(&self.terms, self.billed))
+                Box::new(DocumentMeter::new(&self.bounds, self.billed))
             }
-            Framing::Binary => Box::new(TextMeter::new(&self.terms, self.billed)),
+            Framing::Binary => Box::new(TextMeter::new(&self.bounds, self.billed)),
             Framing::Sse => {
-                Box::new(StreamMeter::of_images(TranscriptTally::new(&self.terms, self.billed)))
+                Box::new(StreamMeter::for_images(TranscriptTally::new(&self.bounds, self.billed)))
             }
         }
     }

@@ -14,8 +14,8 @@ use super::fields;
 use super::json::{self, Object};
 use super::limits::VideoLimits;
 use super::splice::Splice;
-use super::task::{DOCUMENT_BYTES_MAX, Facts, Shown, Submit, TaskState};
-use super::{Call, Fault, Terms};
+use super::task::{DOCUMENT_BYTES_MAX, Submit, TaskFacts, TaskState, TaskView};
+use super::{Call, Fault, RequestBounds};
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -142,8 +142,8 @@ pub(super) fn word_of(
 ) -> Result<Option<&'static str>, GatewayError> {
     let Some(value) = object.get_non_null(field) else { return Ok(None) };
     let word = value.as_str();
-    match allowed.iter().find(|known| word.as_deref() == Some(**known)) {
-        Some(known) => Ok(Some(known)),
+    match allowed.iter().find(|candidate| word.as_deref() == Some(**candidate)) {
+        Some(candidate) => Ok(Some(candidate)),
         None => {
             let message = format!("`{param}` must be one of {}", allowed.join(", "));
             Err(refuse(NOT_IN_ENUM, param, message))
@@ -197,24 +197,24 @@ pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
 }
 
 /// Position of a value in the body, and its spelling for the upstream.
-pub(super) type Respelled = (Range<usize>, String);
+pub(super) type Respelling = (Range<usize>, String);
 
 /// A request as read.
 #[derive(Debug, Default)]
-pub(super) struct Order {
-    pub(super) facts: Facts,
+pub(super) struct VideoRequest {
+    pub(super) facts: TaskFacts,
     pub(super) traits: Traits,
     /// Ids of tasks that it builds on.
     pub(super) tasks: Vec<String>,
     /// A value that the upstream reads in another spelling only.
-    pub(super) respelled: Option<Respelled>,
+    pub(super) respelled: Option<Respelling>,
 }
 
 /// A call that submits a task.
 #[derive(Debug)]
 pub(super) struct VideoCall<U> {
-    terms: Terms,
-    order: Order,
+    bounds: RequestBounds,
+    video_request: VideoRequest,
     waits: bool,
     webhook_url: Option<String>,
     cut: Vec<Range<usize>>,
@@ -222,40 +222,43 @@ pub(super) struct VideoCall<U> {
 }
 
 impl<U: VideoUpstream> VideoCall<U> {
-    /// The call of a `body` whose own fields were read into `order`.
-    pub(super) fn read(body: &Object<'_>, order: Order) -> Result<Self, GatewayError> {
+    /// The call of a `body` whose own fields were read into `video_request`.
+    pub(super) fn read(
+        body: &Object<'_>,
+        video_request: VideoRequest,
+    ) -> Result<Self, GatewayError> {
         let has_webhook = U::CUT.contains(&WEBHOOK_URL);
         Ok(Self {
             // A submit that is refused costs nothing, and a task that was begun is settled later.
-            terms: Terms::of_whole(body, order.facts.bound, Usage::ZERO),
+            bounds: RequestBounds::from_body(body, video_request.facts.max_usage, Usage::ZERO),
             waits: fields::boolean(body, WAIT)?.unwrap_or(false),
             webhook_url: if has_webhook { webhook_url(body)? } else { None },
             cut: body.member_ranges(U::CUT),
-            order,
+            video_request,
             upstream: PhantomData,
         })
     }
 }
 
 impl<U: VideoUpstream> Call for VideoCall<U> {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn traits(&self) -> Traits {
-        self.order.traits
+        self.video_request.traits
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
-        let mut splice = self.terms.model.rename(upstream_model);
+        let mut splice = self.bounds.model.rename(upstream_model);
         for range in &self.cut {
             splice.replace(range.clone(), "");
         }
-        if let Some((range, text)) = &self.order.respelled {
+        if let Some((range, text)) = &self.video_request.respelled {
             splice.replace(range.clone(), text.clone());
         }
         splice
@@ -276,8 +279,8 @@ impl<U: VideoUpstream> Submit for VideoCall<U> {
         U::HEADERS
     }
 
-    fn facts(&self) -> Facts {
-        self.order.facts.clone()
+    fn facts(&self) -> TaskFacts {
+        self.video_request.facts.clone()
     }
 
     fn waits(&self) -> bool {
@@ -289,7 +292,7 @@ impl<U: VideoUpstream> Submit for VideoCall<U> {
     }
 
     fn tasks(&self) -> Vec<String> {
-        self.order.tasks.clone()
+        self.video_request.tasks.clone()
     }
 
     fn read(&self, answer: &Bytes) -> Result<String, Fault> {
@@ -387,12 +390,12 @@ pub(super) fn error_of(state: TaskState) -> Option<Value> {
 
 /// The record of families V, H and G. A document has, as far as they are known, `video_url`, `usage`,
 /// `seed`, `orig_prompt`, `actual_prompt` and `error`.
-pub(super) fn record(shown: &Shown<'_>) -> String {
+pub(super) fn record(shown: &TaskView<'_>) -> String {
     let document: Value = serde_json::from_str(shown.document).unwrap_or_default();
     record_of(shown, &document).to_string()
 }
 
-fn record_of(shown: &Shown<'_>, document: &Value) -> Value {
+fn record_of(shown: &TaskView<'_>, document: &Value) -> Value {
     let facts = shown.facts;
     let mut record = json!({
         "id": shown.id,
@@ -420,8 +423,8 @@ fn record_of(shown: &Shown<'_>, document: &Value) -> Value {
             }
         }
     } else {
-        let said = Some(document["error"].clone()).filter(|error| !error.is_null());
-        record["error"] = said.or_else(|| error_of(shown.state)).unwrap_or_default();
+        let error = Some(document["error"].clone()).filter(|error| !error.is_null());
+        record["error"] = error.or_else(|| error_of(shown.state)).unwrap_or_default();
     }
     record
 }
@@ -463,16 +466,16 @@ mod tests {
 
     #[test]
     fn a_record_has_what_its_state_can_have() {
-        let facts = Facts {
+        let facts = TaskFacts {
             seconds: 5,
             resolution: "720p".to_owned(),
             aspect_ratio: String::new(),
-            ..Facts::default()
+            ..TaskFacts::default()
         };
         let document = json!({"video_url": "https://a.example/v.mp4", "usage": {"duration": 5},
             "seed": 7, "actual_prompt": "p", "orig_prompt": null});
         let shown = |state, document: &Value| -> Value {
-            let record = record(&Shown {
+            let record = record(&TaskView {
                 id: "gt_1",
                 model: "m",
                 state,

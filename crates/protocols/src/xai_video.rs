@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use super::fields;
 use super::json::{self, Object};
 use super::limits::{ModelLimits, VideoLimits};
-use super::media_url::{self, Medium, Reach};
-use super::task::{EXPIRES_AFTER_S, Facts, Report, Shown, TaskCodec, TaskState};
+use super::media_url::{self, Medium, UrlPolicy};
+use super::task::{EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
 use super::video::{
-    self, CONTENT_EMPTY, INVALID, MISSING, Order, Respelled, URL_INVALID, VideoCall, VideoUpstream,
-    WAIT, WEBHOOK_URL, refuse,
+    self, CONTENT_EMPTY, INVALID, MISSING, Respelling, URL_INVALID, VideoCall, VideoRequest,
+    VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
 use super::{Call, Codec, Dialect, Fault, Operation, Request};
 use tollgate_money::money::Nanousd;
@@ -72,12 +72,12 @@ impl Codec for XaiVideo {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let order = read(body, limits).map_err(video::coded)?;
-        Ok(Box::new(VideoCall::<Xai>::read(body, order).map_err(video::coded)?))
+        let video_request = read(body, limits).map_err(video::coded)?;
+        Ok(Box::new(VideoCall::<Xai>::read(body, video_request).map_err(video::coded)?))
     }
 }
 
-fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> {
+fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<VideoRequest, GatewayError> {
     fields::refuse_case_variants(body, &FIELDS)?;
     fields::refuse_unknown_fields(body, &FIELDS, &limits.pass.fields)?;
     let has_image = check_image(body, limits)?;
@@ -90,9 +90,9 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
     let resolution = video::resolution(body, &limits.video)?;
     let aspect_ratio = video::aspect_ratio(body)?.unwrap_or_default();
     let (seconds, respelled) = read_seconds(body, &limits.video)?;
-    Ok(Order {
-        facts: Facts {
-            bound: Usage { seconds: u64::from(seconds), ..Usage::ZERO },
+    Ok(VideoRequest {
+        facts: TaskFacts {
+            max_usage: Usage { seconds: u64::from(seconds), ..Usage::ZERO },
             seconds,
             resolution: resolution.map_or("", Resolution::as_str).to_owned(),
             aspect_ratio,
@@ -110,17 +110,19 @@ fn read(body: &Object<'_>, limits: &ModelLimits) -> Result<Order, GatewayError> 
 fn read_seconds(
     body: &Object<'_>,
     limits: &VideoLimits,
-) -> Result<(u32, Option<Respelled>), GatewayError> {
+) -> Result<(u32, Option<Respelling>), GatewayError> {
     let Some(value) = body.get_non_null("duration") else {
         return Ok((video::check_seconds(i64::from(SECONDS_DEFAULT), limits)?, None));
     };
     let whole = value.as_f64().filter(|seconds| seconds.fract().abs() <= 0.0);
-    let asked = whole.ok_or_else(|| {
+    let seconds_requested = whole.ok_or_else(|| {
         refuse(INVALID, "duration", "`duration` must be a whole number of seconds")
     })?;
     let min = f64::from(limits.seconds_min);
     let mut seconds = limits.seconds_min..=limits.seconds_max;
-    let found = seconds.find(|seconds| f64::from(*seconds) >= asked).filter(|_| asked >= min);
+    let found = seconds
+        .find(|seconds| f64::from(*seconds) >= seconds_requested)
+        .filter(|_| seconds_requested >= min);
     let seconds = found.ok_or_else(|| video::out_of_range(limits))?;
     let is_integer = video::integer(&value).is_some();
     Ok((seconds, (!is_integer).then(|| (value.range, seconds.to_string()))))
@@ -157,7 +159,7 @@ fn check_image(body: &Object<'_>, limits: &ModelLimits) -> Result<bool, GatewayE
     let url = url
         .as_str()
         .ok_or_else(|| refuse(URL_INVALID, URL, "`image.url` must be a URL in a string"))?;
-    media_url::check(URL, &url, &[Medium::Image], Reach::Public)?;
+    media_url::check(URL, &url, &[Medium::Image], UrlPolicy::Public)?;
     Ok(true)
 }
 
@@ -270,7 +272,7 @@ impl TaskCodec for XaiTasks {
         format!("/v1/videos/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, facts: &Facts) -> Result<Report, Fault> {
+    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault> {
         if !(200..300).contains(&status) {
             return Err(fault(status, answer));
         }
@@ -298,13 +300,13 @@ impl TaskCodec for XaiTasks {
         }
     }
 
-    fn record(&self, shown: &Shown<'_>) -> String {
+    fn record(&self, shown: &TaskView<'_>) -> String {
         video::record(shown)
     }
 }
 
 /// A video that was made, and delivered or withheld: charged either way.
-fn done(read: &Value, facts: &Facts) -> Result<Report, Fault> {
+fn done(read: &Value, facts: &TaskFacts) -> Result<Report, Fault> {
     let video = &read["video"];
     let seconds = video::reported_seconds(&video["duration"]);
     let billed = billed(&read["usage"]);
@@ -320,7 +322,7 @@ fn done(read: &Value, facts: &Facts) -> Result<Report, Fault> {
     }
     let message = "The video was made and withheld by the upstream's moderation. The upstream \
                    charges for it, and so it is charged.";
-    let charged = usage.unwrap_or(facts.bound);
+    let charged = usage.unwrap_or(facts.max_usage);
     let document = video::document(json!({
         "usage": {"duration": charged.seconds},
         "error": {"code": MODERATED, "message": message},
@@ -335,8 +337,8 @@ fn billed(usage: &Value) -> Option<Nanousd> {
 }
 
 /// The `error` of a task that failed.
-fn error(said: &Value) -> Value {
-    let refusal = XaiError::read(json!({"error": said}).to_string().as_bytes());
+fn error(error: &Value) -> Value {
+    let refusal = XaiError::read(json!({"error": error}).to_string().as_bytes());
     if refusal.is_moderation() {
         return json!({"code": CONTENT_REFUSED, "message": REFUSED_CONTENT});
     }

@@ -16,7 +16,7 @@ pub(crate) const PREFILL: &str = "messages: prefill";
 
 /// Reasoning setting sent to an Anthropic model.
 #[derive(Clone, Copy)]
-pub(crate) enum Thinks {
+pub(crate) enum ThinkingSetting {
     /// The model thinks as much as it likes, or what the word stands for.
     Adaptive(Option<Effort>),
     /// The model thinks so many tokens at most.
@@ -36,7 +36,7 @@ pub(crate) fn thinking(
     target: &TranslationTarget,
     losses: &mut Losses,
     conversation: &AlternatingTurns<'_>,
-) -> Result<Option<Thinks>, Untranslatable> {
+) -> Result<Option<ThinkingSetting>, Untranslatable> {
     let requested = parts.iter().rev().find_map(|part| match part {
         PromptPart::Thinking(thinking) => Some(*thinking),
         _ => None,
@@ -44,33 +44,37 @@ pub(crate) fn thinking(
     let setting = match (requested, target.thinking) {
         (None, _) => return Ok(None),
         (Some(Thinking::Off), ThinkingStyle::None) => return Ok(None),
-        (Some(Thinking::Off), _) => return Ok(Some(Thinks::Off)),
+        (Some(Thinking::Off), _) => return Ok(Some(ThinkingSetting::Off)),
         (Some(_), ThinkingStyle::None) => {
             losses.drop_hint(target.mode, "reasoning_effort")?;
             return Ok(None);
         }
-        (Some(Thinking::Adaptive), ThinkingStyle::Effort) => Thinks::Adaptive(None),
-        (Some(Thinking::Effort(effort)), ThinkingStyle::Effort) => Thinks::Adaptive(Some(effort)),
+        (Some(Thinking::Adaptive), ThinkingStyle::Effort) => ThinkingSetting::Adaptive(None),
+        (Some(Thinking::Effort(effort)), ThinkingStyle::Effort) => {
+            ThinkingSetting::Adaptive(Some(effort))
+        }
         (Some(Thinking::Budget(tokens)), ThinkingStyle::Effort) => {
-            Thinks::Adaptive(Some(kit::effort_of(tokens)))
+            ThinkingSetting::Adaptive(Some(kit::effort_of(tokens)))
         }
         (Some(Thinking::Adaptive), ThinkingStyle::Budget) => {
-            Thinks::Budget(kit::budget_of(Effort::Medium))
+            ThinkingSetting::Budget(kit::budget_of(Effort::Medium))
         }
         (Some(Thinking::Effort(effort)), ThinkingStyle::Budget) => {
-            Thinks::Budget(kit::budget_of(effort))
+            ThinkingSetting::Budget(kit::budget_of(effort))
         }
-        (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => Thinks::Budget(tokens),
+        (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => ThinkingSetting::Budget(tokens),
     };
     let is_forced = parts
         .iter()
         .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
     let setting = match setting {
-        Thinks::Budget(tokens) => Thinks::Budget(budget_below(tokens, output_max)),
+        ThinkingSetting::Budget(tokens) => {
+            ThinkingSetting::Budget(budget_below(tokens, output_max))
+        }
         other => other,
     };
     let is_refused = match setting {
-        Thinks::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
+        ThinkingSetting::Budget(tokens) => tokens < BUDGET_MIN || conversation.has_unsealed_calls(),
         _ => false,
     };
     if is_forced || is_refused {
@@ -102,7 +106,7 @@ fn budget_below(tokens: u64, output_max: u64) -> u64 {
 pub(crate) fn end_turns(
     conversation: &mut AlternatingTurns<'_>,
     parts: &[PromptPart<'_>],
-    thinks: Option<Thinks>,
+    thinks: Option<ThinkingSetting>,
     target: &TranslationTarget,
     losses: &mut Losses,
 ) -> Result<(), Untranslatable> {
@@ -110,7 +114,10 @@ pub(crate) fn end_turns(
         return Ok(());
     }
     let has_format = parts.iter().any(|part| matches!(part, PromptPart::Format(_)));
-    if has_format || target.thinking == ThinkingStyle::Effort || thinks.is_some_and(Thinks::is_on) {
+    if has_format
+        || target.thinking == ThinkingStyle::Effort
+        || thinks.is_some_and(ThinkingSetting::is_on)
+    {
         losses.drop_hint(target.mode, PREFILL)?;
         conversation.end_with_user();
     } else {
@@ -127,7 +134,7 @@ pub(crate) fn has_temperature(parts: &[PromptPart<'_>], thinks: bool) -> bool {
     })
 }
 
-impl Thinks {
+impl ThinkingSetting {
     /// Writes the object `thinking`.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         let mut object = Members::object(out);

@@ -57,7 +57,7 @@ impl UpstreamDialect for Converse {
         answer::failure(status, None, body)
     }
 
-    fn read_named_failure(&self, status: u16, name: &str, body: &[u8]) -> UpstreamFailure {
+    fn read_failure_by_name(&self, status: u16, name: &str, body: &[u8]) -> UpstreamFailure {
         answer::failure(status, Some(name), body)
     }
 }

@@ -37,7 +37,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
 
     /// Reads the same where a header names the failure, as those of Amazon's services do.
-    fn read_named_failure(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
+    fn read_failure_by_name(&self, status: u16, _name: &str, body: &[u8]) -> UpstreamFailure {
         self.read_failure(status, body)
     }
 }
@@ -57,6 +57,72 @@ pub trait Dialect: UpstreamDialect {
     /// Creates a writer of a stream for a customer.
     fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream>;
 }
+
+/// Implements both traits for a dialect whose module has the submodules `read`, `write` and `answer`, from
+/// its names of tools and the types that read and write its streams. Its failures have OpenAI's shape.
+macro_rules! implement_dialect {
+    ($dialect:ty, $target:ident => $naming:expr, $reader:ty, $writer:ty) => {
+        impl $crate::dialect::UpstreamDialect for $dialect {
+            fn naming(
+                &self,
+                $target: &$crate::dialect::TranslationTarget,
+            ) -> $crate::names::Naming {
+                $naming
+            }
+
+            fn write_request(
+                &self,
+                parts: &[$crate::part::PromptPart<'_>],
+                target: &$crate::dialect::TranslationTarget,
+                losses: &mut $crate::dialect::Losses,
+            ) -> Result<Vec<u8>, $crate::dialect::Untranslatable> {
+                let naming = $crate::dialect::UpstreamDialect::naming(self, target);
+                write::request(&naming.applied(parts), target, losses)
+            }
+
+            fn read_answer<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<Vec<$crate::part::AnswerPart<'a>>, $crate::dialect::Malformed> {
+                answer::read(body)
+            }
+
+            fn stream_reader(&self) -> Box<dyn $crate::dialect::ReadStream> {
+                Box::new(<$reader>::default())
+            }
+
+            fn read_failure(&self, status: u16, body: &[u8]) -> $crate::part::UpstreamFailure {
+                $crate::kit::failure(status, body)
+            }
+        }
+
+        impl $crate::dialect::Dialect for $dialect {
+            fn read_request<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<$crate::dialect::TranslatableRequest<'a>, $crate::dialect::Untranslatable>
+            {
+                read::request(body)
+            }
+
+            fn write_answer(
+                &self,
+                answer: &[$crate::part::AnswerPart<'_>],
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Vec<u8> {
+                answer::write(answer, frame)
+            }
+
+            fn stream_writer(
+                &self,
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Box<dyn $crate::dialect::WriteStream> {
+                Box::new(<$writer>::new(frame))
+            }
+        }
+    };
+}
+pub(crate) use implement_dialect;
 
 /// A request as its dialect reads it.
 #[derive(Clone, Debug)]
@@ -226,7 +292,7 @@ impl Efforts {
 
     /// The efforts of these words; others are passed over.
     #[must_use]
-    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
+    pub fn from_words<'w>(words: impl IntoIterator<Item = &'w str>) -> Self {
         let places = words.into_iter().filter_map(|word| {
             let found = Self::WORDS.iter().position(|candidate| *candidate == word);
             found.and_then(|place| u32::try_from(place).ok())
@@ -265,7 +331,7 @@ impl Efforts {
 impl Default for Efforts {
     /// The efforts of OpenAI's APIs.
     fn default() -> Self {
-        Self::of_words(["none", "minimal", "low", "medium", "high", "xhigh"])
+        Self::from_words(["none", "minimal", "low", "medium", "high", "xhigh"])
     }
 }
 
@@ -295,7 +361,7 @@ impl Losses {
     ///
     /// # Errors
     /// The first of it, where nothing may be dropped.
-    pub fn of_request(left_out: Vec<Omission>, mode: Mode) -> Result<Self, Untranslatable> {
+    pub fn from_request(left_out: Vec<Omission>, mode: Mode) -> Result<Self, Untranslatable> {
         match left_out.into_iter() {
             mut all if mode == Mode::Strict => match all.next() {
                 Some(first) => Err(Untranslatable::uncarried(first.field)),

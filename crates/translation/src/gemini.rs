@@ -21,13 +21,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
 
-use crate::dialect::{
-    AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, UpstreamDialect, WriteStream,
-};
-use crate::kit;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
-use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 use crate::seal::{self, Maker};
 
 /// Placeholder that Gemini 3 accepts instead of a signature for a call of another model; a call without any
@@ -44,46 +39,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug)]
 pub struct Gemini;
 
-impl UpstreamDialect for Gemini {
-    fn naming(&self, _: &TranslationTarget) -> Naming {
-        Naming::GEMINI
-    }
-
-    fn write_request(
-        &self,
-        parts: &[PromptPart<'_>],
-        target: &TranslationTarget,
-        losses: &mut Losses,
-    ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(&self.naming(target).applied(parts), target, losses)
-    }
-
-    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
-        answer::read(body)
-    }
-
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(stream::ContentReader::default())
-    }
-
-    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
-        kit::failure(status, body)
-    }
-}
-
-impl Dialect for Gemini {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(stream::ContentWriter::new(frame))
-    }
-}
+implement_dialect!(Gemini, _target => Naming::GEMINI, stream::ContentReader, stream::ContentWriter);
 
 /// The seal that a customer sends back as a signature: one of another maker that travelled in base64,
 /// or Gemini's own. `None` for the word that stands for none.

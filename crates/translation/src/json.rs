@@ -88,11 +88,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
 /// The member `type` of an object, whatever else stands in it.
 pub(crate) fn kind(text: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Typed {
+    struct TypeMember {
         #[serde(rename = "type")]
         kind: String,
     }
-    read::<Typed>(text).map(|typed| typed.kind)
+    read::<TypeMember>(text).map(|typed| typed.kind)
 }
 
 /// Writes a string with its quotes.

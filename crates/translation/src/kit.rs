@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::at::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::{Losses, Malformed, Mode, Untranslatable};
-use crate::fate::{FateTable, FieldFate};
+use crate::field_path::{self, FieldPath, Members as Read, Raw, is_given};
+use crate::field_rules::{FieldRule, FieldRules};
 use crate::json::{self, Members};
 use crate::part::{
     AnswerFormat, AnswerPart, Cache, Citation, ContentPart, Counts, Effort, FailureKind,
@@ -35,11 +35,11 @@ pub(crate) fn wrap_free(text: &str) -> String {
 #[must_use]
 pub fn unwrap_free(input: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
-    struct Wrapped<'a> {
+    struct WrappedInput<'a> {
         #[serde(borrow)]
         input: Cow<'a, str>,
     }
-    json::read::<Wrapped<'_>>(input).map_or(Cow::Borrowed(input), |wrapped| wrapped.input)
+    json::read::<WrappedInput<'_>>(input).map_or(Cow::Borrowed(input), |wrapped| wrapped.input)
 }
 
 /// Media type and base64 data of a `data:` URL; `None` for what is no such URL.
@@ -241,13 +241,13 @@ pub(crate) fn tool<'a>(
 
 /// Members of a tool that the customer runs: other dialects have no words for them, and the model can
 /// call the tool without.
-pub(crate) const TOOL: FateTable = FateTable {
+pub(crate) const TOOL: FieldRules = FieldRules {
     rows: &[
-        ("allowed_callers", FieldFate::Usual(&["[\"direct\"]"], &FieldFate::LeftOut)),
+        ("allowed_callers", FieldRule::Usual(&["[\"direct\"]"], &FieldRule::LeftOut)),
         // Readers for which it means something take it before.
-        ("defer_loading", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
+        ("defer_loading", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// The names of the tools among these that take free text.
@@ -470,7 +470,7 @@ pub(crate) fn object_input<'c>(call: &'c ToolCall<'_>) -> Result<Cow<'c, str>, U
     }
     match call.input.trim() {
         "" => Ok("{}".into()),
-        input if at::is_object(input) => Ok(Cow::Borrowed(&call.input)),
+        input if field_path::is_object(input) => Ok(Cow::Borrowed(&call.input)),
         _ => Err(Untranslatable::malformed("arguments", "a JSON object")),
     }
 }
@@ -484,7 +484,7 @@ const INVALID_INPUT: &str = "INVALID_JSON";
 pub(crate) fn push_input(input: &str, out: &mut Vec<u8>) {
     match input.trim() {
         "" => out.extend_from_slice(b"{}"),
-        object if at::is_object(object) => out.extend_from_slice(input.as_bytes()),
+        object if field_path::is_object(object) => out.extend_from_slice(input.as_bytes()),
         _ => {
             let mut wrapped = Members::object(out);
             wrapped.text(out, INVALID_INPUT, input);

@@ -14,55 +14,11 @@ mod read_stream;
 mod write;
 mod write_stream;
 
-use crate::dialect::{
-    AnswerFrame, Dialect, Losses, Malformed, ReadStream, TranslatableRequest, TranslationTarget,
-    Untranslatable, UpstreamDialect, WriteStream,
-};
-use crate::kit;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
-use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
 
 /// The dialect of OpenAI's Responses API.
 #[derive(Debug)]
 pub struct Responses;
 
-impl UpstreamDialect for Responses {
-    fn naming(&self, _: &TranslationTarget) -> Naming {
-        Naming::RESPONSES
-    }
-
-    fn write_request(
-        &self,
-        parts: &[PromptPart<'_>],
-        target: &TranslationTarget,
-        losses: &mut Losses,
-    ) -> Result<Vec<u8>, Untranslatable> {
-        write::request(&self.naming(target).applied(parts), target, losses)
-    }
-
-    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
-        answer::read(body)
-    }
-
-    fn stream_reader(&self) -> Box<dyn ReadStream> {
-        Box::new(read_stream::ResponseReader::default())
-    }
-
-    fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure {
-        kit::failure(status, body)
-    }
-}
-
-impl Dialect for Responses {
-    fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable> {
-        read::request(body)
-    }
-
-    fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-        answer::write(answer, frame)
-    }
-
-    fn stream_writer(&self, frame: &AnswerFrame) -> Box<dyn WriteStream> {
-        Box::new(write_stream::ResponseWriter::new(frame))
-    }
-}
+implement_dialect!(Responses, _target => Naming::RESPONSES, read_stream::ResponseReader, write_stream::ResponseWriter);

@@ -15,8 +15,8 @@ mod tool;
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members as Read, Raw, is_given};
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Members as Read, Raw, is_given};
 use crate::json::{self, Members};
 
 pub(crate) use tool::input as tool_input;
@@ -137,7 +137,7 @@ fn implied_type(key: &str) -> Option<&'static str> {
 }
 
 /// Handling of a keyword of a schema.
-enum KeywordFate {
+enum KeywordRule {
     /// It stays, as it was written.
     Keep,
     /// It is left out, as it constrains nothing.
@@ -250,8 +250,8 @@ impl Fitter<'_> {
             self.differs = true;
         }
         for (key, value) in members {
-            let fate = self.fate(key, *value, members, types);
-            self.member((at, key, *value), fate, &notes, &mut object, out)?;
+            let rule = self.rule(key, *value, members, types);
+            self.member((at, key, *value), rule, &notes, &mut object, out)?;
         }
         if member(members, "description").is_none_or(|text| !is_given(text)) && !notes.is_empty() {
             object.text(out, "description", &notes);
@@ -283,8 +283,8 @@ impl Fitter<'_> {
                     object.text(out, "$ref", &written);
                 }
                 "$defs" | "definitions" => {
-                    let fate = KeywordFate::Named;
-                    self.member((at, key, *value), fate, "", &mut object, out)?;
+                    let rule = KeywordRule::Named;
+                    self.member((at, key, *value), rule, "", &mut object, out)?;
                 }
                 other => {
                     self.differs = true;
@@ -301,9 +301,9 @@ impl Fitter<'_> {
     fn notes(&mut self, members: &Read<'_>, types: Types) -> String {
         let mut notes = String::new();
         for (key, value) in members {
-            let is_noted = match self.fate(key, *value, members, types) {
-                KeywordFate::Describe => true,
-                KeywordFate::Enum => self.fitting_values(*value).is_none(),
+            let is_noted = match self.rule(key, *value, members, types) {
+                KeywordRule::Describe => true,
+                KeywordRule::Enum => self.fitting_values(*value).is_none(),
                 _ => false,
             };
             if is_noted {
@@ -321,56 +321,56 @@ impl Fitter<'_> {
         notes
     }
 
-    fn fate(&self, key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordFate {
+    fn rule(&self, key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordRule {
         let has = |key: &str| member(members, key).is_some();
         match (self.subset, key) {
-            (Subset::GeminiTools, "enum") => KeywordFate::Enum,
-            (Subset::GeminiTools, "$ref") => KeywordFate::Keep,
-            (Subset::GeminiTools, "allOf") => KeywordFate::List("allOf"),
-            (Subset::GeminiTools, "oneOf") => KeywordFate::List("oneOf"),
+            (Subset::GeminiTools, "enum") => KeywordRule::Enum,
+            (Subset::GeminiTools, "$ref") => KeywordRule::Keep,
+            (Subset::GeminiTools, "allOf") => KeywordRule::List("allOf"),
+            (Subset::GeminiTools, "oneOf") => KeywordRule::List("oneOf"),
             // Clients in Go write what is not there as null.
-            (_, key) if !is_given(value) && key != "const" && key != "default" => KeywordFate::Drop,
-            (_, "properties") if value.get().starts_with('{') => KeywordFate::Named,
-            (_, "$defs" | "definitions") if value.get().starts_with('{') => KeywordFate::Named,
-            (_, "anyOf") if only_restricts(value) && has("properties") => KeywordFate::Describe,
-            (_, "anyOf") if value.get().starts_with('[') => KeywordFate::List("anyOf"),
-            (_, "oneOf") if has("anyOf") || only_restricts(value) => KeywordFate::Describe,
-            (_, "oneOf") if value.get().starts_with('[') => KeywordFate::List("anyOf"),
-            (Subset::Claude, key) => claude_fate(key, value, members, types),
+            (_, key) if !is_given(value) && key != "const" && key != "default" => KeywordRule::Drop,
+            (_, "properties") if value.get().starts_with('{') => KeywordRule::Named,
+            (_, "$defs" | "definitions") if value.get().starts_with('{') => KeywordRule::Named,
+            (_, "anyOf") if only_restricts(value) && has("properties") => KeywordRule::Describe,
+            (_, "anyOf") if value.get().starts_with('[') => KeywordRule::List("anyOf"),
+            (_, "oneOf") if has("anyOf") || only_restricts(value) => KeywordRule::Describe,
+            (_, "oneOf") if value.get().starts_with('[') => KeywordRule::List("anyOf"),
+            (Subset::Claude, key) => claude_rule(key, value, members, types),
             (Subset::Gemini, key) => gemini_fate(key, value, members),
-            (Subset::GeminiTools, "prefixItems") => KeywordFate::List("prefixItems"),
-            (Subset::GeminiTools, "items" | "additionalProperties" | "not") => KeywordFate::One,
-            (Subset::GeminiTools, _) => KeywordFate::Keep,
+            (Subset::GeminiTools, "prefixItems") => KeywordRule::List("prefixItems"),
+            (Subset::GeminiTools, "items" | "additionalProperties" | "not") => KeywordRule::One,
+            (Subset::GeminiTools, _) => KeywordRule::Keep,
         }
     }
 
     fn member(
         &mut self,
         (at, key, value): (&FieldPath<'_>, &str, Raw<'_>),
-        fate: KeywordFate,
+        rule: KeywordRule,
         notes: &str,
         object: &mut Members,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
         let at = at.key(key);
-        match fate {
-            KeywordFate::Drop => self.differs = true,
-            KeywordFate::Describe => {}
-            KeywordFate::Keep if key == "description" && !notes.is_empty() => {
+        match rule {
+            KeywordRule::Drop => self.differs = true,
+            KeywordRule::Describe => {}
+            KeywordRule::Keep if key == "description" && !notes.is_empty() => {
                 let text = at.text(value)?;
                 object.text(out, key, &format!("{text}\n\n{notes}"));
             }
-            KeywordFate::Keep => push_member(object, key, value.get(), out),
-            KeywordFate::Closed => {
+            KeywordRule::Keep => push_member(object, key, value.get(), out),
+            KeywordRule::Closed => {
                 self.differs |= value.get() != "false";
                 object.boolean(out, key, false);
             }
-            KeywordFate::One => {
+            KeywordRule::One => {
                 push_member(object, key, "", out);
                 self.schema(&at, value, out)?;
             }
-            KeywordFate::Named => self.named(&at, key, value, object, out)?,
-            KeywordFate::List(written) => {
+            KeywordRule::Named => self.named(&at, key, value, object, out)?,
+            KeywordRule::List(written) => {
                 self.differs |= written != key;
                 object.key(out, written);
                 let mut list = Members::array(out);
@@ -380,7 +380,7 @@ impl Fitter<'_> {
                 }
                 list.end(out);
             }
-            KeywordFate::Enum => match self.fitting_values(value) {
+            KeywordRule::Enum => match self.fitting_values(value) {
                 None => {}
                 Some(values) if values.len() == at.list(value)?.len() => {
                     push_member(object, key, value.get(), out);
@@ -391,7 +391,7 @@ impl Fitter<'_> {
                 }
             },
             // `const` is in the provider's list and not in the SDK's: `enum` is in both.
-            KeywordFate::Const => {
+            KeywordRule::Const => {
                 self.differs = true;
                 object.raw(out, "enum", &listed(&[value]));
             }
@@ -442,47 +442,47 @@ impl Fitter<'_> {
     }
 }
 
-fn claude_fate(key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordFate {
+fn claude_rule(key: &str, value: Raw<'_>, members: &Read<'_>, types: Types) -> KeywordRule {
     let is_choice = choice(members).is_some();
     match key {
-        "description" | "title" => KeywordFate::Keep,
+        "description" | "title" => KeywordRule::Keep,
         // The branches of a choice have their own.
-        "type" if is_choice => KeywordFate::Drop,
-        "type" => KeywordFate::Keep,
-        "enum" => KeywordFate::Enum,
-        "const" if member(members, "enum").is_some() => KeywordFate::Describe,
-        "const" if value.get().starts_with(['{', '[']) => KeywordFate::Describe,
-        "const" => KeywordFate::Const,
-        "additionalProperties" if is_choice => KeywordFate::Drop,
-        "items" | "minItems" | "format" if is_choice => KeywordFate::Describe,
-        "required" if types.object && !is_choice => KeywordFate::Keep,
-        "additionalProperties" if types.object => KeywordFate::Closed,
+        "type" if is_choice => KeywordRule::Drop,
+        "type" => KeywordRule::Keep,
+        "enum" => KeywordRule::Enum,
+        "const" if member(members, "enum").is_some() => KeywordRule::Describe,
+        "const" if value.get().starts_with(['{', '[']) => KeywordRule::Describe,
+        "const" => KeywordRule::Const,
+        "additionalProperties" if is_choice => KeywordRule::Drop,
+        "items" | "minItems" | "format" if is_choice => KeywordRule::Describe,
+        "required" if types.object && !is_choice => KeywordRule::Keep,
+        "additionalProperties" if types.object => KeywordRule::Closed,
         // Items of any type are those that nothing is said of.
-        "items" if types.array && matches!(value.get(), "true" | "{}") => KeywordFate::Drop,
-        "items" if types.array => KeywordFate::One,
-        "minItems" if types.array && matches!(value.get(), "0" | "1") => KeywordFate::Keep,
+        "items" if types.array && matches!(value.get(), "true" | "{}") => KeywordRule::Drop,
+        "items" if types.array => KeywordRule::One,
+        "minItems" if types.array && matches!(value.get(), "0" | "1") => KeywordRule::Keep,
         "format" if types.string => match value.string() {
-            Some(word) if CLAUDE_FORMATS.contains(&&*word) => KeywordFate::Keep,
-            _ => KeywordFate::Describe,
+            Some(word) if CLAUDE_FORMATS.contains(&&*word) => KeywordRule::Keep,
+            _ => KeywordRule::Describe,
         },
-        key if SILENT.contains(&key) => KeywordFate::Drop,
-        _ => KeywordFate::Describe,
+        key if SILENT.contains(&key) => KeywordRule::Drop,
+        _ => KeywordRule::Describe,
     }
 }
 
-fn gemini_fate(key: &str, value: Raw<'_>, members: &Read<'_>) -> KeywordFate {
+fn gemini_fate(key: &str, value: Raw<'_>, members: &Read<'_>) -> KeywordRule {
     match key {
         "type" | "format" | "title" | "description" | "minItems" | "maxItems" | "minimum"
-        | "maximum" | "required" | "propertyOrdering" | "$id" | "$anchor" => KeywordFate::Keep,
-        "enum" => KeywordFate::Enum,
-        "const" if member(members, "enum").is_some() => KeywordFate::Describe,
+        | "maximum" | "required" | "propertyOrdering" | "$id" | "$anchor" => KeywordRule::Keep,
+        "enum" => KeywordRule::Enum,
+        "const" if member(members, "enum").is_some() => KeywordRule::Describe,
         "const" if matches!(value.get().as_bytes().first(), Some(b'"' | b'-' | b'0'..=b'9')) => {
-            KeywordFate::Const
+            KeywordRule::Const
         }
-        "items" | "additionalProperties" => KeywordFate::One,
-        "prefixItems" if value.get().starts_with('[') => KeywordFate::List("prefixItems"),
-        key if SILENT.contains(&key) => KeywordFate::Drop,
-        _ => KeywordFate::Describe,
+        "items" | "additionalProperties" => KeywordRule::One,
+        "prefixItems" if value.get().starts_with('[') => KeywordRule::List("prefixItems"),
+        key if SILENT.contains(&key) => KeywordRule::Drop,
+        _ => KeywordRule::Describe,
     }
 }
 

@@ -64,7 +64,7 @@ pub fn is_wrapped(text: &str) -> bool {
 /// Reads a token that a customer of the dialect `maker` sends back: a seal stays as it is, and a bare token
 /// is that dialect's own and is wrapped.
 #[must_use]
-pub fn of_customer<'a>(maker: Maker, token: &'a str) -> Cow<'a, str> {
+pub fn from_customer<'a>(maker: Maker, token: &'a str) -> Cow<'a, str> {
     if is_wrapped(token) { token.into() } else { wrap(maker, token).into() }
 }
 
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(open(Maker::Messages, &seal), Some("a.b="));
         assert_eq!(open(Maker::Responses, &seal), None);
         assert_eq!(open(Maker::Messages, "a.b="), None);
-        assert_eq!(of_customer(Maker::Responses, &seal), seal);
-        assert_eq!(of_customer(Maker::Responses, "e"), "tg1.r.e");
+        assert_eq!(from_customer(Maker::Responses, &seal), seal);
+        assert_eq!(from_customer(Maker::Responses, "e"), "tg1.r.e");
     }
 }

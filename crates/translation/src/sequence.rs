@@ -164,7 +164,7 @@ impl ObjectEnd {
     }
 
     /// True if the pieces so far form a complete object.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.is_object && self.has_ended && self.depth == 0 && !self.is_in_string
     }
 }
@@ -172,19 +172,19 @@ impl ObjectEnd {
 /// Length and hash of a text passed on in pieces. A later repetition as a whole is compared with them, and
 /// only its rest is passed on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Passed {
+pub(crate) struct PassedText {
     bytes: usize,
     hash: u64,
 }
 
-impl Default for Passed {
+impl Default for PassedText {
     fn default() -> Self {
         // FNV-1a: <http://www.isthe.com/chongo/tech/comp/fnv/>.
         Self { bytes: 0, hash: 0xcbf2_9ce4_8422_2325 }
     }
 }
 
-impl Passed {
+impl PassedText {
     /// Notes a piece that was passed on.
     pub(crate) fn take(&mut self, piece: &str) {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -193,8 +193,8 @@ impl Passed {
     }
 
     /// The part of the complete text that has not been passed on; empty if the pieces were of another text.
-    pub(crate) fn rest<'t>(&self, whole: &'t str) -> &'t str {
-        let Some((begin, rest)) = whole.split_at_checked(self.bytes) else { return "" };
+    pub(crate) fn rest<'t>(&self, full: &'t str) -> &'t str {
+        let Some((begin, rest)) = full.split_at_checked(self.bytes) else { return "" };
         let mut same = Self::default();
         same.take(begin);
         if same.hash == self.hash { rest } else { "" }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_object_ends_with_its_last_brace() {
-        for (pieces, is_whole) in [
+        for (pieces, is_complete) in [
             (&["{}"][..], true),
             (&["{\"a\": \"}", "\\\"\"", "}"], true),
             (&["{\"a\": [1, {", "}]"], false),
@@ -244,13 +244,13 @@ mod tests {
         ] {
             let mut end = ObjectEnd::default();
             pieces.iter().for_each(|piece| end.take(piece));
-            assert_eq!(end.is_whole(), is_whole, "{pieces:?}");
+            assert_eq!(end.is_complete(), is_complete, "{pieces:?}");
         }
     }
 
     #[test]
     fn the_rest_of_a_text_is_what_was_not_passed() {
-        let mut passed = Passed::default();
+        let mut passed = PassedText::default();
         assert_eq!(passed.rest("abc"), "abc");
         passed.take("a");
         passed.take("b");

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::at::FieldPath;
+use crate::field_path::FieldPath;
 use crate::json;
 use crate::raw::Raw;
 

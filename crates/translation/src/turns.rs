@@ -81,7 +81,7 @@ impl TurnContent<'_> {
 
 /// Handling of reasoning at the end of an assistant's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ThoughtsAtEnd {
+pub(crate) enum TrailingThoughts {
     /// It stays: Gemini signs the last part of a turn.
     Stay,
     /// "The final block in an assistant message cannot be `thinking`" (forgecode 2107): an interrupted
@@ -101,7 +101,7 @@ impl<'p> AlternatingTurns<'p> {
     /// sealed itself: the rest is no part of the prompt.
     pub(crate) fn gather(
         parts: &'p [PromptPart<'p>],
-        thoughts_at_end: ThoughtsAtEnd,
+        thoughts_at_end: TrailingThoughts,
         is_own: impl Fn(&Reasoning<'_>) -> bool,
     ) -> Self {
         let mut gathered = Self { system: Vec::new(), turns: Vec::new() };
@@ -141,7 +141,7 @@ impl<'p> AlternatingTurns<'p> {
                 _ => {}
             }
         }
-        if thoughts_at_end == ThoughtsAtEnd::Drop {
+        if thoughts_at_end == TrailingThoughts::Drop {
             gathered.turns.iter_mut().for_each(MergedTurn::drop_thoughts_at_end);
         }
         gathered.merge(calls);

@@ -13,7 +13,7 @@ use super::form::{self, FormError, FormResult};
 use crate::admin::error::ApiError;
 use crate::admin::fleet;
 use crate::fleet::Fleet;
-use crate::fleet::postgres::{LeaseOut, LeasesWanted, NodeSeen, NodeState, Overview};
+use crate::fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview};
 use crate::ledger::{AccountId, LedgerError, NodeId, Standing, SuspenseEnd};
 use crate::web::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
@@ -94,13 +94,13 @@ type Read = (Overview, (Vec<LeaseOut>, bool), Option<OfNode>);
 
 async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
     let overview = fleet.db().overview().await?;
-    let suspended = LeasesWanted { only_suspended: true, ..LeasesWanted::default() };
+    let suspended = LeaseFilter { only_suspended: true, ..LeaseFilter::default() };
     let suspense = leases(fleet, suspended).await?;
     let of_node = match filter.node.and_then(NodeId::from_number) {
         None => None,
         Some(node) => {
             let after = filter.after.map(|account| (node, account));
-            let of_node = LeasesWanted { node: Some(node), after, ..LeasesWanted::default() };
+            let of_node = LeaseFilter { node: Some(node), after, ..LeaseFilter::default() };
             let (leases, has_more) = leases(fleet, of_node).await?;
             let node = node.number();
             let last = leases.last().filter(|_| has_more);
@@ -112,9 +112,9 @@ async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
 }
 
 /// A page of leases, and whether there are more.
-async fn leases(fleet: &Fleet, filter: LeasesWanted) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
+async fn leases(fleet: &Fleet, filter: LeaseFilter) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
     let limit = PAGE.saturating_add(1);
-    let mut leases = fleet.db().leases(LeasesWanted { limit, ..filter }).await?;
+    let mut leases = fleet.db().leases(LeaseFilter { limit, ..filter }).await?;
     let has_more = leases.len() > PAGE as usize;
     leases.truncate(PAGE as usize);
     Ok((leases, has_more))
@@ -161,7 +161,7 @@ fn took(ms: &u64) -> String {
 }
 
 /// State of a node, with its class of the style sheet.
-fn state(node: &NodeSeen) -> (&'static str, &'static str) {
+fn state(node: &NodeOverview) -> (&'static str, &'static str) {
     let tone = match node.state {
         NodeState::Alive => "good",
         NodeState::Joining => "warn",
@@ -175,7 +175,7 @@ fn state(node: &NodeSeen) -> (&'static str, &'static str) {
 /// stopped in order are not missed.
 pub(super) fn line(overview: &Overview) -> String {
     let count =
-        |is_so: fn(&NodeSeen) -> bool| overview.nodes.iter().filter(|node| is_so(node)).count();
+        |is_so: fn(&NodeOverview) -> bool| overview.nodes.iter().filter(|node| is_so(node)).count();
     let alive = count(|node| node.state == NodeState::Alive);
     let all = count(|node| node.state != NodeState::Gone);
     let suspense = show::money(&overview.sums.money.suspense);

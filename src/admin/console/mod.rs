@@ -43,7 +43,7 @@ use axum::routing::{get, post};
 use tower_http::compression::CompressionLayer;
 
 use super::AdminState;
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::forwarded;
 use crate::web::{self, Attempts, Client, Guarded, NavItem, PageFrame, Session, Sessions};
 

@@ -7,7 +7,7 @@ use super::access::LoggedInOperator;
 use super::series::{self, Day, Hour};
 use crate::admin::upstreams::{self, TargetState};
 use crate::clock::UnixMs;
-use crate::fleet::InFleet;
+use crate::fleet::HasFleet;
 use crate::ledger::{LedgerError, Totals};
 use crate::metrics::Minute;
 use crate::money::Nanousd;

@@ -32,7 +32,7 @@ use crate::outbound::{Outbound, OutboundResponse};
 use crate::pipeline::{self, Admitted, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
-use crate::protocols::refusal::{self, Beginning, RefusalFault};
+use crate::protocols::refusal::{self, AnswerStart, RefusalFault};
 use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
 
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
@@ -252,7 +252,7 @@ async fn call_one(
         let body = read.map_err(|error| {
             FailedCall::unanswered(CallFailure::from_outbound_body(&error), delivery, &error)
         })?;
-        if let Beginning::Error(_) = refusal::beginning(&body, true) {
+        if let AnswerStart::Error(_) = refusal::beginning(&body, true) {
             return Err(caller.error_in_answer(call, &body, &headers));
         }
         if body.trim_ascii_start().starts_with(b"{") {

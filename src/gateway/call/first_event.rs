@@ -20,7 +20,7 @@ use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, hides};
-use crate::protocols::refusal::{self, Beginning, RefusalFault, UpstreamRefusal};
+use crate::protocols::refusal::{self, AnswerStart, RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
 /// Longest delay of a head that only comments and white space follow: longer than providers take to notice
@@ -52,26 +52,26 @@ pub(crate) async fn error(
         Some(Framing::EventStream) => refusal::frames_beginning(body),
         // Who did not ask for events gets blank lines as they come.
         Some(Framing::Json) if !streams => match refusal::beginning(body, is_all) {
-            Beginning::Blank => Beginning::Answer,
+            AnswerStart::Blank => AnswerStart::Answer,
             shown => shown,
         },
         Some(Framing::Json | Framing::Sse) => refusal::beginning(body, is_all),
-        Some(Framing::Binary) | None => Beginning::Answer,
+        Some(Framing::Binary) | None => AnswerStart::Answer,
     };
     if matches!(framing, Some(Framing::Binary) | None) {
         return Ok(None);
     }
     let is_document = framing == Some(Framing::Json) && !streams;
     let began = Instant::now();
-    let mut seen = Beginning::Blank;
+    let mut seen = AnswerStart::Blank;
     // Only translated streams: what is relayed byte for byte has its own comments soon enough.
     let mut shows_life = streams && ctx.is_translated();
     loop {
-        let limit = if seen == Beginning::Blank { BLANK_MAX } else { PREAMBLE_MAX };
-        let mut last = (false, Beginning::Blank);
+        let limit = if seen == AnswerStart::Blank { BLANK_MAX } else { PREAMBLE_MAX };
+        let mut last = (false, AnswerStart::Blank);
         let is_news = |body: &[u8], is_all: bool| {
             let shown = read(body, is_all);
-            let is_news = shown != seen || shows_life && shown == Beginning::Blank;
+            let is_news = shown != seen || shows_life && shown == AnswerStart::Blank;
             last = (is_all, shown);
             is_news
         };
@@ -92,9 +92,9 @@ pub(crate) async fn error(
             _ => read(&begun, call.has_shown_all()),
         };
         match shown {
-            Beginning::Error(error) => return Ok(Some(error)),
-            Beginning::Preamble if seen == Beginning::Blank => seen = Beginning::Preamble,
-            Beginning::Blank if std::mem::take(&mut shows_life) && !call.has_shown_all() => {
+            AnswerStart::Error(error) => return Ok(Some(error)),
+            AnswerStart::Preamble if seen == AnswerStart::Blank => seen = AnswerStart::Preamble,
+            AnswerStart::Blank if std::mem::take(&mut shows_life) && !call.has_shown_all() => {
                 customer.comment_by(began + LIFE_MAX);
             }
             // An answer; or as much as is looked at, and all that there is.

@@ -34,7 +34,7 @@ use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::kind::{self, ShownFraming};
 use crate::pipeline::{self, Admitted};
-use crate::protocols::refusal::{self, Beginning};
+use crate::protocols::refusal::{self, AnswerStart};
 use crate::protocols::{Delivery, Framing};
 
 /// Pieces of an answer that are there at once go to the customer together, up to about this size.
@@ -198,7 +198,7 @@ impl Forward<'_> {
             let words = first_event::words(customer, session, ctx, &mut call).await?;
             match refusal::beginning(&words, true) {
                 // An answer that should have been of another kind, such as audio.
-                Beginning::Error(error) if is_document => {
+                AnswerStart::Error(error) if is_document => {
                     let (failure, error) = ctx.read_error_in_answer(&error, &headers);
                     return Ok(TryResult::Failed(failure, FallbackAnswer::Error(error)));
                 }

@@ -28,7 +28,7 @@ use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
-use crate::limits::Entered;
+use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline::{self, Admitted};
 use crate::protocols::refusal;
@@ -46,7 +46,7 @@ pub(crate) async fn check(
     ctx: &RequestContext,
     key: &Key,
     call: &dyn Call,
-) -> std::result::Result<Option<Entered>, GatewayError> {
+) -> std::result::Result<Option<InUseGuard>, GatewayError> {
     let Some(submit) = call.submit() else { return Ok(None) };
     let snapshot = &ctx.snapshot;
     if let Some(url) = submit.webhook_url()

@@ -27,7 +27,7 @@ use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::ledger::Key;
 use crate::pipeline::{self, Admission, Validated};
-use crate::protocols::{NamedInPath, Operation, Request};
+use crate::protocols::{ModelInPath, Operation, Request};
 
 /// The state of a request after admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +117,7 @@ async fn admit(
 struct Arrived<'h, 'a> {
     head: &'h RequestHeader,
     /// Model and method in the path, for Google's API.
-    named: Option<NamedInPath<'a>>,
+    named: Option<ModelInPath<'a>>,
     reading: BodyReading,
     body: &'a HeldBody,
 }
@@ -189,7 +189,7 @@ fn candidates(
     let account = resolved.key.account;
     let affinity = || pipeline::affinity(mode, account, headers, request);
     let binding = pipeline::binding(&gateway.balancer, validated)?;
-    let tokens = validated.call.floor().input_tokens_total();
+    let tokens = validated.call.min_usage().input_tokens_total();
     let (account, name) = (account.number(), resolved.requested_name.as_deref());
     let query = CandidateQuery { account, kind: kind(validated), name, tokens, home: binding.home };
     let targets = validated.targets().filter(|(_, target)| binding.admits(target));

@@ -16,7 +16,7 @@ use crate::forwarded as client;
 use crate::gateway::listen::open::SharedBounds;
 use crate::gateway::listen::origin::Origin;
 use crate::limits::{
-    self, Count, Entered, Holders, InUse, PoolRule, PooledUnits, UnitPool, share_of,
+    self, Count, Holders, InUse, InUseGuard, PoolRule, PooledUnits, UnitPool, share_of,
 };
 use crate::metrics::{Metrics, Pool, Shed};
 
@@ -218,7 +218,7 @@ impl Admission {
         &self,
         place: Option<&AdmissionSlot>,
         limits: &Limits,
-    ) -> Result<Option<Entered>, GatewayError> {
+    ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.waiting_max;
         account.enter(|in_use| &in_use.waiting, max).map(Some).ok_or_else(|| {
@@ -238,7 +238,7 @@ impl Admission {
         &self,
         place: Option<&AdmissionSlot>,
         limits: &Limits,
-    ) -> Result<Option<Entered>, GatewayError> {
+    ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.requests_in_flight_max;
         account.enter(|in_use| &in_use.websockets, max).map(Some).ok_or_else(|| {
@@ -258,7 +258,7 @@ impl Admission {
         &self,
         place: Option<&AdmissionSlot>,
         limits: &Limits,
-    ) -> Result<Option<Entered>, GatewayError> {
+    ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
         let max = limits.per_account.reads_max;
         account.read_in_turn(max, READ_WAIT).await.map(Some).ok_or_else(|| {

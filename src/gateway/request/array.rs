@@ -14,7 +14,7 @@ pub(crate) struct ArrayWriter {
 
 impl Default for ArrayWriter {
     fn default() -> Self {
-        Self { events: Events::of_images(), has_begun: false, is_broken: false }
+        Self { events: Events::for_images(), has_begun: false, is_broken: false }
     }
 }
 

@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{ErrorKind, GatewayError};
-use crate::protocols::{NamedInPath, Operation};
+use crate::protocols::{ModelInPath, Operation};
 
 /// The path of Google's SDKs, unless they are set to another version of its API: requests mean the same in
 /// both.
@@ -36,8 +36,8 @@ pub(crate) struct PathParams {
 
 impl PathParams {
     /// The parameters for codecs.
-    pub(crate) fn named(&self) -> NamedInPath<'_> {
-        NamedInPath { model: &self.model, streams: self.streams }
+    pub(crate) fn named(&self) -> ModelInPath<'_> {
+        ModelInPath { model: &self.model, streams: self.streams }
     }
 }
 

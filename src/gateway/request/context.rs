@@ -27,7 +27,7 @@ use crate::gateway::wire::head;
 use crate::gateway::wire::memory::budget::BudgetShare;
 use crate::holds::Seat;
 use crate::ledger::{Key, Ledger, RequestId, TaskId};
-use crate::limits::{Entered, Permit, Standing};
+use crate::limits::{InUseGuard, Permit, Standing};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Relaying, Settled};
@@ -73,7 +73,7 @@ pub(crate) struct AdmissionState {
     /// Slot among the calls to upstreams.
     pub(crate) upstream_slot: Option<UpstreamSlot>,
     /// Slot among the submits that wait for the end of their task.
-    pub(crate) waiting: Option<Entered>,
+    pub(crate) waiting: Option<InUseGuard>,
     /// Permit of the rate limits, until the request is settled.
     pub(crate) permit: Option<Permit>,
     /// Seat among the parallel calls of an account with little money, until the request is settled.
@@ -200,7 +200,7 @@ impl RequestContext {
         let path = head.uri.path();
         let mut routes = self.snapshot.routes.iter();
         let is_match =
-            |route: &&Arc<Route>| route.path == path && !route.operation.is_named_in_path();
+            |route: &&Arc<Route>| route.path == path && !route.operation.names_model_in_path();
         self.routing.route = routes.find(is_match).cloned();
         if self.routing.route.is_none()
             && let Some((route, params)) =

@@ -53,7 +53,7 @@ pub(super) struct TurnEvents {
 impl TurnEvents {
     /// Nothing has come yet.
     pub(super) fn new() -> Self {
-        Self { events: Events::of_images(), output: Some(Vec::new()), end: None }
+        Self { events: Events::for_images(), output: Some(Vec::new()), end: None }
     }
 
     /// Parse a piece of the stream into messages.

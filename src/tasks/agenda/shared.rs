@@ -109,10 +109,10 @@ impl SharedAgenda {
     ) -> Result<Option<FoundTask>, LedgerError> {
         let found = self.tasks.task(account, id).await?;
         Ok(found.map(|found| {
-            let is_fresh = found.asked_ago.is_some_and(|ago| ago < fresh);
+            let is_fresh = found.polled_ago.is_some_and(|ago| ago < fresh);
             let is_submitted = matches!(found.task.stage, Stage::Submitted { .. });
             FoundTask {
-                status: stored_status(&found.task, found.said),
+                status: stored_status(&found.task, found.status),
                 needs_poll: is_submitted && !is_fresh,
                 task: found.task,
             }
@@ -124,7 +124,7 @@ impl SharedAgenda {
             return UpstreamStatus::initial(task);
         }
         match self.tasks.any_task(task.id()).await {
-            Ok(found) => stored_status(task, found.and_then(|found| found.said)),
+            Ok(found) => stored_status(task, found.and_then(|found| found.status)),
             Err(error) => {
                 log::warn!("{} could not be read: {error}", task.id());
                 UpstreamStatus::initial(task)
@@ -205,15 +205,15 @@ impl SharedPollPermit<'_> {
     pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
         let report =
             report.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
-        if let Err(error) = self.tasks.note_asked(task.id(), report, next).await {
+        if let Err(error) = self.tasks.note_poll(task.id(), report, next).await {
             log::warn!("the status of {} could not be stored: {error}", task.id());
         }
     }
 }
 
 /// Status of a task as the database has it.
-fn stored_status(task: &Task, status: Option<tasks::Said>) -> UpstreamStatus {
-    let Some(tasks::Said { state, document, changed_at }) = status else {
+fn stored_status(task: &Task, status: Option<tasks::StoredStatus>) -> UpstreamStatus {
+    let Some(tasks::StoredStatus { state, document, changed_at }) = status else {
         return UpstreamStatus::initial(task);
     };
     let state = TaskState::of(&state).unwrap_or(TaskState::Processing);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate::clock::UnixMs;
-use tollgate::fleet::lease::{Answer, Ask, Exchange, Loan, Refused};
+use tollgate::fleet::lease::{Loan, LoanRequest, Refused, SyncRequest, SyncResponse};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::Appended;
-use tollgate::fleet::treasury::{Purse, Resolved, Treasury};
+use tollgate::fleet::treasury::{AccountFunds, Resolved, Treasury};
 use tollgate::ledger::{AccountId, History, Journaled, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 use tollgate::money::Nanousd;
@@ -28,8 +28,8 @@ pub(crate) fn account(number: u64) -> AccountId {
     AccountId::from_number(number)
 }
 
-pub(crate) fn asked(number: u64, least: i64, most: i64) -> Ask {
-    Ask { account: account(number), least: usd(least), most: usd(most) }
+pub(crate) fn asked(number: u64, least: i64, most: i64) -> LoanRequest {
+    LoanRequest { account: account(number), least: usd(least), most: usd(most) }
 }
 
 /// Makes the schema in a new database.
@@ -39,13 +39,13 @@ pub(crate) async fn schema(url: &str) -> Db {
 }
 
 /// An account's purse in the database.
-pub(crate) async fn purse(db: &Db, account: AccountId) -> Option<Purse> {
+pub(crate) async fn funds(db: &Db, account: AccountId) -> Option<AccountFunds> {
     let sql = "SELECT granted, available, leased, held, spent, suspense, debt, written_off, credit
         FROM tollgate.accounts WHERE id = $1";
     let rows = db.query(sql, &[&account.to_string()]).await.expect("rows");
     let row = rows.first()?;
     let amount = |column: usize| usd(row.get(column));
-    Some(Purse {
+    Some(AccountFunds {
         granted: amount(0),
         available: amount(1),
         leased: amount(2),
@@ -84,10 +84,10 @@ pub(crate) struct Doings {
 impl Doings {
     /// Counts what an exchange of a node undoes.
     fn undone(&mut self, before: &Treasury, node: NodeId) {
-        for (id, purse) in before.accounts() {
+        for (id, funds) in before.accounts() {
             let Resolved { released, charged } = before.resolved(node, id);
             self.charged_undone += u32::from(charged > Nanousd::ZERO);
-            let is_gone = released > purse.available;
+            let is_gone = released > funds.available;
             self.released_gone += u32::from(is_gone);
             self.released_undone += u32::from(released > Nanousd::ZERO && !is_gone);
         }
@@ -122,7 +122,7 @@ struct Standing {
     epoch: u64,
     turn: u64,
     reported: Seq,
-    last: Option<Exchange>,
+    last: Option<SyncRequest>,
 }
 
 pub(crate) struct Both {
@@ -177,7 +177,7 @@ impl Both {
 
     pub(crate) async fn grant(&mut self, number: u64, amount: i64) {
         let id = account(number);
-        let debt = |rules: &Treasury| rules.purse(id).map_or(0, |purse| purse.debt.get());
+        let debt = |rules: &Treasury| rules.funds(id).map_or(0, |funds| funds.debt.get());
         let before = debt(&self.rules);
         self.rules.grant(id, usd(amount));
         // It is no write of the directory, so what it pays has no line.
@@ -241,8 +241,8 @@ impl Both {
                 // It comes back, and is heard of at once.
                 let node = resolved.expect("one of them");
                 self.join(node).await;
-                let exchange = self.good_exchange(node);
-                self.send(exchange, TERM, did).await
+                let sync = self.good_sync(node);
+                self.send(sync, TERM, did).await
             }
             7 => {
                 // What was recalled a second ago is so no more.
@@ -250,7 +250,7 @@ impl Both {
                 self.sql("DELETE FROM tollgate.recalls").await;
                 "a second goes by".to_owned()
             }
-            _ => self.exchange(node, did).await,
+            _ => self.sync(node, did).await,
         };
         // Recalls end by the rules' time only.
         self.sql("UPDATE tollgate.recalls SET until = now() + interval '1 hour'").await;
@@ -308,94 +308,94 @@ impl Both {
         format!("{took} of {node} and {id} is resolved, spent: {was_spent}")
     }
 
-    async fn exchange(&mut self, node: Option<NodeId>, did: &mut Doings) -> String {
-        let exchange = self.any_exchange(node);
+    async fn sync(&mut self, node: Option<NodeId>, did: &mut Doings) -> String {
+        let sync = self.any_sync(node);
         // With no term at all it falls silent at once.
         let term = if self.rng.u32(0..4) == 0 { Duration::ZERO } else { TERM };
-        self.send(exchange, term, did).await
+        self.send(sync, term, did).await
     }
 
     /// A node borrows and falls silent, and an operator resolves some of what it has. Another may borrow
     /// all that there is then.
     async fn falls_silent(&mut self, node: NodeId, did: &mut Doings) -> String {
-        let exchange = Exchange { is_clear: false, ..self.good_exchange(node) };
-        let mut what = vec![self.send(exchange, Duration::ZERO, did).await];
+        let sync = SyncRequest { is_clear: false, ..self.good_sync(node) };
+        let mut what = vec![self.send(sync, Duration::ZERO, did).await];
         what.push(self.sweep(did).await);
         what.push(self.resolve(did).await);
         if let Some(other) = self.any_node().filter(|other| *other != node) {
-            let mut exchange = self.good_exchange(other);
-            let all = self.rules.accounts().map(|(id, purse)| (id, purse.available));
+            let mut sync = self.good_sync(other);
+            let all = self.rules.accounts().map(|(id, funds)| (id, funds.available));
             let all = all.filter(|(_, available)| *available > Nanousd::ZERO);
-            let all = all.map(|(account, all)| Ask { account, least: all, most: all });
-            exchange.asks = all.collect();
-            what.push(self.send(exchange, TERM, did).await);
+            let all = all.map(|(account, all)| LoanRequest { account, least: all, most: all });
+            sync.requests = all.collect();
+            what.push(self.send(sync, TERM, did).await);
         }
         what.join("; ")
     }
 
-    async fn send(&mut self, exchange: Exchange, term: Duration, did: &mut Doings) -> String {
-        let was_suspended = self.rules.is_suspended(exchange.node);
+    async fn send(&mut self, sync: SyncRequest, term: Duration, did: &mut Doings) -> String {
+        let was_suspended = self.rules.is_suspended(sync.node);
         let before = self.rules.clone();
-        let expected = self.rules.exchange(&exchange, self.now, term);
-        let mut answer = self.db.exchange(&exchange, term).await.expect("an answer");
+        let expected = self.rules.sync(&sync, self.now, term);
+        let mut answer = self.db.sync(&sync, term).await.expect("an answer");
         // The rules know nothing of the directory.
         if let Ok(answer) = &mut answer {
             answer.directory = 0;
         }
-        assert_eq!(answer, expected, "to {exchange:?}");
-        let standing = self.nodes.get(&exchange.node);
+        assert_eq!(answer, expected, "to {sync:?}");
+        let standing = self.nodes.get(&sync.node);
         match &answer {
-            Ok(_) if standing.is_some_and(|it| it.last.as_ref() == Some(&exchange)) => {
+            Ok(_) if standing.is_some_and(|it| it.last.as_ref() == Some(&sync)) => {
                 did.repeated += 1;
             }
             Ok(answer) => {
-                did.cleared += u32::from(exchange.is_clear);
+                did.cleared += u32::from(sync.is_clear);
                 did.resumed += u32::from(was_suspended);
-                did.undone(&before, exchange.node);
+                did.undone(&before, sync.node);
                 did.recalled += u32::from(!answer.recalled.is_empty());
                 for (_, loan) in &answer.loans {
                     let counter = match loan {
                         Loan::Lent(_) => &mut did.lent,
-                        Loan::Short(_) => &mut did.short,
+                        Loan::Shortage(_) => &mut did.short,
                     };
                     *counter += 1;
                 }
-                self.took(exchange.node, &exchange, answer);
+                self.took(sync.node, &sync, answer);
             }
             Err(Refused::UnknownNode) => did.unknown += 1,
             Err(Refused::Superseded) => did.superseded += 1,
             Err(Refused::OutOfOrder { .. }) => did.out_of_order += 1,
             Err(Refused::Unsound(_)) => did.unsound += 1,
         }
-        format!("{exchange:?} is answered {answer:?}")
+        format!("{sync:?} is answered {answer:?}")
     }
 
     /// An exchange was taken.
-    pub(crate) fn took(&mut self, node: NodeId, exchange: &Exchange, _: &Answer) {
+    pub(crate) fn took(&mut self, node: NodeId, sync: &SyncRequest, _: &SyncResponse) {
         let standing = self.nodes.entry(node).or_default();
-        standing.turn = exchange.turn;
-        standing.reported = exchange.report.as_ref().map_or(standing.reported, |report| report.to);
-        standing.last = Some(exchange.clone());
-        for settled in exchange.report.iter().flat_map(|report| &report.settled) {
+        standing.turn = sync.turn;
+        standing.reported = sync.report.as_ref().map_or(standing.reported, |report| report.to);
+        standing.last = Some(sync.clone());
+        for settled in sync.report.iter().flat_map(|report| &report.settled) {
             *self.charged.entry(settled.account).or_default() += settled.charged.get();
         }
     }
 
     /// The next exchange of a node, which is in order.
-    pub(crate) fn good_exchange(&mut self, node: NodeId) -> Exchange {
+    pub(crate) fn good_sync(&mut self, node: NodeId) -> SyncRequest {
         let standing = self.nodes.get(&node).cloned().unwrap_or_default();
         let reports = self.rng.u32(0..4) > 0;
         let report = reports.then(|| self.report(node, standing.reported));
-        let mut asks = Vec::new();
+        let mut requests = Vec::new();
         for number in 1..=ACCOUNTS {
             if self.rng.bool() {
                 continue;
             }
             let least = if self.rng.bool() { 0 } else { self.rng.i64(1..60) };
-            asks.push(asked(number, least, least + self.rng.i64(0..300)));
+            requests.push(asked(number, least, least + self.rng.i64(0..300)));
         }
         let (epoch, turn) = (standing.epoch, standing.turn + 1);
-        Exchange { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, asks }
+        SyncRequest { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, requests }
     }
 
     fn report(&mut self, node: NodeId, from: Seq) -> LeaseReport {
@@ -421,25 +421,25 @@ impl Both {
     }
 
     /// Most often a good one; else one that is repeated, or that something is wrong with.
-    fn any_exchange(&mut self, node: Option<NodeId>) -> Exchange {
+    fn any_sync(&mut self, node: Option<NodeId>) -> SyncRequest {
         let unknown = NodeId::from_number(1_000).expect("a node");
-        let mut exchange = self.good_exchange(node.unwrap_or(unknown));
+        let mut sync = self.good_sync(node.unwrap_or(unknown));
         let last = node.and_then(|node| self.nodes[&node].last.clone());
         match (self.rng.u32(0..16), last) {
             (0 | 1, Some(last)) => return last,
-            (2, _) => exchange.turn += 1,
-            (3, _) => exchange.turn = exchange.turn.saturating_sub(2),
-            (4, _) => exchange.epoch = exchange.epoch.saturating_sub(1),
+            (2, _) => sync.turn += 1,
+            (3, _) => sync.turn = sync.turn.saturating_sub(2),
+            (4, _) => sync.epoch = sync.epoch.saturating_sub(1),
             (5, _) => {
-                if let Some(report) = &mut exchange.report {
+                if let Some(report) = &mut sync.report {
                     report.from += 1;
                 }
             }
-            (6, _) => exchange.asks.push(asked(ASKED, 1, 2)),
-            (7, _) => exchange.node = unknown,
+            (6, _) => sync.requests.push(asked(ASKED, 1, 2)),
+            (7, _) => sync.node = unknown,
             _ => {}
         }
-        exchange
+        sync
     }
 
     /// What the lines of an account say that it has spent beside its calls.
@@ -463,12 +463,12 @@ impl Both {
     pub(crate) async fn compare(&self, after: &str) {
         for (id, expected) in self.rules.accounts() {
             assert!(expected.is_sound(), "{id} after {after}: {expected:?}");
-            let found = purse(&self.db, id).await;
+            let found = funds(&self.db, id).await;
             assert_eq!(found.as_ref(), Some(expected), "{id} after: {after}");
         }
-        for (id, purse) in self.rules.accounts() {
+        for (id, funds) in self.rules.accounts() {
             let lines = self.of_lines(id).await + self.charged.get(&id).copied().unwrap_or(0);
-            assert_eq!(lines, purse.spent.get(), "the statement of {id} after: {after}");
+            assert_eq!(lines, funds.spent.get(), "the statement of {id} after: {after}");
         }
         let sql = "SELECT node, account, amount FROM tollgate.leases WHERE amount > 0
             ORDER BY node, account";

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::fleet::borrower::{Borrower, RECALL_WAIT, WAIT_MAX, Waiter};
-use tollgate::fleet::lease::{Epoch, Exchange, Refused, Turn};
+use tollgate::fleet::lease::{Epoch, Refused, SyncRequest, Turn};
 use tollgate::ledger::{
     AccountId, HoldId, KeyId, NodeId, Record, RecoveryPolicy, Refusal, RequestId, Reservation,
     VoidReason,
@@ -61,7 +61,7 @@ pub(crate) struct Process {
     pub(crate) is_serving: bool,
     /// The request that it waits for.
     pub(crate) request: Option<u64>,
-    sent: Option<Exchange>,
+    sent: Option<SyncRequest>,
     pub(crate) waiting: BTreeMap<Waiter, Call>,
     /// When money came last for those who waited for it, by the node's clock.
     pub(crate) promised: BTreeMap<AccountId, Duration>,
@@ -193,9 +193,9 @@ impl World {
             None => Asked::Join,
             Some(borrower) if !process.is_serving => {
                 node.books.report_waits = true;
-                let exchange = borrower.clearing(local, &mut node.books).expect("a journal");
-                process.sent = Some(exchange.clone());
-                Asked::Exchange(exchange)
+                let sync = borrower.clearing(local, &mut node.books).expect("a journal");
+                process.sent = Some(sync.clone());
+                Asked::SyncRequest(sync)
             }
             Some(borrower) if borrower.due_at(local) > local => return self.plan_poll(number),
             Some(borrower) => {
@@ -203,10 +203,10 @@ impl World {
                 let of = |account: &AccountId, books: &Books| books.balance(*account).available;
                 let before: Vec<_> =
                     process.promised.keys().map(|account| of(account, &node.books)).collect();
-                let exchange = borrower.exchange(local, &mut node.books);
+                let sync = borrower.sync(local, &mut node.books);
                 let after = process.promised.keys().map(|account| of(account, &node.books));
                 assert!(after.eq(before), "what calls were told to take is given back");
-                Asked::Exchange(exchange)
+                Asked::SyncRequest(sync)
             }
         };
         node.requests += 1;
@@ -279,7 +279,7 @@ impl World {
         }
         process.request = None;
         match reply {
-            Reply::Joined(joined) => {
+            Reply::JoinResponse(joined) => {
                 let policy = if is_floor { RecoveryPolicy::Floor } else { RecoveryPolicy::Void };
                 node.books.recover(policy);
                 process.borrower = Some(Borrower::new(node.id, joined, TERM));

@@ -1,6 +1,6 @@
 //! What must hold after every step, and at the end.
 
-use tollgate::fleet::treasury::Purse;
+use tollgate::fleet::treasury::AccountFunds;
 use tollgate::ledger::AccountId;
 
 use super::node::Node;
@@ -10,22 +10,22 @@ impl World {
     /// Checks the rules of money, and what those could have who wait for some.
     pub(crate) fn check(&mut self) {
         let records = self.nodes.iter().map(|node| node.books.version()).sum();
-        if self.checked == (self.counts.exchanges, records) {
+        if self.checked == (self.counts.syncs, records) {
             return;
         }
-        self.checked = (self.counts.exchanges, records);
-        let purses: Vec<(AccountId, Purse)> =
-            self.treasury.accounts().map(|(account, purse)| (account, *purse)).collect();
-        for (account, purse) in &purses {
-            assert!(purse.is_sound(), "{account}: {purse:?}");
-            self.check_account(*account, purse);
+        self.checked = (self.counts.syncs, records);
+        let purses: Vec<(AccountId, AccountFunds)> =
+            self.treasury.accounts().map(|(account, funds)| (account, *funds)).collect();
+        for (account, funds) in &purses {
+            assert!(funds.is_sound(), "{account}: {funds:?}");
+            self.check_account(*account, funds);
         }
         for (account, _) in &purses {
             self.watch_waiting(*account);
         }
     }
 
-    fn check_account(&self, account: AccountId, purse: &Purse) {
+    fn check_account(&self, account: AccountId, funds: &AccountFunds) {
         let (mut leased, mut own, mut charged, mut owed) = (0, 0, 0, 0);
         for (number, node) in self.nodes.iter().enumerate() {
             let lease = self.treasury.leased(node.id, account).get();
@@ -44,7 +44,7 @@ impl World {
                 "node {number} has {outstanding} of {account}, and was lent {lease}"
             );
         }
-        let out = purse.leased.get() + purse.suspense.get();
+        let out = funds.leased.get() + funds.suspense.get();
         assert_eq!(leased, out, "the leases of {account} sum up to what is out");
         // What an operator made available again can be spent twice: by a node that was not dead, until
         // the treasury hears of it; and what is gone by then was spent twice.
@@ -53,19 +53,19 @@ impl World {
         let made_available = released + self.gone.get(&account).copied().unwrap_or_default();
         // What was owed and is not any more was paid.
         let line_owed = self.line_owed.get(&account).copied().unwrap_or_default();
-        let paid = owed + line_owed - purse.debt.get();
-        assert!(paid >= 0, "{account} owes more than its calls left owing: {purse:?}");
-        assert_eq!(purse.available.min(purse.debt).get(), 0, "what can be paid is: {purse:?}");
-        let all = charged - line_owed + paid + own + purse.available.get();
+        let paid = owed + line_owed - funds.debt.get();
+        assert!(paid >= 0, "{account} owes more than its calls left owing: {funds:?}");
+        assert_eq!(funds.available.min(funds.debt).get(), 0, "what can be paid is: {funds:?}");
+        let all = charged - line_owed + paid + own + funds.available.get();
         assert!(
-            all <= purse.granted.get() + made_available,
-            "{account}: {charged} is spent, nodes can spend {own} more: {purse:?}"
+            all <= funds.granted.get() + made_available,
+            "{account}: {charged} is spent, nodes can spend {own} more: {funds:?}"
         );
     }
 
     /// What the treasury has of an account, and what could be had with what no node needs.
     pub(crate) fn to_be_had(&self, account: AccountId) -> (i64, i64) {
-        let available = self.treasury.purse(account).map_or(0, |purse| purse.available.get());
+        let available = self.treasury.funds(account).map_or(0, |funds| funds.available.get());
         let unused = self.nodes.iter().map(|node| {
             if self.treasury.is_suspended(node.id) {
                 return 0;
@@ -73,7 +73,7 @@ impl World {
             let lease = self.treasury.leased(node.id, account).get();
             (lease - node.books.held_or_charged(account)).max(0)
         });
-        let debt = self.treasury.purse(account).map_or(0, |purse| purse.debt.get());
+        let debt = self.treasury.funds(account).map_or(0, |funds| funds.debt.get());
         (available, (available + unused.sum::<i64>() - debt).max(0))
     }
 
@@ -105,12 +105,12 @@ impl World {
         }
         // The longest call, a process that is shut out, the term of a lost node, and idle money.
         self.run_until(self.now + ms(50_000));
-        for (account, purse) in self.treasury.clone().accounts() {
-            self.check_end(account, purse);
+        for (account, funds) in self.treasury.clone().accounts() {
+            self.check_end(account, funds);
         }
     }
 
-    fn check_end(&self, account: AccountId, purse: &Purse) {
+    fn check_end(&self, account: AccountId, funds: &AccountFunds) {
         let (mut counted_spent, gone) = (0, self.gone.get(&account).copied().unwrap_or_default());
         let (mut charged, mut owed, mut written_off, mut lost) = (0, 0, 0, 0);
         for (number, node) in self.nodes.iter().enumerate() {
@@ -133,11 +133,11 @@ impl World {
             );
             assert_eq!(lease, 0, "the treasury has back what node {number} had of {account}");
         }
-        assert_eq!(purse.leased.get(), 0, "{account}: {purse:?}");
-        assert_eq!(purse.suspense.get(), lost, "only lost disks stay in suspense: {purse:?}");
-        let unpaid = purse.written_off.get() - written_off;
+        assert_eq!(funds.leased.get(), 0, "{account}: {funds:?}");
+        assert_eq!(funds.suspense.get(), lost, "only lost disks stay in suspense: {funds:?}");
+        let unpaid = funds.written_off.get() - written_off;
         assert_eq!(
-            purse.spent.get() + unpaid + purse.debt.get(),
+            funds.spent.get() + unpaid + funds.debt.get(),
             charged + owed + counted_spent,
             "{account}: {charged} was charged, {owed} left owing, {unpaid} of it after an operator had resolved it"
         );

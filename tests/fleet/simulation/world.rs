@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use tollgate::fleet::borrower::{Verdict, Waiter};
-use tollgate::fleet::lease::{Answer, Exchange, Joined, Loan, Refused};
+use tollgate::fleet::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
 use tollgate::fleet::treasury::Treasury;
 use tollgate::ledger::{AccountId, HoldId, NodeId};
 use tollgate::money::Nanousd;
@@ -81,13 +81,13 @@ impl Event {
 #[expect(clippy::large_enum_variant, reason = "one at a time is on its way from a node")]
 pub(crate) enum Asked {
     Join,
-    Exchange(Exchange),
+    SyncRequest(SyncRequest),
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    Joined(Joined),
-    Taken(Answer),
+    JoinResponse(JoinResponse),
+    Taken(SyncResponse),
     Refused(Refused),
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct Counts {
     pub(crate) served: u64,
     pub(crate) refused: u64,
     pub(crate) cut_off: u64,
-    pub(crate) exchanges: u64,
+    pub(crate) syncs: u64,
     pub(crate) kills: u64,
     pub(crate) suspended: u64,
     pub(crate) resolved: u64,
@@ -326,14 +326,14 @@ impl World {
             Asked::Join => {
                 let joined = self.treasury.join(id);
                 self.nodes[node].epoch = joined.epoch;
-                Reply::Joined(joined)
+                Reply::JoinResponse(joined)
             }
-            Asked::Exchange(exchange) => {
+            Asked::SyncRequest(sync) => {
                 let now = self.treasury_now();
                 let gone = self.gone_of(node);
-                match self.treasury.exchange(&exchange, now, TERM) {
+                match self.treasury.sync(&sync, now, TERM) {
                     Ok(answer) => {
-                        self.was_taken(node, &exchange, &answer, gone);
+                        self.was_taken(node, &sync, &answer, gone);
                         Reply::Taken(answer)
                     }
                     Err(refused) => Reply::Refused(refused),
@@ -352,8 +352,8 @@ impl World {
     fn gone_of(&self, number: usize) -> BTreeMap<AccountId, i64> {
         let resolved = self.nodes[number].resolved.iter();
         let gone = resolved.map(|(account, (released, _))| {
-            let purse = self.treasury.purse(*account);
-            let available = purse.map_or(0, |purse| purse.available.get());
+            let funds = self.treasury.funds(*account);
+            let available = funds.map_or(0, |funds| funds.available.get());
             (*account, (released - available).max(0))
         });
         gone.filter(|(_, gone)| *gone > 0).collect()
@@ -363,17 +363,17 @@ impl World {
     fn was_taken(
         &mut self,
         number: usize,
-        exchange: &Exchange,
-        answer: &Answer,
+        sync: &SyncRequest,
+        answer: &SyncResponse,
         gone: BTreeMap<AccountId, i64>,
     ) {
-        self.counts.exchanges += 1;
+        self.counts.syncs += 1;
         let node = &mut self.nodes[number];
-        if node.taken_turn == exchange.turn {
+        if node.taken_turn == sync.turn {
             return;
         }
-        node.taken_turn = exchange.turn;
-        assert!(exchange.epoch > node.shut_out, "node {number} goes on with what is another's now");
+        node.taken_turn = sync.turn;
+        assert!(sync.epoch > node.shut_out, "node {number} goes on with what is another's now");
         self.counts.undone += node.resolved.len() as u64;
         self.counts.gone += gone.len() as u64;
         node.resolved.clear();
@@ -381,17 +381,17 @@ impl World {
         for (account, amount) in gone {
             *self.gone.entry(account).or_default() += amount;
         }
-        if let Some(report) = &exchange.report {
+        if let Some(report) = &sync.report {
             node.books.was_reported(report.to);
         }
-        if exchange.is_clear {
+        if sync.is_clear {
             for account in &self.accounts {
                 let left = node.books.outstanding(*account);
                 assert_eq!(left, 0, "node {number} is clear, and has {left} of {account}");
             }
             node.short.clear();
         }
-        let is_short = |(_, loan): &(_, Loan)| matches!(loan, Loan::Short(short) if !short.elsewhere.is_zero());
+        let is_short = |(_, loan): &(_, Loan)| matches!(loan, Loan::Shortage(short) if !short.elsewhere.is_zero());
         if answer.loans.iter().any(is_short) {
             self.counts.recalls += 1;
             for other in 0..self.nodes.len() {

@@ -20,7 +20,7 @@ use tollgate::metrics::Metrics;
 use tollgate::money::Rate;
 use tollgate::outbound::Outbound;
 use tollgate::price::Usage;
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 use tollgate::request_log::RequestLog;
 use tollgate::tasks::Tasks;
 
@@ -130,7 +130,7 @@ fn announced_at(task: &Task, outside: SocketAddr) -> Arc<Task> {
     // Ten nano-dollars a second.
     intent.prices.second = Rate::from_femtousd(10_000_000);
     let bound = Usage { seconds: 4, ..Usage::ZERO };
-    intent.facts = Facts { bound, seconds: 4, ..Facts::default() }.encode();
+    intent.facts = TaskFacts { max_usage: bound, seconds: 4, ..TaskFacts::default() }.encode();
     intent.webhook_url = Some(format!("http://{outside}/hook"));
     let webhook = Webhook::Due { tries: 0, at: UnixMs::now() };
     Arc::new(Task { intent: Arc::new(intent), webhook, ..task.clone() })

@@ -11,7 +11,7 @@ use tollgate::ledger::{
 };
 use tollgate::money::{Nanousd, Rate};
 use tollgate::price::{Prices, Usage};
-use tollgate::protocols::task::Facts;
+use tollgate::protocols::task::TaskFacts;
 
 use super::upstream::{Upstream, json};
 use super::{gateway, record};
@@ -72,7 +72,7 @@ async fn put_overdue(gateway: &Gateway, protocol: &str) -> (TaskId, u64) {
             second: Rate::from_femtousd(100_000_000 * 1_000_000),
             ..Prices::default()
         },
-        facts: Facts { bound, seconds: 5, ..Facts::default() }.encode(),
+        facts: TaskFacts { max_usage: bound, seconds: 5, ..TaskFacts::default() }.encode(),
         webhook_url: None,
         repeat: None,
         at: UnixMs(expires_at.0 - 172_800_000),

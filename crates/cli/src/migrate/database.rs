@@ -1,4 +1,4 @@
-//! `tollgate migrate up` and `tollgate migrate status`: the schema of a fleet's database.
+//! `tollgate migrate up` and `tollgate migrate status`: schema migrations of a fleet's database.
 
 use std::process::ExitCode;
 
@@ -12,10 +12,10 @@ use crate::sheet::{Kind, Sheet};
 use tollgate_fleet::postgres::migrate::{self, MIGRATIONS, SchemaState};
 use tollgate_fleet::postgres::{Db, DbError, PostgresOptions};
 
-/// What to do where the file cannot be used.
+/// Advice for an unusable file.
 const OTHER_FILE: &str = "or name the file of a node with --routes";
 
-/// The steps of a schema as people see them.
+/// Table of schema migrations.
 const STEPS: Sheet = Sheet::list(
     "/version",
     &[
@@ -25,8 +25,8 @@ const STEPS: Sheet = Sheet::list(
     ],
 );
 
-/// Give the database of `store.postgres` the schema of this version. What is there stays; running it
-/// again, or from several machines at once, does no harm.
+/// Migrate the database of `store.postgres` to the schema of this version. Data stays; running it again,
+/// or from several machines at once, is safe.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -35,14 +35,14 @@ Examples:
 
 {CODES} Here 4 is a database or a schema that will not do, and 5 a database that does not answer."))]
 pub(super) struct Up {
-    /// Print the statements that would be run, and change nothing.
+    /// Print the statements without running them.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     files: Files,
 }
 
-/// Show the steps of the schema of `store.postgres`, and say whether this version can work with it.
+/// Show the schema migrations of `store.postgres`, and whether this version is compatible.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -52,7 +52,7 @@ Examples:
 {CODES} Here 1 is a schema that lacks steps, 4 a database or a schema that will not do, and 5 a \
 database that does not answer."))]
 pub(super) struct Status {
-    /// Print JSON.
+    /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -60,12 +60,12 @@ pub(super) struct Status {
 }
 
 impl Up {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the database says, or that it says nothing.
+    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        asked(&self.files, async |db| {
+        output(&self.files, async |db| {
             if self.dry_run {
                 return dry_run(&db).await;
             }
@@ -96,12 +96,12 @@ async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
 }
 
 impl Status {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What the database says, or that it says nothing.
+    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        asked(&self.files, async |db| {
+        output(&self.files, async |db| {
             let standing = migrate::standing(&db).await?;
             let steps = migrate::steps(&db).await?;
             let rows = steps.into_iter().map(|step| {
@@ -127,7 +127,7 @@ fn say(document: &Value, as_json: bool) {
     }
 }
 
-/// How a schema stands, for scripts.
+/// State of a schema, for scripts.
 fn word(standing: &SchemaState) -> (&'static str, ExitCode) {
     match standing {
         SchemaState::Current => ("current", ExitCode::SUCCESS),
@@ -139,8 +139,8 @@ fn word(standing: &SchemaState) -> (&'static str, ExitCode) {
     }
 }
 
-/// Asks the database that the files name.
-fn asked(
+/// Query the configured database.
+fn output(
     files: &Files,
     ask: impl AsyncFnOnce(Db) -> Result<ExitCode, DbError>,
 ) -> anyhow::Result<ExitCode> {
@@ -153,11 +153,11 @@ fn asked(
     answer.map_err(|error| anyhow::Error::new(Failure::of_database(&error)))
 }
 
-/// How the database of `store.postgres` is reached. Nothing else of the file is read: the schema is made
-/// where neither a node's name nor a provider's key is set.
+/// Connection options of `store.postgres`. Nothing else of the file is read: migrations also run where
+/// neither a node's name nor a provider's key is set.
 ///
 /// # Errors
-/// When the file names no database, or cannot be used.
+/// The file names no database, or is invalid.
 pub(super) fn options(files: &Files) -> anyhow::Result<PostgresOptions> {
     let found = files.settings().and_then(|file| file.database());
     let found = found.map_err(|errors| refused(files::failure(&errors, OTHER_FILE)))?;
@@ -170,7 +170,7 @@ pub(super) fn options(files: &Files) -> anyhow::Result<PostgresOptions> {
     })
 }
 
-/// Gives a failure the exit code of a database that cannot be used.
+/// Set the exit code of an unusable database.
 fn refused(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(failure) => Failure { code: REFUSED, ..failure }.into(),

@@ -1,4 +1,4 @@
-//! `tollgate migrate ledger`: a single gateway's ledger moves into a fleet, and back.
+//! `tollgate migrate ledger`: move a single gateway's ledger into a fleet, and back.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use tollgate_fleet::moving::{self, MoveError, Moved};
 use tollgate_fleet::postgres::Db;
 use tollgate_ledger::{Ledger, Options, RecoveryPolicy};
 
-/// What was counted, by account and in all.
+/// Table of counted objects, by account and in total.
 const COUNTED: Sheet = Sheet::list(
     "/account",
     &[
@@ -35,9 +35,9 @@ const COUNTED: Sheet = Sheet::list(
     ],
 );
 
-/// Move the ledger of a single gateway into the database of `store.postgres`, or everything in that
-/// database into the ledger of a single gateway. Either way what is counted is the same on both sides,
-/// or nothing has moved; a move that was interrupted goes on when the command is run again.
+/// Move the ledger of a single gateway into the database of `store.postgres`, or back. Either the counts
+/// agree on both sides, or nothing is moved; an interrupted move is resumed by running the command
+/// again.
 #[derive(Args, Debug)]
 #[command(after_help = format!("\
 Examples:
@@ -50,55 +50,55 @@ answer."))]
 pub(super) struct MoveLedger {
     #[command(flatten)]
     way: Way,
-    /// The data directory: of the gateway that moves in, which must be stopped, or an empty one for
-    /// the ledger that is made. Default for `--to`: `store.data_dir`.
+    /// Data directory: of the stopped gateway that moves in, or an empty one for the new ledger. Default
+    /// for `--to`: `store.data_dir`.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// With `--to`: count what would move, say what is in the way, and change nothing.
+    /// With `--to`: count what would move and list obstacles, without changing anything.
     #[arg(long)]
     dry_run: bool,
-    /// With `--to`: first end calls that a crash has left open, as a start does.
+    /// With `--to`: first resolve holds that a crash left open, as a start does.
     #[arg(long, value_enum, value_name = "POLICY")]
     recovery: Option<RecoveryChoice>,
-    /// Print JSON.
+    /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     files: Files,
 }
 
-/// Which way.
+/// Direction of the move.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Way {
-    /// Into the fleet.
+    /// Move into the fleet.
     #[arg(long, value_enum, value_name = "STORE")]
     to: Option<Other>,
-    /// Out of the fleet. All its nodes must be stopped.
+    /// Move out of the fleet. All its nodes must be stopped.
     #[arg(long, value_enum, value_name = "STORE")]
     from: Option<Other>,
 }
 
-/// Where a ledger moves to or from.
+/// Other side of the move.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Other {
     Postgres,
 }
 
-/// What becomes of calls that a crash has left open.
+/// Resolution of holds that a crash left open.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RecoveryChoice {
     /// The customer pays nothing.
     Void,
-    /// The customer pays the least that the call must have cost.
+    /// The customer pays the minimum that the call must have cost.
     Floor,
 }
 
 impl MoveLedger {
-    /// Runs the command and says with what to exit.
+    /// Run the command and return its exit code.
     ///
     /// # Errors
-    /// What is in the way of the move.
+    /// The obstacle to the move.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let is_inward = self.way.to.is_some();
         if !is_inward && (self.data.is_none() || self.dry_run || self.recovery.is_some()) {
@@ -128,7 +128,7 @@ impl MoveLedger {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The directory of the ledger: the argument, or else what `routes.yaml` says.
+    /// Data directory: the argument, or else from `routes.yaml`.
     fn data_dir(&self) -> anyhow::Result<PathBuf> {
         if let Some(named) = &self.data {
             return Ok(named.clone());
@@ -160,7 +160,7 @@ impl MoveLedger {
     }
 }
 
-/// Ends what a crash has left open, as a start does.
+/// Resolve holds that a crash left open, as a start does.
 fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()> {
     if !dir.join("journal").exists() {
         return Ok(());

@@ -8,9 +8,9 @@ use crate::raw;
 use crate::snapshot::Target;
 use crate::spans::Path;
 use tollgate_protocols::limits::{
-    CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits, Pass,
-    Priced, SEARCHES_MAX, SpeechLimits, ThinkingField, ThinkingStyle, TranscriptionLimits,
-    TranslationTarget, VideoLimits,
+    CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits,
+    PassList, PricedFeatures, SEARCHES_MAX, SpeechLimits, ThinkingField, ThinkingStyle,
+    TranscriptionLimits, TranslationTarget, VideoLimits,
 };
 use tollgate_protocols::media::PictureFamily;
 use tollgate_protocols::{Dialect, Operation};
@@ -173,8 +173,8 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         reasoning,
         missing_usage,
         searches_max,
-        pass: Pass::default(),
-        priced: Priced::default(),
+        pass: PassList::default(),
+        priced: PricedFeatures::default(),
         translation,
         chat_tools,
     }
@@ -238,7 +238,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
         },
         efforts: match &said.efforts {
             None => Efforts::default(),
-            Some(words) => Efforts::of_words(words.iter().map(|word| word.as_str())),
+            Some(words) => Efforts::from_words(words.iter().map(|word| word.as_str())),
         },
         caches: said.caches,
         ..TranslationTarget::default()

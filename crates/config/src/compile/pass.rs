@@ -3,7 +3,7 @@
 use crate::document::{Document, Fault};
 use crate::snapshot::{PassedHeaders, Upstream};
 use crate::spans::Path;
-use tollgate_protocols::limits::{Pass, has};
+use tollgate_protocols::limits::{PassList, has};
 
 /// The longest name of anything that is let through.
 const NAME_BYTES_MAX: usize = 128;
@@ -123,8 +123,8 @@ pub(super) fn compile(
     document: &mut Document,
     at: &Path,
     lists: &Lists<'_>,
-) -> (Pass, PassedHeaders) {
-    let pass = Pass {
+) -> (PassList, PassedHeaders) {
+    let pass = PassList {
         fields: names(document, &at.key("pass_fields"), lists.fields),
         tools: names(document, &at.key("pass_tools"), lists.tools),
         content: names(document, &at.key("pass_content"), lists.content),
@@ -145,8 +145,8 @@ pub(super) fn compile(
 }
 
 /// What every one of these upstreams lets through.
-pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> Pass {
-    let Some(first) = upstreams.next() else { return Pass::default() };
+pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> PassList {
+    let Some(first) = upstreams.next() else { return PassList::default() };
     // Of two entries one of which stands for the other, the narrower one is in both lists.
     let keep = |names: &mut Vec<String>, others: &[String]| {
         let narrower = others.iter().filter(|other| !names.contains(other) && covers(names, other));
@@ -173,7 +173,7 @@ fn covers(list: &[String], entry: &str) -> bool {
 }
 
 /// The names of a model's own, and those of its upstreams.
-pub(super) fn with(mut own: Pass, upstreams: Pass) -> Pass {
+pub(super) fn with(mut own: PassList, upstreams: PassList) -> PassList {
     own.fields.extend(upstreams.fields);
     own.tools.extend(upstreams.tools);
     own.content.extend(upstreams.content);

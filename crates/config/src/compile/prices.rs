@@ -8,7 +8,7 @@ use crate::snapshot::Target;
 use crate::spans::Path;
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Unit};
-use tollgate_protocols::limits::Priced;
+use tollgate_protocols::limits::PricedFeatures;
 use tollgate_protocols::{Dialect, Operation};
 
 /// Units that a price of tokens or characters is for.
@@ -102,7 +102,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
 }
 
 /// What requests may ask for because it has prices of its own.
-pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> Priced {
+pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> PricedFeatures {
     let mut words = Vec::new();
     let mut thinking = false;
     for (Condition { traits, .. }, _) in &list.when {
@@ -118,7 +118,7 @@ pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> Priced {
         words.extend(traits.inference_geo.map(|geo| ("inference_geo", geo.as_str())));
         thinking |= traits.thinking.is_some();
     }
-    Priced { words, thinking, units: typed(&raw.prices) }
+    PricedFeatures { words, thinking, units: typed(&raw.prices) }
 }
 
 /// Notes a video that would be billed by tokens over an upstream that reports none: it would be free.

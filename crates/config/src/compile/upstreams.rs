@@ -15,7 +15,7 @@ use crate::snapshot::{
 use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_options::network::{Destination, ProxyRules};
-use tollgate_protocols::limits::Pass;
+use tollgate_protocols::limits::PassList;
 use tollgate_types::secret::Secret;
 
 /// What every upstream gets for a credential when all of them are one simulated server.
@@ -146,7 +146,7 @@ fn upstream(
         health_check: raw.health_check.map(health_check),
         timeouts,
         repeat_after: raw.retries.on.into_iter().map(|after| after.0).collect(),
-        pass: Pass::default(),
+        pass: PassList::default(),
         pass_headers: PassedHeaders::default(),
         pass_response_headers: Vec::new(),
         shared_ids: Vec::new(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use tollgate_options::auth::Auth;
 use tollgate_options::network::Destination;
-use tollgate_protocols::limits::Pass;
+use tollgate_protocols::limits::PassList;
 use tollgate_protocols::{Dialect, Operation};
 use tollgate_types::secret::Secret;
 
@@ -39,7 +39,7 @@ pub struct Upstream {
     /// What a request is repeated after at another target although this one may have done the work.
     pub repeat_after: Vec<RepeatAfter>,
     /// What of a request is let through to it.
-    pub pass: Pass,
+    pub pass: PassList,
     /// Top-level fields of a request that are left out of what is sent to it.
     pub leave_out_fields: Vec<String>,
     /// Headers of a request that are sent on to it.

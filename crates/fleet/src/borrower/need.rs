@@ -1,75 +1,74 @@
-//! What a node knows of one account: who waits for its money, how fast it is spent, and what others
-//! want of it.
+//! A node's view of one account: waiting calls, spending rate, and recalls by other nodes.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::time::Duration;
 
 use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, Verdict, WAIT_MAX, Waiter};
-use crate::lease::Short;
+use crate::lease::Shortage;
 use tollgate_money::money::Nanousd;
 
 /// More than what would be spent in this time is given back.
 const EXCESS_S: i64 = 8;
 
-/// Someone who waits for money.
+/// A call that waits for money.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) id: Waiter,
     pub(super) amount: Nanousd,
     pub(super) since: Duration,
-    /// The exchange that was sent last asks for it.
-    pub(super) is_asked: bool,
-    /// When the treasury first had not enough for it: other nodes are asked from then on.
+    /// True if the last sync requests money for it.
+    pub(super) is_requested: bool,
+    /// The time at which the treasury first had too little for it; other nodes are recalled from then on.
     pub(super) short_at: Option<Duration>,
 }
 
-/// What is known of an account of which this node has money, or wants some.
+/// The demand for one account that this node has leased or waits for.
 #[derive(Debug, Default)]
 pub(super) struct Need {
     pub(super) waiting: Vec<Waiting>,
-    /// What was set aside of it up to the last exchange.
+    /// The sum of holds up to the last sync.
     pub(super) seen: Nanousd,
-    /// What was set aside of it when the pace was last measured.
+    /// The sum of holds at the last measurement.
     reserved: Nanousd,
-    /// What was set aside in the second before that, smoothed.
+    /// Holds per second at the last measurement, smoothed.
     per_second: i64,
-    /// What calls were charged of it, as reported.
+    /// The sum of reported charges.
     pub(super) charged: Nanousd,
-    /// That when the pace was last measured.
+    /// The sum of charges at the last measurement.
     charged_before: Nanousd,
-    /// What was charged in the second before that, smoothed.
+    /// Charges per second at the last measurement, smoothed.
     charged_per_second: i64,
-    /// What was charged lately, each charge counted for less the longer ago it was: at a steady pace,
-    /// as much as is charged in the time that is covered, however seldom calls end.
+    /// Recent charges, decaying over the covered time: at a steady rate, the charges of that time, however
+    /// rarely calls end.
     charged_lately: Nanousd,
-    /// What open holds cover now.
+    /// The money under open holds now.
     held: Nanousd,
     /// The most that they have covered at one time lately, and in the time before that.
     held_most: [Nanousd; 2],
     held_since: Duration,
     measured_at: Duration,
     pub(super) used_at: Duration,
-    /// What the treasury said last when it had not enough.
-    pub(super) short: Option<Short>,
-    /// When it is asked again after that.
+    /// The treasury's last answer, if it had too little.
+    pub(super) short: Option<Shortage>,
+    /// The earliest time of the next request after that.
     pub(super) ask_at: Duration,
-    /// The treasury lent less than was asked for: to ask again soon brings little.
+    /// True if the treasury lent less than requested: another request soon would bring little.
     pub(super) is_scarce: bool,
-    /// When someone was told last that money is there: it is taken a moment later.
-    told_at: Option<Duration>,
-    /// What was given back and not reported yet: it is on its way to the treasury.
+    /// The time at which a waiting call was last released: it takes its money a moment later.
+    served_at: Option<Duration>,
+    /// Money returned but not reported yet: it is on its way to the treasury.
     pub(super) returning: Nanousd,
     /// Another node needs it.
     pub(super) is_recalled: bool,
-    /// Nobody has used it here for so long that all of it goes back.
+    /// True if it has been idle here for so long that all of it is returned.
     pub(super) is_idle: bool,
 }
 
 impl Need {
-    /// How much of what is there stays here.
+    /// The part of the available money that stays on this node.
     pub(super) fn kept(&self, available: Nanousd, cover_s: i64, now: Duration) -> Nanousd {
-        let is_fresh = |told_at| now.saturating_sub(told_at) < RECALL_BEAT;
-        if self.told_at.is_some_and(is_fresh) {
+        let is_fresh = |served_at| now.saturating_sub(served_at) < RECALL_BEAT;
+        if self.served_at.is_some_and(is_fresh) {
             available
         } else if self.is_recalled || self.is_idle {
             Nanousd::ZERO
@@ -80,26 +79,26 @@ impl Need {
         }
     }
 
-    /// What the treasury could lend when it was last short, together with what is there.
+    /// The available money with the treasury's remainder at the last shortage.
     fn within_reach(&self, available: Nanousd) -> Nanousd {
         let short = self.short.map_or(Nanousd::ZERO, |short| short.available);
         available.checked_add(short).unwrap_or(Nanousd::MAX)
     }
 
-    /// Who money is asked for: the first, unless there is enough only for one behind.
+    /// The call to request money for: the first, unless there is enough only for a later one.
     pub(super) fn next_to_serve(&self, available: Nanousd) -> Option<&Waiting> {
         let reach = self.within_reach(available);
         let within = self.waiting.iter().find(|waiting| waiting.amount <= reach);
         within.filter(|_| self.short.is_some()).or(self.waiting.first())
     }
 
-    /// Tells those who waited when the exchange was sent what came of it: as many as what is there is
-    /// enough for to try again, and those that no money can come any more.
-    pub(super) fn tell(
+    /// Decides the calls that waited when the sync was sent: those that the available money covers retry, and
+    /// those that no money can reach any more are refused.
+    pub(super) fn serve(
         &mut self,
         available: Nanousd,
         now: Duration,
-        told: &mut Vec<(Waiter, Verdict)>,
+        verdicts: &mut Vec<(Waiter, Verdict)>,
     ) {
         let mut left = available;
         let served = self.waiting.extract_if(.., |waiting| {
@@ -109,23 +108,23 @@ impl Need {
             }
             is_served
         });
-        let before = told.len();
-        told.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
-        if told.len() > before {
-            self.told_at = Some(now);
+        let before = verdicts.len();
+        verdicts.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
+        if verdicts.len() > before {
+            self.served_at = Some(now);
         }
         let Some(short) = self.short else { return };
         let reach = self.within_reach(left);
         let may_come = short.elsewhere > Nanousd::ZERO || self.returning > Nanousd::ZERO;
-        let gone = self.waiting.extract_if(.., |waiting| {
-            if !waiting.is_asked || waiting.amount <= reach {
+        let expired = self.waiting.extract_if(.., |waiting| {
+            if !waiting.is_requested || waiting.amount <= reach {
                 return false;
             }
-            let asked_for = now.saturating_sub(*waiting.short_at.get_or_insert(now));
+            let requested_for = now.saturating_sub(*waiting.short_at.get_or_insert(now));
             let waited = now.saturating_sub(waiting.since);
-            !may_come || asked_for >= RECALL_WAIT || waited >= WAIT_MAX
+            !may_come || requested_for >= RECALL_WAIT || waited >= WAIT_MAX
         });
-        told.extend(gone.map(|waiting| (waiting.id, Verdict::Refused(short))));
+        verdicts.extend(expired.map(|waiting| (waiting.id, Verdict::Refused(short))));
         let is_in_reach = self.waiting.iter().any(|waiting| waiting.amount <= reach);
         self.ask_at = if is_in_reach { now } else { now.saturating_add(RECALL_BEAT) };
     }
@@ -171,10 +170,9 @@ impl Need {
         self.charged_before = self.charged;
     }
 
-    /// What so many seconds of holds set aside, or what the calls of the last time that is covered held
-    /// at one time, if that is more; and what they are charged in so long. Without the second, calls
-    /// that take long and come seldom would each wait for the treasury. Where money is scarce, none is
-    /// kept for calls that may come: others may need it sooner.
+    /// The money for holds of so many seconds, or the peak of concurrent holds in the covered time if that is
+    /// more, plus the charges of so long. Without the peak, long and rare calls would each wait for the
+    /// treasury. While money is scarce, none is reserved for future calls, as other nodes may need it sooner.
     pub(super) fn ahead(&self, seconds: i64, cover_s: i64) -> Nanousd {
         let held = self.held_most[0].max(self.held_most[1]).saturating_sub(self.held);
         let held = if self.is_scarce { Nanousd::ZERO } else { held };
@@ -182,15 +180,15 @@ impl Need {
         holds.checked_add(self.charged_in(cover_s)).unwrap_or(Nanousd::MAX)
     }
 
-    /// What is asked for, and kept of what is too much: more than what makes it ask again, so that not
-    /// every charge does.
+    /// The target of a request or a return: more than the threshold of a new request, so that not every
+    /// charge causes one.
     pub(super) fn enough(&self, cover_s: i64) -> Nanousd {
         let spare = self.charged_in(cover_s).get().checked_div(4).unwrap_or(0);
         let enough = self.ahead(AHEAD_S, cover_s).checked_add(Nanousd::new(spare));
         enough.unwrap_or(Nanousd::MAX).max(FLOOR)
     }
 
-    /// What calls are charged in so many seconds.
+    /// The charges expected in the covered time.
     fn charged_in(&self, cover_s: i64) -> Nanousd {
         let at_pace = Nanousd::new(self.charged_per_second.saturating_mul(cover_s));
         at_pace.max(self.charged_lately)

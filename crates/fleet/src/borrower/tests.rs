@@ -30,28 +30,28 @@ impl Local for Nothing {
     fn watch(&mut self, _: AccountId, _: Nanousd) {}
 
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable> {
-        let told = self.behind.min(RECORDS_MAX);
-        self.behind = self.behind.saturating_sub(told);
+        let reported = self.behind.min(RECORDS_MAX);
+        self.behind = self.behind.saturating_sub(reported);
         let (settled, history) = (Vec::new(), History::default());
-        let to = from.saturating_add(told);
-        Ok((told > 0).then_some(LeaseReport { from, to, settled, history }))
+        let to = from.saturating_add(reported);
+        Ok((reported > 0).then_some(LeaseReport { from, to, settled, history }))
     }
 }
 
-/// When the next exchange is due after one that is sent at 10 s and answered so much later.
+/// The time of the next sync after one that is sent at 10 s and answered so much later.
 fn due_after(answered_after_ms: u64) -> Duration {
-    let joined = Joined { epoch: 1, turn: 0, reported: 0 };
+    let joined = JoinResponse { epoch: 1, turn: 0, reported: 0 };
     let node = NodeId::from_number(1).expect("a node");
     let mut borrower = Borrower::new(node, joined, Duration::from_secs(2));
     let sent_at = Duration::from_secs(10);
-    borrower.exchange(sent_at, &mut Nothing::default());
+    borrower.sync(sent_at, &mut Nothing::default());
     let answered_at = sent_at.saturating_add(Duration::from_millis(answered_after_ms));
-    borrower.answered(&Answer::default(), answered_at, &mut Nothing::default());
+    borrower.answered(&SyncResponse::default(), answered_at, &mut Nothing::default());
     borrower.due_at(answered_at).saturating_sub(sent_at)
 }
 
 #[test]
-fn a_treasury_that_answers_late_is_asked_again_the_sooner() {
+fn a_slow_answer_does_not_delay_the_next_sync() {
     let ms = Duration::from_millis;
     assert_eq!(due_after(10), ms(500), "a beat from when it was sent");
     assert_eq!(due_after(400), ms(500));
@@ -62,39 +62,39 @@ fn a_treasury_that_answers_late_is_asked_again_the_sooner() {
 #[test]
 fn all_who_gave_up_while_the_treasury_was_silent_are_forgotten_at_once() {
     let node = NodeId::from_number(1).expect("a node");
-    let joined = Joined { epoch: 1, turn: 0, reported: node.begin() };
+    let joined = JoinResponse { epoch: 1, turn: 0, reported: node.begin() };
     let mut borrower = Borrower::new(node, joined, Duration::from_secs(10));
     let account = AccountId::from_number(1);
     let wait = |_| (account, borrower.wait(account, Nanousd::new(1), Duration::ZERO));
-    let gone: Vec<_> = (0..100_000).map(wait).collect();
+    let cancelled: Vec<_> = (0..100_000).map(wait).collect();
     // One by one, this would take minutes.
-    borrower.forget(&gone);
+    borrower.forget(&cancelled);
     assert!(borrower.needs[&account].waiting.is_empty());
 }
 
 fn borrower() -> Borrower {
     let node = NodeId::from_number(1).expect("a node");
-    let joined = Joined { epoch: 1, turn: 0, reported: node.begin() };
+    let joined = JoinResponse { epoch: 1, turn: 0, reported: node.begin() };
     Borrower::new(node, joined, Duration::from_secs(10))
 }
 
 #[test]
-fn more_accounts_than_one_exchange_takes_are_asked_for_one_after_the_other() {
+fn accounts_beyond_one_sync_are_requested_in_turn() {
     let (mut borrower, mut local) = (borrower(), Nothing::default());
     let all = u64::try_from(ASKS_MAX).expect("few") * 2 + 10;
     for number in 1..=all {
         borrower.wait(AccountId::from_number(number), Nanousd::new(1), Duration::ZERO);
     }
-    let (now, mut asked) = (Duration::from_secs(1), BTreeSet::new());
+    let (now, mut accounts) = (Duration::from_secs(1), BTreeSet::new());
     for _ in 0..3 {
         assert!(borrower.due_at(now) <= now, "there is more to ask for");
-        let exchange = borrower.exchange(now, &mut local);
-        assert!(exchange.asks.len() <= ASKS_MAX, "{}", exchange.asks.len());
-        assert!(exchange.asks.is_sorted_by_key(|ask| ask.account), "as rows are locked");
-        asked.extend(exchange.asks.iter().map(|ask| ask.account));
-        borrower.answered(&Answer::default(), now, &mut local);
+        let sync = borrower.sync(now, &mut local);
+        assert!(sync.requests.len() <= ASKS_MAX, "{}", sync.requests.len());
+        assert!(sync.requests.is_sorted_by_key(|request| request.account), "as rows are locked");
+        accounts.extend(sync.requests.iter().map(|request| request.account));
+        borrower.answered(&SyncResponse::default(), now, &mut local);
     }
-    assert_eq!(asked.len() as u64, all, "nobody is left out");
+    assert_eq!(accounts.len() as u64, all, "nobody is left out");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn what_piled_up_is_reported_without_a_pause() {
     let now = Duration::from_secs(1);
     let mut dues = Vec::new();
     for _ in 0..3 {
-        borrower.exchange(now, &mut local);
-        borrower.answered(&Answer::default(), now, &mut local);
+        borrower.sync(now, &mut local);
+        borrower.answered(&SyncResponse::default(), now, &mut local);
         dues.push(borrower.due_at(now).saturating_sub(now));
     }
     assert_eq!(dues, [Duration::ZERO, Duration::ZERO, BEAT]);
@@ -162,7 +162,7 @@ fn what_is_spent_is_borrowed_for_a_term_ahead() {
     const USD: i64 = 1_000_000_000;
     for (cover, seconds) in [(None, 10), (Some(Duration::from_secs(30)), 30)] {
         let node = NodeId::from_number(1).expect("a node");
-        let joined = Joined { epoch: 1, turn: 0, reported: node.begin() };
+        let joined = JoinResponse { epoch: 1, turn: 0, reported: node.begin() };
         let mut borrower = Borrower::new(node, joined, Duration::from_secs(10));
         borrower = borrower.covering(cover.unwrap_or(Duration::from_secs(10)));
         let mut local = Busy { available: 0, reserved: 0, charged: 0 };
@@ -173,9 +173,10 @@ fn what_is_spent_is_borrowed_for_a_term_ahead() {
             let now = Duration::from_millis(beat * 500);
             (local.reserved, local.charged) = (local.reserved + 5 * USD, USD / 2);
             local.available -= USD / 2;
-            let exchange = borrower.exchange(now, &mut local);
-            let loans = exchange.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
-            let answer = Answer { loans: loans.collect(), ..Answer::default() };
+            let sync = borrower.sync(now, &mut local);
+            let loans =
+                sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
+            let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
             borrower.answered(&answer, now, &mut local);
             if beat > 10 {
                 let of_term = local.available / USD;
@@ -206,9 +207,9 @@ fn agent_finds(cover_s: u64) -> Vec<i64> {
             local.busy.charged = 5 * CENT;
             local.held = 0;
         }
-        let exchange = borrower.exchange(now, &mut local);
-        let loans = exchange.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
-        let answer = Answer { loans: loans.collect(), ..Answer::default() };
+        let sync = borrower.sync(now, &mut local);
+        let loans = sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
+        let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
         borrower.answered(&answer, now, &mut local);
         if begins {
             local.busy.available = local.busy.available.saturating_sub(HOLD);
@@ -271,8 +272,8 @@ fn calls_that_take_long_and_come_seldom_find_their_money_here() {
     }
 }
 
-/// What nobody uses goes back after as long as it was borrowed for, not sooner, and is not borrowed again
-/// for what calls were charged before.
+/// Unused money is returned after the time it was borrowed for, not sooner, and is not borrowed again for
+/// earlier charges.
 #[test]
 fn what_nobody_uses_goes_back_after_the_time_that_is_covered_and_stays_there() {
     const HOLD: i64 = 50_000_000;
@@ -288,9 +289,10 @@ fn what_nobody_uses_goes_back_after_the_time_that_is_covered_and_stays_there() {
                 (local.busy.available, local.held) = (local.busy.available + HOLD / 2, 0);
                 local.busy.charged = HOLD / 2;
             }
-            let exchange = borrower.exchange(now, &mut local);
-            let loans = exchange.asks.iter().map(|ask| (ask.account, Loan::Lent(ask.most)));
-            let answer = Answer { loans: loans.collect(), ..Answer::default() };
+            let sync = borrower.sync(now, &mut local);
+            let loans =
+                sync.requests.iter().map(|request| (request.account, Loan::Lent(request.most)));
+            let answer = SyncResponse { loans: loans.collect(), ..SyncResponse::default() };
             borrower.answered(&answer, now, &mut local);
             if beat == 1 {
                 local.busy.available -= HOLD;

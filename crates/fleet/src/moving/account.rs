@@ -1,5 +1,5 @@
-//! The money of one account, told once more in an order that a single gateway could have made: what
-//! people gave, what calls cost, and what was given back.
+//! The money of one account, rewritten in an order that a single gateway could have produced: grants, calls
+//! and refunds.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -16,30 +16,30 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
 
-/// The model of a call that stands for money that was lost with a node and counts as spent.
+/// The model of a call in place of money that was lost with a node and counts as spent.
 const LOST: &str = "suspense";
 
-/// An account that is being told.
+/// An account that is being written.
 pub(super) struct Account {
     id: AccountId,
-    /// Grants, refunds and resolved doubts that are not told yet, oldest first.
+    /// Grants, refunds and resolved doubts that are not written yet, oldest first.
     money: VecDeque<Record>,
     /// Holds that these are about.
     named: BTreeSet<HoldId>,
-    /// What they are called now.
+    /// The new ids of holds, by their ids in the fleet.
     holds: HashMap<HoldId, HoldId>,
     /// Calls that the account could not pay when it was their turn: clocks of nodes differ.
     late: VecDeque<Journaled>,
     /// So much of what calls were charged was borne by the operator in the end.
     borne: Nanousd,
-    /// What was paid of debts and is not told yet, oldest first.
+    /// Payments of debts that are not written yet, oldest first.
     payments: VecDeque<(UnixMs, Nanousd)>,
-    /// How many calls and payments of debts there are.
+    /// The number of calls and debt payments.
     lines: u64,
 }
 
 impl Account {
-    /// An account with what people wrote of its money, and the holds of its tasks.
+    /// An account with the directory's writes about its money, and the holds of its tasks.
     pub(super) fn new(id: AccountId, money: VecDeque<Record>, mut named: BTreeSet<HoldId>) -> Self {
         named.extend(money.iter().filter_map(|record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => Some(*hold),
@@ -57,7 +57,7 @@ impl Account {
         }
     }
 
-    /// How many calls and payments of debts there are.
+    /// The number of calls and debt payments.
     pub(super) fn lines(&self) -> u64 {
         self.lines
     }
@@ -96,17 +96,16 @@ impl Account {
         }
     }
 
-    /// Compares what calls were charged with what the treasury says was spent. It says less where money
-    /// was taken back from a node that had spent it: the operator bore that. It says more where money
-    /// was lost with a node and counts as spent, of which so much is known: what there is of it is
-    /// given.
+    /// Compares the charges of calls with the treasury's sum of spending. The sum is smaller if money was
+    /// taken back from a node that had spent it: the operator bore that. It is larger if money was lost with
+    /// a node and counts as spent; the difference is returned then.
     pub(super) async fn weigh(
         &mut self,
         mut calls: Calls<'_>,
         in_directory: &[(UnixMs, Nanousd)],
         spent: Nanousd,
         debt: Nanousd,
-        known_lost: Nanousd,
+        unaccounted: Nanousd,
     ) -> Result<Nanousd, MoveError> {
         let (mut sum, mut owed) = (Nanousd::ZERO, Nanousd::ZERO);
         let mut payments: Vec<_> = in_directory.iter().map(|(at, amount)| (*at, *amount)).collect();
@@ -140,23 +139,24 @@ impl Account {
         let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
         sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
         payments.sort();
-        let told = payments.iter().map(|(_, amount)| *amount);
-        let told = told.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
-        if paid > told {
-            payments.push((UnixMs::now(), paid.saturating_sub(told)));
+        let recorded = payments.iter().map(|(_, amount)| *amount);
+        let recorded =
+            recorded.fold(Nanousd::ZERO, |sum, more| sum.checked_add(more).unwrap_or(sum));
+        if paid > recorded {
+            payments.push((UnixMs::now(), paid.saturating_sub(recorded)));
         }
         self.lines = self.lines.saturating_add(payments.len() as u64);
         self.payments = payments.into();
         // Where both are in one account, only what is known tells them apart.
-        let lost = known_lost.max(spent.saturating_sub(sum));
+        let lost = unaccounted.max(spent.saturating_sub(sum));
         self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
         Ok(lost)
     }
 
-    /// Adds the oldest grant, refund or resolved doubt that can be told, and then the calls that have
-    /// waited for money. Says whether there was one.
+    /// Adds the oldest grant, refund or resolved doubt that can be written, and then the calls that waited
+    /// for its money. Returns false if there was none.
     fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
-        let can_be_told = |record: &Record| match record {
+        let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
@@ -164,7 +164,7 @@ impl Account {
             Record::CreditSet { .. } => arriving.allows(record),
             _ => true,
         };
-        let Some(at) = self.money.iter().position(can_be_told) else { return Ok(false) };
+        let Some(at) = self.money.iter().position(is_writable) else { return Ok(false) };
         let Some(record) = self.money.remove(at) else { return Ok(false) };
         arriving.add(self.renamed(record))?;
         for _ in 0..self.late.len() {
@@ -189,7 +189,7 @@ impl Account {
         }
     }
 
-    /// Adds a call. If the account cannot pay it yet, what gives it money comes first.
+    /// Adds a call, after the credits that pay for it.
     fn add_call(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
         while charged(&call.record) > arriving.balance(self.id).available
             && self.add_money(arriving)?
@@ -280,7 +280,7 @@ impl Account {
         Ok(true)
     }
 
-    /// Adds a call that stands for money that was lost with a node and counts as spent.
+    /// Adds a call in place of money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
         arriving: &mut Arriving,

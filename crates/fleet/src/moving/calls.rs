@@ -15,7 +15,7 @@ pub(super) struct Calls<'a> {
     nodes: Vec<OfNode>,
 }
 
-/// What one node has made.
+/// The lines of one node.
 struct OfNode {
     node: NodeId,
     /// The last place of the last chunk that was read.
@@ -48,7 +48,7 @@ impl<'a> Calls<'a> {
                 node.after = *last;
                 for (_, bytes) in &chunks {
                     let lines = read_lines(bytes)?.into_iter();
-                    node.lines.extend(lines.filter(|line| is_told(&line.record)));
+                    node.lines.extend(lines.filter(|line| is_call_line(&line.record)));
                 }
                 // The end of a task stands at the place of its hold.
                 let lines = node.lines.make_contiguous();
@@ -64,7 +64,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Whether a line tells of a call, or of what was paid of a debt.
-fn is_told(record: &Record) -> bool {
+/// True if a statement line belongs to a call or a debt payment.
+fn is_call_line(record: &Record) -> bool {
     record.ends_hold() || matches!(record, Record::DebtPaid { .. })
 }

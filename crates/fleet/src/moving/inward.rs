@@ -1,4 +1,4 @@
-//! A ledger's way into the database.
+//! Moves a ledger into the database.
 //!
 //! Its parts are written down one after the other where nobody sees them, each once, however often
 //! this is begun. What is there then is read back and compared. In one last transaction all of it
@@ -19,8 +19,7 @@ use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Record, Se
 const PULLED_MAX: u32 = 1000;
 /// Rows of usage that one statement writes.
 const ROWS_MAX: usize = 2_000;
-/// How often the last transaction is tried: others write into the directory meanwhile, or a COMMIT is
-/// not answered.
+/// Attempts at the last transaction: others write into the directory meanwhile, or a COMMIT is not answered.
 const TRIES_MAX: u32 = 20;
 /// The wait before it is tried again.
 const WAIT: Duration = Duration::from_millis(500);
@@ -61,7 +60,7 @@ impl Fleet {
         let names = self.followed.names();
         let mut common: Vec<String> =
             leaving.names().into_iter().filter(|name| names.contains(name)).collect();
-        let holds = db.known_holds(holds).await?;
+        let holds = db.existing_holds(holds).await?;
         common.extend(holds.iter().map(|hold| format!("the hold {hold:016x}")));
         if common.is_empty() { Ok(()) } else { Err(MoveError::Collides(common)) }
     }
@@ -105,8 +104,8 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
     Ok(Moved { tallies, was_done: false })
 }
 
-/// Moves the ledger in `dir`, which no gateway has open, into the fleet. Begun again after whatever has
-/// ended it, it goes on where it was; what has moved is not moved again.
+/// Moves the ledger in `dir`, which no gateway may have open, into the fleet. An interrupted move is resumed
+/// by the next run, and no part is moved twice.
 ///
 /// # Errors
 /// [`MoveError`]; nobody sees anything of the ledger in the fleet then. After [`DbError::Unknown`] it
@@ -163,11 +162,11 @@ fn marker(db: &Db, leaving: &Leaving) -> Marker {
     }
 }
 
-/// What was compared when the ledger moved in; `None` if it has not.
+/// The counts of an earlier move of this ledger; `None` if there was none.
 async fn has_moved(db: &Db, leaving: &Leaving) -> Result<Option<Tallies>, MoveError> {
-    let Some(known) = db.moved_in(&leaving.name).await? else { return Ok(None) };
-    let Some(proof) = known.proof else { return Ok(None) };
-    if known.chain != leaving.chain || known.last != leaving.last {
+    let Some(progress) = db.moved_in(&leaving.name).await? else { return Ok(None) };
+    let Some(proof) = progress.proof else { return Ok(None) };
+    if progress.chain != leaving.chain || progress.last != leaving.last {
         return Err(MoveError::WentOn);
     }
     let tallies = serde_json::from_str(&proof);
@@ -193,12 +192,12 @@ async fn check(
 async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
     let ids: Vec<String> =
         leaving.accounts().iter().map(|account| account.id.to_string()).collect();
-    let known = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
+    let progress = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
     let mut parts = leaving.parts()?;
     let (mut count, mut writes) = (0, 0);
     while let Some(part) = parts.next_part()? {
         count = part.number;
-        if part.number > known {
+        if part.number > progress {
             put_part(db, leaving, &part, writes + 1).await?;
         }
         writes += part.writes.len() as u64;
@@ -206,7 +205,7 @@ async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
     Ok((count, writes))
 }
 
-/// Writes down a part, and again when nobody has said whether it was.
+/// Writes a part, repeatedly if its COMMIT is not answered.
 async fn put_part(
     db: &Db,
     leaving: &Leaving,
@@ -254,7 +253,7 @@ async fn compare(db: &Db, leaving: &Leaving, tallies: &Tallies) -> Result<(), Mo
     if differences.is_empty() { Ok(()) } else { Err(MoveError::Differs(differences)) }
 }
 
-/// How many lines about a single gateway's calls an account's statement has.
+/// The number of statement lines of an account from a single gateway's calls.
 async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
     let (mut after, mut sum) = (0, 0);
     loop {

@@ -1,4 +1,4 @@
-//! Everything's way out of the database, into the ledger of a single gateway.
+//! Moves all data out of the database, into the ledger of a single gateway.
 //!
 //! The ledger is made beside the fleet and cannot be opened before the database says that it was left:
 //! so a crash leaves one of them.
@@ -20,12 +20,12 @@ use tollgate_money::money::Nanousd;
 
 /// The most writes of the directory that are pulled at one time.
 const PULLED_MAX: u32 = 1000;
-/// How often it is looked whether the nodes' terms are over.
+/// The interval between checks of the nodes' terms.
 const POLL: Duration = Duration::from_millis(500);
 /// The longest that the treasury waits for a node: twice the longest term.
 const TERMS_MAX: Duration = Duration::from_secs(130);
 
-/// What people wrote, but for what moves money, which waits for its account's turn.
+/// The directory's writes, except those that move money, which wait for their account's turn.
 struct DirectoryBacklog {
     head: Seq,
     money: BTreeMap<AccountId, VecDeque<Record>>,
@@ -51,16 +51,16 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         id: id.clone(),
     };
     let mut arriving = Arriving::begin(dir, &marker)?;
-    let mut told = tell_directory(db, &mut arriving).await?;
-    let expected = tell_accounts(db, &mut arriving, &mut told, &nodes).await?;
+    let mut backlog = write_directory(db, &mut arriving).await?;
+    let expected = write_accounts(db, &mut arriving, &mut backlog, &nodes).await?;
     arriving.end()?;
-    let (found, mut differences) = count(dir, Some(&told.followed))?;
+    let (found, mut differences) = count(dir, Some(&backlog.followed))?;
     differences.extend(expected.differences(&found));
     if !differences.is_empty() {
         return Err(MoveError::Differs(differences));
     }
     secrets::share(db, dir).await?;
-    if !db.mark_moved_out(&id, told.head, &nodes).await? {
+    if !db.mark_moved_out(&id, backlog.head, &nodes).await? {
         let changed = "something was written into the directory while it was moved out";
         return Err(MoveError::NotStopped(vec![changed.to_owned()]));
     }
@@ -82,7 +82,7 @@ fn moved_before(dir: &Path, id: String) -> Result<Moved, MoveError> {
     Ok(Moved { tallies, was_done: !is_closed })
 }
 
-/// Where a ledger has come from.
+/// The marker of a ledger's origin.
 fn arrived(id: String) -> Marker {
     let says = "this ledger was made of a fleet with `tollgate migrate ledger --from postgres`";
     Marker { says: says.to_owned(), id }
@@ -116,22 +116,22 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
     }
 }
 
-/// Adds what people wrote, in its order, but for what moves money.
-async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
-    let mut told =
+/// Adds the directory's writes in order, except those that move money.
+async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
+    let mut backlog =
         DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::default() };
     loop {
-        let pulled = db.pull(told.head, PULLED_MAX).await?;
+        let pulled = db.pull(backlog.head, PULLED_MAX).await?;
         for group in pulled.groups {
             let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
                 DbError::Failed(format!("the directory cannot be read at {}: {error}", group.seq))
             })?;
-            told.followed.take(&records)?;
-            told.head = group.seq;
+            backlog.followed.take(&records)?;
+            backlog.head = group.seq;
             for record in records {
                 match record {
                     Record::Central(record) => {
-                        let of_account = told.money.entry(record.account()).or_default();
+                        let of_account = backlog.money.entry(record.account()).or_default();
                         of_account.push_back(Record::clone(&record));
                     }
                     record => {
@@ -140,30 +140,30 @@ async fn tell_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBac
                 }
             }
         }
-        if told.head >= pulled.head {
-            return Ok(told);
+        if backlog.head >= pulled.head {
+            return Ok(backlog);
         }
     }
 }
 
 /// Adds the money of each account, and gives what there must be in the end.
-async fn tell_accounts(
+async fn write_accounts(
     db: &Db,
     arriving: &mut Arriving,
-    told: &mut DirectoryBacklog,
+    backlog: &mut DirectoryBacklog,
     nodes: &[NodeOut],
 ) -> Result<Tallies, MoveError> {
     let nodes: Vec<NodeId> =
         [NodeId::SINGLE].into_iter().chain(nodes.iter().map(|node| node.node)).collect();
     let ids = db.account_ids().await?;
     let mut expected = db.tallies_of(&ids).await?;
-    (expected.codes, expected.uses) = told.followed.codes();
-    for (account, keys) in told.followed.keys() {
+    (expected.codes, expected.uses) = backlog.followed.codes();
+    for (account, keys) in backlog.followed.keys() {
         expected.of(account).keys = keys;
     }
     for id in ids {
         let tally = expected.of(id);
-        let money = told.money.remove(&id).unwrap_or_default();
+        let money = backlog.money.remove(&id).unwrap_or_default();
         tell_account(db, arriving, id, money, &nodes, tally).await?;
     }
     Ok(expected)
@@ -182,7 +182,7 @@ async fn tell_account(
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let moved = db.moved_of(id).await?;
     let mut account = Account::new(id, with_lines(money, &moved), holds);
-    let known_lost = db.charged_in_suspense(id).await?;
+    let unaccounted = db.charged_in_suspense(id).await?;
     let payments: Vec<_> = moved
         .iter()
         .filter_map(|record| match record {
@@ -191,7 +191,7 @@ async fn tell_account(
         })
         .collect();
     let calls = Calls::new(db, id, nodes);
-    let lost = account.weigh(calls, &payments, tally.spent, tally.debt, known_lost).await?;
+    let lost = account.weigh(calls, &payments, tally.spent, tally.debt, unaccounted).await?;
     let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
@@ -240,8 +240,8 @@ fn with_lines(money: VecDeque<Record>, moved: &[Record]) -> VecDeque<Record> {
     whole
 }
 
-/// Checks the ledger in `dir`, journal and sled, and counts what is in it. Says what people wrote
-/// otherwise than it is said there.
+/// Checks the ledger in `dir`, journal and sled, and counts its content. Also returns the differences of its
+/// writes from those of `followed`.
 fn count(dir: &Path, followed: Option<&Followed>) -> Result<(Tallies, Vec<String>), MoveError> {
     let report = verify(dir)?;
     if !report.violations.is_empty() {

@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
 
-use crate::InFleet;
+use crate::HasFleet;
 use crate::postgres::Announced;
 use crate::postgres::directory::CHANNEL;
-use crate::postgres::exchange::RECALLED;
+use crate::postgres::recall::RECALLED;
 use tollgate_ledger::Ledger;
 
-/// How often it is looked for what was not announced: half of the second within which a key that was
-/// revoked anywhere is refused everywhere.
+/// The interval of polling for writes without a notification: half of the second within which a revoked key
+/// is refused everywhere.
 const POLL: Duration = Duration::from_millis(500);
 
-/// Takes over what other nodes write into the directory, and hears what they are short of, until it is
-/// dropped, or something stands there that this version does not know. Ends at once in a ledger without
-/// a fleet.
+/// Follows the directory and handles recalls until it is dropped, or until a write needs a newer version.
+/// Returns at once in a ledger without a fleet.
 pub async fn follow(ledger: Arc<Ledger>) {
     let Some(fleet) = ledger.fleet() else { return };
     let directory = Arc::clone(fleet.directory());
@@ -36,19 +35,19 @@ pub async fn follow(ledger: Arc<Ledger>) {
                 is_failing = true;
             }
         }
-        let heard = async {
+        let notification = async {
             match &mut announced {
-                Some(receiver) => hear(receiver, &ledger).await,
+                Some(receiver) => next_write(receiver, &ledger).await,
                 None => std::future::pending().await,
             }
         };
-        match tokio::time::timeout(POLL, heard).await {
+        match tokio::time::timeout(POLL, notification).await {
             // Nothing will ever be heard.
             Ok(None) => announced = None,
             // One look is enough for all that was announced so far.
             Ok(Some(_)) => {
-                while let Some(Ok(heard)) = announced.as_mut().map(Receiver::try_recv) {
-                    is_recall(&heard, &ledger);
+                while let Some(Ok(notification)) = announced.as_mut().map(Receiver::try_recv) {
+                    is_recall(&notification, &ledger);
                 }
             }
             Err(_) => {}
@@ -57,22 +56,22 @@ pub async fn follow(ledger: Arc<Ledger>) {
 }
 
 /// Waits until something is announced of the directory.
-async fn hear(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Option<Announced> {
+async fn next_write(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Option<Announced> {
     loop {
-        let heard = announced.recv().await?;
-        if !is_recall(&heard, ledger) {
-            return Some(heard);
+        let notification = announced.recv().await?;
+        if !is_recall(&notification, ledger) {
+            return Some(notification);
         }
     }
 }
 
-/// Whether this is said of money, and sees to it: what is not needed here should come back before the
-/// call has waited in vain.
-fn is_recall(heard: &Announced, ledger: &Ledger) -> bool {
-    let is_recall = heard.channel == RECALLED;
+/// True for a recall of money, which it handles: unneeded money should return before the waiting call times
+/// out.
+fn is_recall(notification: &Announced, ledger: &Ledger) -> bool {
+    let is_recall = notification.channel == RECALLED;
     if is_recall && let Some(fleet) = ledger.fleet() {
         // What this node is short of, it knows.
-        if heard.payload != fleet.node().number().to_string() {
+        if notification.payload != fleet.node().number().to_string() {
             fleet.recalled();
         }
     }

@@ -1,6 +1,6 @@
 //! Exchanges shares of limits with the other nodes, for as long as the node runs.
 //!
-//! These exchanges are their own, beside those about money: a limit that is slow to move must not keep
+//! These syncs are their own, beside those about money: a limit that is slow to move must not keep
 //! money waiting, nor the other way around.
 
 use std::sync::Arc;
@@ -10,29 +10,28 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::Fleet;
-use crate::InFleet;
+use crate::HasFleet;
 use crate::lease::Turn;
-use crate::postgres::limits::ShareExchange;
+use crate::postgres::limits::ShareSync;
 use tollgate_ledger::Ledger;
 use tollgate_limits::Limits;
 use tollgate_types::clock::UnixMs;
 
-/// How often nodes tell each other what they use and want of limits. Nothing is told where nothing is
-/// limited, or used.
+/// The interval between reports of limits to the other nodes. Nothing is sent while no limit is in use.
 const BEAT: Duration = Duration::from_millis(500);
-/// At least so long lies between two exchanges, so that many requests that come short share one.
+/// At least so long lies between two syncs, so that many requests that come short share one.
 const PACE: Duration = Duration::from_millis(20);
-/// The time between two exchanges while the database does not answer.
+/// The time between two syncs while the database does not answer.
 const RETRY_PACE: Duration = Duration::from_millis(200);
-/// The most limits of one exchange: a transaction of this size takes some ten milliseconds.
+/// The most limits of one sync: a transaction of this size takes some ten milliseconds.
 const ASKS_MAX: usize = 500;
 /// A node that stops waits no longer than this to give its shares back. They are free after two terms
 /// otherwise.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often what is over is removed.
+/// The interval between deletions of expired rows.
 const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A node's exchanges about limits.
+/// A node's syncs about limits.
 struct Sharing {
     fleet: Arc<Fleet>,
     ledger: Arc<Ledger>,
@@ -42,8 +41,8 @@ struct Sharing {
     cleaned_at: Instant,
 }
 
-/// Exchanges shares of `limits`, and of what keys may spend, until it is told to stop. Ends at once in
-/// a ledger without a fleet.
+/// Syncs shares of `limits` and of spending limits until it is stopped. Returns at once in a ledger without a
+/// fleet.
 pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Receiver<bool>) {
     let Some(fleet) = ledger.fleet() else { return };
     // Nodes that started together clean up one after the other.
@@ -53,11 +52,11 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
         let stopped = async { stop.wait_for(|stop| *stop).await.map(drop) };
         let is_hurried = tokio::select! {
             _ = stopped => return sharing.leave().await,
-            () = sharing.fleet.desk().hurried() => true,
+            () = sharing.fleet.share_queue().hurried() => true,
             () = tokio::time::sleep(BEAT) => false,
         };
         let begun = Instant::now();
-        sharing.exchange().await;
+        sharing.sync().await;
         if !is_hurried {
             sharing.clean().await;
         }
@@ -67,47 +66,47 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
 }
 
 impl Sharing {
-    async fn exchange(&mut self) {
+    async fn sync(&mut self) {
         let fleet = Arc::clone(&self.fleet);
-        let number = fleet.desk().begin();
+        let number = fleet.share_queue().begin();
         // Before anything else: what is granted for a term holds from here.
         let sent_at = self.limits.now();
-        let asks = self.limits.asks(ASKS_MAX);
-        let desk = fleet.desk();
-        let caps = self.ledger.cap_asks(desk.waiting(), UnixMs::now(), |account, key| {
-            desk.forget(account, key);
+        let share_requests = self.limits.share_requests(ASKS_MAX);
+        let share_queue = fleet.share_queue();
+        let caps = self.ledger.cap_asks(share_queue.waiting(), UnixMs::now(), |account, key| {
+            share_queue.forget(account, key);
         });
-        if asks.is_empty() && caps.is_empty() {
-            return fleet.desk().end(number, true);
+        if share_requests.is_empty() && caps.is_empty() {
+            return fleet.share_queue().end(number, true);
         }
         self.turn += 1;
         let (node, epoch, turn, term) = (fleet.node(), fleet.epoch(), self.turn, fleet.term());
-        let exchange = ShareExchange { node, epoch, turn, term, asks, caps };
-        let is_more = exchange.asks.len() >= ASKS_MAX;
-        let answer = match fleet.db().share(&exchange).await {
+        let sync = ShareSync { node, epoch, turn, term, share_requests, caps };
+        let is_more = sync.share_requests.len() >= ASKS_MAX;
+        let answer = match fleet.db().share(&sync).await {
             Ok(Some(answer)) => answer,
             Ok(None) => {
                 let why = "another process has joined as this node";
-                return self.failed(number, &exchange, &why);
+                return self.failed(number, &sync, &why);
             }
-            Err(error) => return self.failed(number, &exchange, &error),
+            Err(error) => return self.failed(number, &sync, &error),
         };
         if std::mem::take(&mut self.is_failing) {
             log::info!("shares of limits are exchanged again");
         }
-        let told = exchange.asks.iter().zip(answer.told);
-        let is_less = self.limits.apply_exchange(sent_at, term, told);
-        let is_lowered = self.ledger.take_caps(exchange.caps.iter().zip(answer.caps));
-        fleet.desk().end(number, true);
+        let grant = sync.share_requests.iter().zip(answer.grant);
+        let is_less = self.limits.apply_grants(sent_at, term, grant);
+        let is_lowered = self.ledger.take_caps(sync.caps.iter().zip(answer.caps));
+        fleet.share_queue().end(number, true);
         if is_less || is_lowered || is_more {
-            fleet.desk().hurry();
+            fleet.share_queue().hurry();
         }
     }
 
     /// Others may have its shares at once.
     async fn leave(&mut self) {
-        self.ledger.give_up_caps(self.fleet.desk().waiting());
-        if tokio::time::timeout(LEAVE_TIMEOUT, self.exchange()).await.is_err() {
+        self.ledger.give_up_caps(self.fleet.share_queue().waiting());
+        if tokio::time::timeout(LEAVE_TIMEOUT, self.sync()).await.is_err() {
             log::warn!("what keys may spend could not be given back in time");
         }
         let left = self.fleet.db().leave_limits(self.fleet.node(), self.fleet.epoch());
@@ -118,12 +117,12 @@ impl Sharing {
         }
     }
 
-    fn failed(&mut self, number: u64, exchange: &ShareExchange, why: &dyn std::fmt::Display) {
-        self.ledger.retell_caps(&exchange.caps);
+    fn failed(&mut self, number: u64, sync: &ShareSync, why: &dyn std::fmt::Display) {
+        self.ledger.retell_caps(&sync.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
             log::warn!("shares of limits cannot be exchanged now: {why}");
         }
-        self.fleet.desk().end(number, false);
+        self.fleet.share_queue().end(number, false);
     }
 
     async fn clean(&mut self) {

@@ -1,13 +1,14 @@
 //! Credit lines in SQL: set by operators, in the transaction that writes it down.
 
-use super::directory::{WriteRefused, put_line};
-use super::exchange::RECALL;
+use super::error::WriteRefused;
+use super::recall::RECALL;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, debts};
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
-/// Sets the credit line of an account, and writes the line of what moved; tells why it cannot be.
+/// Sets the credit line of an account, and writes a statement line; returns the reason for a refusal.
 pub(super) async fn set(
     transaction: &Transaction<'_>,
     account: AccountId,
@@ -56,7 +57,7 @@ pub(super) async fn set(
 }
 
 impl Db {
-    /// Asks the nodes for what they have out of an account and no call holds.
+    /// Recalls the unused leases of an account from the nodes.
     ///
     /// # Errors
     /// See [`DbError`].

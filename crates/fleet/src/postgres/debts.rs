@@ -1,12 +1,13 @@
-//! What accounts owe, in SQL: paid by whatever becomes available, given up by operators alone. And what
-//! calls may have cost the operator that no customer pays.
+//! Debts of accounts, in SQL: paid by whatever becomes available, written off by operators only; and losses
+//! of the operator that no customer pays.
 
 use tokio_postgres::Row;
 
-use super::directory::{WriteRefused, put_line};
-use super::exchange::{count, encoded, number};
+use super::columns::{count, encoded, number};
+use super::error::WriteRefused;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction};
-use crate::lease::Exchange;
+use crate::lease::SyncRequest;
 use crate::treasury::Treasury;
 use tollgate_ledger::{AccountId, ListedLoss, LossSum, Losses, NodeId, Record, Seq, read_chunk};
 use tollgate_money::money::Nanousd;
@@ -37,16 +38,16 @@ async fn put_payment(
     put_line(transaction, &line, place).await
 }
 
-/// What an exchange has paid of what an account owes, with what its report added to that.
+/// The part of an account's debt that a sync paid, including the debt that its report added.
 pub(super) fn paid(
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
     account: AccountId,
 ) -> Nanousd {
     let debt =
-        |treasury: &Treasury| treasury.purse(account).map(|purse| purse.debt).unwrap_or_default();
-    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+        |treasury: &Treasury| treasury.funds(account).map(|funds| funds.debt).unwrap_or_default();
+    let settled = sync.report.iter().flat_map(|report| &report.settled);
     let owed = settled
         .filter(|settled| settled.account == account)
         .map(|settled| settled.owed)
@@ -54,15 +55,15 @@ pub(super) fn paid(
     owed.saturating_sub(debt(after)).max(Nanousd::ZERO)
 }
 
-/// Writes a line for each debt that an exchange has paid.
+/// Writes a line for each debt that a sync has paid.
 pub(super) async fn put_paid(
     transaction: &Transaction<'_>,
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
 ) -> Result<(), DbError> {
     for (account, _) in after.accounts() {
-        let amount = paid(exchange, before, after, account);
+        let amount = paid(sync, before, after, account);
         if amount > Nanousd::ZERO {
             put_payment(transaction, account, amount, after.directory).await?;
         }
@@ -70,7 +71,7 @@ pub(super) async fn put_paid(
     Ok(())
 }
 
-/// Gives up what an account owes; tells why it cannot be.
+/// Writes off debt of an account; returns the reason for a refusal.
 pub(super) async fn give_up(
     transaction: &Transaction<'_>,
     record: &Record,
@@ -118,7 +119,7 @@ fn listed(row: &Row) -> Result<ListedLoss, DbError> {
 }
 
 impl Db {
-    /// What calls of all nodes may have cost the operator: all of it by cause, and the last `limit`.
+    /// The operator's losses by calls of all nodes: the totals by cause, and the last `limit`.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.

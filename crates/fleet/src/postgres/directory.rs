@@ -5,24 +5,25 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::exchange::encoded;
+use super::columns::{at_ms, place, read_place};
+pub use super::error::WriteRefused;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, credit, debts, suspense};
-use tollgate_ledger::{AccountId, HoldId, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate_ledger::{AccountId, Record, Seq, SuspenseEnd};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
 /// On which channel a write is announced.
 pub const CHANNEL: &str = "tollgate_directory";
-/// How long it is tried to learn what became of a COMMIT without an answer: a failover takes seconds,
-/// and somebody waits for the answer.
+/// The time spent on resolving an unanswered COMMIT: a failover takes seconds, and a caller waits.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The first wait before that is asked again; it doubles each time.
+/// The first pause before another check; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// What an attempt to write comes to.
+/// The outcome of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
-    /// It stands at this place.
+    /// It was written at this position.
     At(Seq),
     /// Others have written meanwhile; nothing has changed.
     Behind,
@@ -30,35 +31,12 @@ pub enum Appended {
     Refused(WriteRefused),
 }
 
-/// Why the treasury does not take a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteRefused {
-    /// There is no such account there.
-    UnknownAccount(AccountId),
-    /// It was given before under the same id.
-    GivenBefore,
-    /// The amount does not fit the account.
-    DoesNotFit,
-    /// The account has not spent so much.
-    NotSpent,
-    /// The account does not owe so much.
-    NotOwed,
-    /// The credit line is negative, or does not fit the account.
-    UnfitCredit,
-    /// Nodes have this much of the account's credit line out: it cannot be set to less.
-    CreditInFlight(AccountId, Nanousd),
-    /// Nobody is in doubt about the hold.
-    NotInDoubt(HoldId),
-    /// Nothing that the node has out of the account is in suspense, or another amount.
-    NotInSuspense(NodeId, AccountId),
-}
-
-/// What one write came to, as it stands in the directory.
+/// One write, as stored in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryWrite {
     /// The place of the write in the directory.
     pub seq: Seq,
-    /// What tells it from any other write that could stand there.
+    /// The idempotency id of the write.
     pub write_id: String,
     /// Its records, encoded: this version may not know them.
     pub bytes: Vec<u8>,
@@ -69,13 +47,13 @@ pub struct DirectoryWrite {
 pub struct Pulled {
     /// The last place that is written.
     pub head: Seq,
-    /// The write at the place that was asked for; `None` at the beginning.
+    /// The write at the requested position; `None` at the beginning.
     pub at: Option<String>,
-    /// What stands behind the place that was asked for, in order.
+    /// The writes after the requested position, in order.
     pub groups: Vec<DirectoryWrite>,
 }
 
-/// A write, as its row has it.
+/// The columns of a write.
 struct Row<'a> {
     after: i64,
     write_id: &'a str,
@@ -100,24 +78,10 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A place as the database has it. Those of nodes end far below its range.
-fn place(seq: Seq) -> Result<i64, DbError> {
-    i64::try_from(seq).map_err(|_| DbError::Failed(format!("{seq} is no place")))
-}
-
-fn read_place(place: i64) -> Result<Seq, DbError> {
-    Seq::try_from(place).map_err(|_| DbError::Failed(format!("{place} is no place")))
-}
-
-/// Times that a clock gives fit for 290 million years.
-fn at_ms(at: UnixMs) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
-}
-
 impl Db {
-    /// Writes records behind the place `after`, if nothing stands there yet, together with what they
-    /// do to money. The same `write_id` is written once; when the database does not say whether it
-    /// was, it is asked until it does.
+    /// Writes records after the position `after`, if that is the end, with their effects on money. The same
+    /// `write_id` is written once; after an unanswered COMMIT the database is queried until the outcome is
+    /// clear.
     ///
     /// # Errors
     /// See [`DbError`]. After `Unknown` the write may stand.
@@ -168,8 +132,8 @@ impl Db {
         }
     }
 
-    /// Tells other nodes, which would find it with their next poll. A database without notifications
-    /// refuses; so this stands behind the transaction, and nobody waits for it.
+    /// Notifies other nodes, which would otherwise find it with their next poll. A database without
+    /// notifications rejects this, so it follows the transaction and is not awaited.
     pub(super) fn announce(&self) {
         let db = self.clone();
         tokio::spawn(async move {
@@ -179,7 +143,7 @@ impl Db {
         });
     }
 
-    /// At most `limit` writes from behind `after`, in order, and how far the directory goes.
+    /// Reads at most `limit` writes after `after`, in order, and the end of the directory.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
@@ -206,8 +170,8 @@ impl Db {
     }
 }
 
-/// The transaction of a write. The row of the head is what writers queue at: of two that have followed
-/// equally far one goes ahead, and the other finds the head moved.
+/// The transaction of a write. Writers queue at the row of the head: of two that have followed equally far
+/// one proceeds, and the other finds the head moved.
 async fn write(
     transaction: &Transaction<'_>,
     row: &Row<'_>,
@@ -246,7 +210,7 @@ async fn write(
     Ok(Appended::At(read_place(seq)?))
 }
 
-/// Does to the treasury's money what a record at this place says; tells why it cannot be.
+/// Applies a record at this position to the treasury's money; returns the reason for a refusal.
 async fn take_effect(
     transaction: &Transaction<'_>,
     record: &Record,
@@ -303,21 +267,6 @@ async fn take_effect(
     }
 }
 
-/// Writes the line of a statement: as a node reports those of its calls, and once for all nodes.
-pub(super) async fn put_line(
-    transaction: &Transaction<'_>,
-    record: &Record,
-    seq: Seq,
-) -> Result<(), DbError> {
-    const SQL: &str = "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
-        VALUES ($1, $2, $2, $3, $4)";
-    let seq = NodeId::DIRECTORY.begin() | seq;
-    let line = Journaled { seq, record: record.clone(), hold: None };
-    let (account, at) = (record.account().to_string(), at_ms(record.at()));
-    transaction.execute(SQL, &[&account, &place(seq)?, &at, &encoded(&line)?]).await?;
-    Ok(())
-}
-
 async fn give(
     transaction: &Transaction<'_>,
     account: AccountId,
@@ -335,9 +284,9 @@ async fn give(
         .await?;
     if given == 0 {
         let sql = "SELECT 1 FROM tollgate.accounts WHERE id = $1";
-        let is_known = transaction.query_opt(sql, &[&name]).await?.is_some();
+        let exists = transaction.query_opt(sql, &[&name]).await?.is_some();
         let unknown = WriteRefused::UnknownAccount(account);
-        return Ok(Some(if is_known { WriteRefused::DoesNotFit } else { unknown }));
+        return Ok(Some(if exists { WriteRefused::DoesNotFit } else { unknown }));
     }
     let noted = transaction
         .execute(

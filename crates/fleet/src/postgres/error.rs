@@ -1,26 +1,26 @@
-//! What went wrong with the database, and what that says of the work.
+//! Errors of the database, and the state of the work after each.
 
 use std::error::Error as _;
 use std::fmt;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError as Answer, Severity, SqlState};
+use tokio_postgres::error::{DbError as ServerError, Severity, SqlState};
+use tollgate_ledger::{AccountId, HoldId, NodeId};
+use tollgate_money::money::Nanousd;
 
-/// Why something that was asked of the database has no result.
+/// The reason for an operation without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DbError {
-    /// It was not done: the database is away, busy or read-only. It can be asked again.
+    /// It was not applied: the database is down, busy or read-only. It can be repeated.
     Unavailable(String),
-    /// Its end was asked for and no answer came: it may have been done. Whoever asks again does so with
-    /// the same ids.
+    /// COMMIT was not answered: it may have been applied. A repetition must use the same ids.
     Unknown(String),
-    /// It was not done and will not be, however often it is asked: a rule of the schema, a mistake, or
-    /// the wrong database.
+    /// It was not applied and a repetition will fail too: a rule of the schema, a bug, or the wrong database.
     Failed(String),
 }
 
 impl DbError {
-    /// What happened, and what to do.
+    /// The cause, and the action to take.
     #[must_use]
     pub fn message(&self) -> &str {
         let (Self::Unavailable(message) | Self::Unknown(message) | Self::Failed(message)) = self;
@@ -50,22 +50,45 @@ impl fmt::Display for DbError {
 impl std::error::Error for DbError {}
 
 /// For columns that are read in a wrong type: a mistake.
+/// Why the treasury does not take a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteRefused {
+    /// There is no such account there.
+    UnknownAccount(AccountId),
+    /// It was given before under the same id.
+    GivenBefore,
+    /// The amount does not fit the account.
+    DoesNotFit,
+    /// The account has spent less.
+    NotSpent,
+    /// The account owes less.
+    NotOwed,
+    /// The credit line is negative, or does not fit the account.
+    UnfitCredit,
+    /// Nodes have leased this much of the account's credit line, which cannot be set to less.
+    CreditInFlight(AccountId, Nanousd),
+    /// Nobody is in doubt about the hold.
+    NotInDoubt(HoldId),
+    /// No lease of the node is in suspense for the account, or another amount is.
+    NotInSuspense(NodeId, AccountId),
+}
+
 impl From<Error> for DbError {
     fn from(error: Error) -> Self {
         classify(&error)
     }
 }
 
-/// Whether the server answered with this error, so that the connection is as good as before.
+/// True if the server answered with this error, so that the connection remains usable.
 pub(super) fn is_an_answer(error: &Error) -> bool {
     error.as_db_error().is_some_and(|answer| !ends_the_connection(answer))
 }
 
-fn ends_the_connection(answer: &Answer) -> bool {
+fn ends_the_connection(answer: &ServerError) -> bool {
     !matches!(answer.parsed_severity(), Some(Severity::Error))
 }
 
-/// Whether the same transaction may succeed when it is begun again: others were in its way.
+/// True if the same transaction may succeed when repeated: it conflicted with others.
 pub(super) fn is_a_conflict(error: &Error) -> bool {
     // CR000 is what older versions of CockroachDB restart transactions with.
     error.code().is_some_and(|code| {
@@ -75,37 +98,37 @@ pub(super) fn is_a_conflict(error: &Error) -> bool {
     })
 }
 
-/// What an error of anything but COMMIT says: that was not done.
+/// Classifies an error of any statement but COMMIT, which was not applied.
 pub(super) fn classify(error: &Error) -> DbError {
     if let Some(answer) = error.as_db_error() {
         return classify_answer(answer);
     }
-    let told = chain(error);
+    let message = chain(error);
     if let Some(refused) = tls_refusal(error) {
         return DbError::Failed(format!(
             "TLS failed: {refused}; see store.postgres.tls, ca_file and the host's name in url"
         ));
     }
-    if told.contains("does not support TLS") {
+    if message.contains("does not support TLS") {
         return DbError::Failed(
             "the server offers no TLS: switch it on there (ssl = on), or set store.postgres.tls to \
              disable where the network is trusted"
                 .to_owned(),
         );
     }
-    if told.contains("password missing") {
+    if message.contains("password missing") {
         return DbError::Failed("it asks for a password: set store.postgres.password".to_owned());
     }
-    if told.contains("does not allow writes") {
+    if message.contains("does not allow writes") {
         return DbError::Unavailable(READ_ONLY.to_owned());
     }
     if error.is_closed() || error.source().is_some_and(|cause| cause.is::<std::io::Error>()) {
-        return DbError::Unavailable(told);
+        return DbError::Unavailable(message);
     }
-    DbError::Failed(told)
+    DbError::Failed(message)
 }
 
-/// What an error of COMMIT says.
+/// Classifies an error of COMMIT.
 pub(super) fn classify_commit(error: &Error) -> DbError {
     match error.as_db_error() {
         // The server has ended the transaction with an error: nothing of it stays. The last words of a
@@ -124,48 +147,48 @@ const READ_ONLY: &str = "the database takes no writes: it is a standby, or \
                          default_transaction_read_only is on; store.postgres.url must lead to the \
                          primary";
 
-fn classify_answer(answer: &Answer) -> DbError {
+fn classify_answer(answer: &ServerError) -> DbError {
     let code = answer.code().code();
-    let said = format!("{} (SQLSTATE {code})", answer.message());
+    let text = format!("{} (SQLSTATE {code})", answer.message());
     match code {
-        "25006" => DbError::Unavailable(format!("{READ_ONLY}: {said}")),
+        "25006" => DbError::Unavailable(format!("{READ_ONLY}: {text}")),
         "53300" => DbError::Unavailable(format!(
             "the database takes no more connections: raise max_connections there, or lower \
-             store.postgres.connections: {said}"
+             store.postgres.connections: {text}"
         )),
         "57P01" | "57P02" | "57P03" => {
-            DbError::Unavailable(format!("the database is starting or stopping: {said}"))
+            DbError::Unavailable(format!("the database is starting or stopping: {text}"))
         }
         // Said of a database that its administrator has closed.
-        "55000" => DbError::Unavailable(format!("the database takes no connections now: {said}")),
-        "57014" => DbError::Unavailable(format!("a statement took too long: {said}")),
+        "55000" => DbError::Unavailable(format!("the database takes no connections now: {text}")),
+        "57014" => DbError::Unavailable(format!("a statement took too long: {text}")),
         "28P01" => DbError::Failed(format!(
-            "the user or the password is wrong; see store.postgres.url and password: {said}"
+            "the user or the password is wrong; see store.postgres.url and password: {text}"
         )),
         "28000" => DbError::Failed(format!(
             "the server does not let this user in from here; see pg_hba.conf there, and \
-             store.postgres.url and tls: {said}"
+             store.postgres.url and tls: {text}"
         )),
         "3D000" => DbError::Failed(format!(
-            "there is no such database: make it with createdb, or correct store.postgres.url: {said}"
+            "there is no such database: make it with createdb, or correct store.postgres.url: {text}"
         )),
         "42501" => DbError::Failed(format!(
-            "the user lacks a right there: it must own the schema tollgate, or the database: {said}"
+            "the user lacks a right there: it must own the schema tollgate, or the database: {text}"
         )),
         "42P01" | "42703" | "3F000" => DbError::Failed(format!(
-            "the schema is not the one of this version; see `tollgate migrate status`: {said}"
+            "the schema is not the one of this version; see `tollgate migrate status`: {text}"
         )),
         _ => match &code[..2] {
             // No connection, no resources, ended by an operator, damaged or full disks; conflicts that
             // were tried often enough; a transaction that the server has ended for its silence; a lock.
-            "08" | "53" | "57" | "58" | "40" => DbError::Unavailable(said),
-            _ if matches!(code, "25P03" | "55P03" | "CR000") => DbError::Unavailable(said),
-            _ => DbError::Failed(said),
+            "08" | "53" | "57" | "58" | "40" => DbError::Unavailable(text),
+            _ if matches!(code, "25P03" | "55P03" | "CR000") => DbError::Unavailable(text),
+            _ => DbError::Failed(text),
         },
     }
 }
 
-/// What the TLS library refused a server for.
+/// Finds the TLS library's reason for rejecting a server.
 fn tls_refusal(error: &Error) -> Option<&rustls::Error> {
     let io = error.source()?.downcast_ref::<std::io::Error>()?;
     io.get_ref()?.downcast_ref()
@@ -173,11 +196,11 @@ fn tls_refusal(error: &Error) -> Option<&rustls::Error> {
 
 /// An error with its causes.
 fn chain(error: &Error) -> String {
-    let mut told = error.to_string();
+    let mut message = error.to_string();
     let mut cause = error.source();
     while let Some(next) = cause {
-        told = format!("{told}: {next}");
+        message = format!("{message}: {next}");
         cause = next.source();
     }
-    told
+    message
 }

@@ -1,6 +1,7 @@
-//! What statements, usage and the list of doubts need of a report, written beside its money.
+//! The rows of statements, usage and holds in doubt that a report adds, written in the transaction of its
+//! money.
 
-use super::exchange::{encoded, number};
+use super::columns::{encoded, number};
 use super::usage::put_usage;
 use super::{DbError, Transaction, debts};
 use tollgate_ledger::History;

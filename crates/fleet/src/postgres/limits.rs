@@ -1,26 +1,25 @@
-//! Shares of limits in SQL: the limits are locked in the order of their names, `shares` and `caps`
-//! decide, and the rows of the node that asked are written. One transaction for all its limits.
+//! Shares of limits in SQL: the limits are locked in the order of their names, `shares` and `caps` decide,
+//! and the node's rows are written. One transaction for all its limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, number};
+use super::columns::{count, number};
 use super::{Db, DbError, Transaction};
 use crate::caps::{self, CapShare};
 use crate::lease::{Epoch, Turn};
 use crate::shares::{self, Claim, Pool, ShareDecision};
 use tollgate_ledger::{AccountId, KeyId, NodeId};
-use tollgate_ledger::{CapAsk, CapTold};
-use tollgate_limits::{Ask, Subject, Told};
+use tollgate_ledger::{CapGrant, CapRequest};
+use tollgate_limits::{ShareGrant, ShareRequest, Subject};
 use tollgate_money::money::Nanousd;
 
-/// The database waits for so many terms before it gives a silent node's shares to others, as the
-/// treasury does with its leases.
+/// The terms after which a silent node's shares go to others, as its leases do in the treasury.
 const TERMS_WAITED: u32 = crate::treasury::TERMS_WAITED;
 
-/// Takes a turn, unless it comes too late, or from a process that is shut out.
+/// Takes a turn, unless it is late, or from an excluded process.
 const TAKE_TURN: &str = "INSERT INTO tollgate.limit_turns AS t (node, epoch, turn)
     SELECT id, epoch, $3 FROM tollgate.nodes WHERE id = $1 AND epoch = $2
     ON CONFLICT (node) DO UPDATE SET epoch = EXCLUDED.epoch, turn = EXCLUDED.turn
@@ -63,8 +62,8 @@ const ADD_CAPS: &str = "INSERT INTO tollgate.caps (name, until)
 const LOCK_CAPS: &str =
     "SELECT name FROM tollgate.caps WHERE name = ANY($1) ORDER BY name FOR UPDATE";
 
-/// What calls wait for counts for as long as they may wait; and of a node that says nothing any more,
-/// nothing comes back.
+/// Reads the shares of a spending limit. Waiting calls count for the longest time that they may wait; a
+/// silent node returns nothing.
 const CAP_SHARES: &str = "SELECT name, node, share, spent,
         CASE WHEN at > now() - interval '10 seconds' THEN held ELSE share - spent END,
         CASE WHEN at > now() - interval '2 seconds' THEN lacks ELSE 0 END
@@ -78,8 +77,8 @@ const PUT_CAP_SHARES: &str = "INSERT INTO tollgate.cap_shares
     ON CONFLICT (name, node) DO UPDATE SET share = EXCLUDED.share, spent = EXCLUDED.spent,
         held = EXCLUDED.held, lacks = EXCLUDED.lacks, at = EXCLUDED.at";
 
-/// What nobody will ask for again. A limit that nobody has had for two minutes is full, as a new one;
-/// clocks of nodes may be an hour apart before what was spent yesterday is counted anew.
+/// Deletes rows that no request can need. A limit unused for two minutes is full, like a new one; the clocks
+/// of nodes may differ by an hour before yesterday's spending is counted again.
 const CLEAN: [&str; 4] = [
     "DELETE FROM tollgate.limit_shares WHERE until < now() - interval '1 minute'",
     "DELETE FROM tollgate.limits l
@@ -90,41 +89,43 @@ const CLEAN: [&str; 4] = [
     "DELETE FROM tollgate.caps WHERE until < now() - interval '1 hour'",
 ];
 
-/// What a node tells and asks about limits at one time.
+/// A node's reports and requests about limits in one sync.
 #[derive(Clone, Debug)]
-pub(crate) struct ShareExchange {
-    /// The node that makes the exchange.
+pub(crate) struct ShareSync {
+    /// The node that makes the sync.
     pub(crate) node: NodeId,
     /// In which of its lives.
     pub(crate) epoch: Epoch,
     /// Counted for limits alone, from one.
     pub(crate) turn: Turn,
-    /// What it has ends so long after it has sent this.
+    /// The lifetime of its shares after it has sent this.
     pub(crate) term: Duration,
     /// Limits a minute and of places.
-    pub(crate) asks: Vec<Ask>,
-    /// What is asked of limits of spending.
-    pub(crate) caps: Vec<CapAsk>,
+    pub(crate) share_requests: Vec<ShareRequest>,
+    /// Requests for shares of spending limits.
+    pub(crate) caps: Vec<CapRequest>,
 }
 
-/// What it is told, in the order of what it asked.
+/// The response, in the order of the requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShareAnswer {
-    pub(crate) told: Vec<Told>,
-    pub(crate) caps: Vec<CapTold>,
+pub(crate) struct ShareSyncResponse {
+    pub(crate) grant: Vec<ShareGrant>,
+    pub(crate) caps: Vec<CapGrant>,
 }
 
 /// The row of a limit.
-fn name(ask: &Ask) -> String {
-    match &ask.subject {
-        Subject::Key(key) => format!("{}/{}", KeyId::from_number(*key), ask.kind),
-        Subject::Account(account) => format!("{}/{}", AccountId::from_number(*account), ask.kind),
-        Subject::Model(model) => format!("model/{model}/{}", ask.kind),
+fn name(request: &ShareRequest) -> String {
+    match &request.subject {
+        Subject::Key(key) => format!("{}/{}", KeyId::from_number(*key), request.kind),
+        Subject::Account(account) => {
+            format!("{}/{}", AccountId::from_number(*account), request.kind)
+        }
+        Subject::Model(model) => format!("model/{model}/{}", request.kind),
     }
 }
 
-fn cap_name(ask: &CapAsk) -> String {
-    format!("{}/{}", ask.key, ask.period)
+fn cap_name(request: &CapRequest) -> String {
+    format!("{}/{}", request.key, request.period)
 }
 
 fn unit(value: i64) -> u32 {
@@ -132,16 +133,16 @@ fn unit(value: i64) -> u32 {
 }
 
 impl Db {
-    /// Does an exchange about limits. `None` if it comes too late, or another process has joined as
-    /// this node: nothing is changed then.
+    /// Applies a sync of limits. `None` if it is late, or if another process has joined as this node: nothing
+    /// has changed then.
     ///
     /// # Errors
     /// [`DbError`]. It is never sent again: the next one says how things are then.
     pub(crate) async fn share(
         &self,
-        exchange: &ShareExchange,
-    ) -> Result<Option<ShareAnswer>, DbError> {
-        self.ahead().transact(|tx| Box::pin(share(tx, exchange))).await
+        sync: &ShareSync,
+    ) -> Result<Option<ShareSyncResponse>, DbError> {
+        self.ahead().transact(|tx| Box::pin(share(tx, sync))).await
     }
 
     /// Ends a node's shares of limits a minute and of places, unless another process has joined as it.
@@ -177,59 +178,59 @@ impl Db {
 
 async fn share(
     tx: &Transaction<'_>,
-    exchange: &ShareExchange,
-) -> Result<Option<ShareAnswer>, DbError> {
-    let node = i32::from(exchange.node.number());
-    let (epoch, turn) = (number(exchange.epoch), number(exchange.turn));
+    sync: &ShareSync,
+) -> Result<Option<ShareSyncResponse>, DbError> {
+    let node = i32::from(sync.node.number());
+    let (epoch, turn) = (number(sync.epoch), number(sync.turn));
     let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn]).await? else {
         return Ok(None);
     };
     let (nodes, now_ms) = (unit(row.try_get(0)?), count(row.try_get(1)?));
-    let mut answer = ShareAnswer::default();
-    if !exchange.asks.is_empty() {
-        answer.told = share_limits(tx, exchange, nodes, now_ms).await?;
+    let mut answer = ShareSyncResponse::default();
+    if !sync.share_requests.is_empty() {
+        answer.grant = share_limits(tx, sync, nodes, now_ms).await?;
     }
-    if !exchange.caps.is_empty() {
-        answer.caps = share_caps(tx, exchange, nodes).await?;
+    if !sync.caps.is_empty() {
+        answer.caps = share_caps(tx, sync, nodes).await?;
     }
     Ok(Some(answer))
 }
 
 async fn share_limits(
     tx: &Transaction<'_>,
-    exchange: &ShareExchange,
+    sync: &ShareSync,
     nodes: u32,
     now_ms: u64,
-) -> Result<Vec<Told>, DbError> {
-    let node = i16::try_from(exchange.node.number()).unwrap_or(i16::MAX);
-    let names: Vec<String> = exchange.asks.iter().map(name).collect();
-    let pools = lock(tx, &names, &exchange.asks, now_ms).await?;
+) -> Result<Vec<ShareGrant>, DbError> {
+    let node = i16::try_from(sync.node.number()).unwrap_or(i16::MAX);
+    let names: Vec<String> = sync.share_requests.iter().map(name).collect();
+    let pools = lock(tx, &names, &sync.share_requests, now_ms).await?;
     let mut claims: HashMap<String, Vec<Claim>> = HashMap::new();
     for row in tx.query(SHARES, &[&names]).await? {
         claims.entry(row.try_get(0)?).or_default().push(claim(&row)?);
     }
     let mut settled = Vec::with_capacity(names.len());
-    for (name, ask) in names.iter().zip(&exchange.asks) {
-        let pool = *pools.get(name).ok_or_else(gone)?;
+    for (name, request) in names.iter().zip(&sync.share_requests) {
+        let pool = *pools.get(name).ok_or_else(missing_row)?;
         let mut others = claims.remove(name).unwrap_or_default();
         let own = others.iter().position(|claim| claim.node == node);
         let had = own.map_or(0, |index| others.swap_remove(index).share);
-        settled.push(shares::settle(pool, now_ms, &others, node, had, ask, nodes));
+        settled.push(shares::settle(pool, now_ms, &others, node, had, request, nodes));
     }
-    put(tx, exchange, &names, &settled).await?;
-    Ok(settled.into_iter().map(|settled| settled.told).collect())
+    put(tx, sync, &names, &settled).await?;
+    Ok(settled.into_iter().map(|settled| settled.grant).collect())
 }
 
-/// The limits, locked; those that nobody has had before are made.
+/// Locks the limits, and creates the rows of new ones.
 async fn lock(
     tx: &Transaction<'_>,
     names: &[String],
-    asks: &[Ask],
+    share_requests: &[ShareRequest],
     now_ms: u64,
 ) -> Result<HashMap<String, Pool>, DbError> {
     let mut rows = tx.query(LOCK, &[&names]).await?;
     if rows.len() < names.len() {
-        let whole: Vec<i64> = asks.iter().map(|ask| ask.limit.into()).collect();
+        let whole: Vec<i64> = share_requests.iter().map(|request| request.limit.into()).collect();
         tx.execute(ADD, &[&names, &whole, &number(now_ms)]).await?;
         rows = tx.query(LOCK, &[&names]).await?;
     }
@@ -242,7 +243,7 @@ async fn lock(
 }
 
 /// A row that was cleaned away in the moment before it was locked.
-fn gone() -> DbError {
+fn missing_row() -> DbError {
     DbError::Unavailable("a limit was removed at the same time".to_owned())
 }
 
@@ -259,19 +260,19 @@ fn claim(row: &Row) -> Result<Claim, DbError> {
 
 async fn put(
     tx: &Transaction<'_>,
-    exchange: &ShareExchange,
+    sync: &ShareSync,
     names: &[String],
     settled: &[ShareDecision],
 ) -> Result<(), DbError> {
-    let node = i32::from(exchange.node.number());
+    let node = i32::from(sync.node.number());
     let pools = |part: fn(&Pool) -> u64| -> Vec<i64> {
         settled.iter().map(|settled| number(part(&settled.pool))).collect()
     };
     let (units, micros) = (pools(|pool| pool.units.into()), pools(|pool| pool.micros));
     tx.execute(PUT, &[&names, &units, &micros, &pools(|pool| pool.at_ms)]).await?;
-    let all = names.iter().zip(settled).zip(&exchange.asks);
+    let all = names.iter().zip(settled).zip(&sync.share_requests);
     let rows: Vec<_> = all
-        .filter_map(|((name, settled), ask)| settled.row.map(|row| (name, row, ask.limit)))
+        .filter_map(|((name, settled), request)| settled.row.map(|row| (name, row, request.limit)))
         .collect();
     if !rows.is_empty() {
         let named: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
@@ -279,7 +280,7 @@ async fn put(
             rows.iter().map(|(_, row, _)| number(part(row))).collect()
         };
         let whole: Vec<i64> = rows.iter().map(|(.., limit)| (*limit).into()).collect();
-        let term = exchange.term.saturating_mul(TERMS_WAITED);
+        let term = sync.term.saturating_mul(TERMS_WAITED);
         let until_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
         let (share, demand) = (claims(|row| row.share.into()), claims(|row| row.demand));
         let (need, floor) = (claims(|row| row.need.into()), claims(|row| row.floor.into()));
@@ -297,16 +298,16 @@ async fn put(
 
 async fn share_caps(
     tx: &Transaction<'_>,
-    exchange: &ShareExchange,
+    sync: &ShareSync,
     nodes: u32,
-) -> Result<Vec<CapTold>, DbError> {
-    let node = i32::from(exchange.node.number());
-    let names: Vec<String> = exchange.caps.iter().map(cap_name).collect();
+) -> Result<Vec<CapGrant>, DbError> {
+    let node = i32::from(sync.node.number());
+    let names: Vec<String> = sync.caps.iter().map(cap_name).collect();
     if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
-        let ends_at: Vec<i64> = exchange.caps.iter().map(|ask| ask.span.ends_at_s()).collect();
+        let ends_at: Vec<i64> = sync.caps.iter().map(|request| request.span.ends_at_s()).collect();
         tx.execute(ADD_CAPS, &[&names, &ends_at]).await?;
         if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
-            return Err(gone());
+            return Err(missing_row());
         }
     }
     let mut rows: HashMap<String, BTreeMap<i32, CapShare>> = HashMap::new();
@@ -316,18 +317,18 @@ async fn share_caps(
         let share = CapShare { share, spent, held: amount(4)?, lacks: amount(5)? };
         rows.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?, share);
     }
-    let settled = names.iter().zip(&exchange.caps).map(|(name, ask)| {
+    let settled = names.iter().zip(&sync.caps).map(|(name, request)| {
         let mut others = rows.remove(name).unwrap_or_default();
         let had = others.remove(&node);
         let others: Vec<_> = others.into_values().collect();
-        caps::settle(&others, had, ask, nodes)
+        caps::settle(&others, had, request, nodes)
     });
-    let (own, told): (Vec<CapShare>, Vec<CapTold>) = settled.unzip();
+    let (own, grant): (Vec<CapShare>, Vec<CapGrant>) = settled.unzip();
     let amounts = |part: fn(&CapShare) -> Nanousd| -> Vec<i64> {
         own.iter().map(|row| part(row).get()).collect()
     };
     let (share, spent) = (amounts(|row| row.share), amounts(|row| row.spent));
     let (held, lacks) = (amounts(|row| row.held), amounts(|row| row.lacks));
     tx.execute(PUT_CAP_SHARES, &[&node, &names, &share, &spent, &held, &lacks]).await?;
-    Ok(told)
+    Ok(grant)
 }

@@ -1,4 +1,4 @@
-//! What other nodes announce. It only makes things sooner: a poll stands behind every announcement.
+//! Notifications of other nodes. They only save time: a poll backs each of them.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -21,35 +21,35 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 pub struct Announced {
     /// The channel on which it was sent.
     pub channel: String,
-    /// What was said. Nothing when the connection is new: what was said before it is lost, so look.
+    /// The payload; empty for a new connection, as earlier notifications are lost and a poll is due.
     pub payload: String,
 }
 
-/// Why listening to the database ended.
+/// The reason why listening ended.
 enum ListenEnd {
-    /// Nobody reads what is heard.
+    /// The receiver was dropped.
     Unread,
-    /// The database knows no LISTEN.
+    /// The database does not support LISTEN.
     Unsupported,
     /// The connection broke, for this cause.
     Broken(String),
 }
 
 impl Db {
-    /// Listens to `channels` on a connection of its own, which is made again when it breaks, until the
-    /// receiver is dropped. From a database without LISTEN nothing is heard.
+    /// Listens to `channels` on a connection of its own, which is reopened when it breaks, until the receiver
+    /// is dropped. A database without LISTEN sends nothing.
     pub fn listen(&self, channels: &'static [&'static str]) -> mpsc::Receiver<Announced> {
-        let (heard, receiver) = mpsc::channel(WAITING_MAX);
-        tokio::spawn(listen(self.clone(), channels, heard));
+        let (sender, receiver) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(listen(self.clone(), channels, sender));
         receiver
     }
 }
 
-async fn listen(db: Db, channels: &'static [&'static str], heard: mpsc::Sender<Announced>) {
+async fn listen(db: Db, channels: &'static [&'static str], sender: mpsc::Sender<Announced>) {
     let mut wait = FIRST_WAIT;
     loop {
         let mut connected = false;
-        match Box::pin(hear(&db, channels, &heard, &mut connected)).await {
+        match Box::pin(receive(&db, channels, &sender, &mut connected)).await {
             ListenEnd::Unread => return,
             ListenEnd::Unsupported => {
                 log::info!(
@@ -64,17 +64,17 @@ async fn listen(db: Db, channels: &'static [&'static str], heard: mpsc::Sender<A
         }
         wait = if connected { FIRST_WAIT } else { (wait * 2).min(WAIT_MAX) };
         tokio::select! {
-            () = heard.closed() => return,
+            () = sender.closed() => return,
             () = tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)) => {}
         }
     }
 }
 
 /// Connects and listens until the connection ends.
-async fn hear(
+async fn receive(
     db: &Db,
     channels: &[&str],
-    heard: &mpsc::Sender<Announced>,
+    sender: &mpsc::Sender<Announced>,
     connected: &mut bool,
 ) -> ListenEnd {
     let config = &db.shared.config;
@@ -83,14 +83,14 @@ async fn hear(
     match &db.shared.tls {
         None => match tokio::time::timeout(OPEN_TIMEOUT, config.connect(NoTls)).await {
             Ok(Ok((client, connection))) => {
-                attend(client, connection, channels, heard, connected).await
+                attend(client, connection, channels, sender, connected).await
             }
             Ok(Err(error)) => broken(error),
             Err(_) => late(),
         },
         Some(tls) => match tokio::time::timeout(OPEN_TIMEOUT, config.connect(tls.clone())).await {
             Ok(Ok((client, connection))) => {
-                attend(client, connection, channels, heard, connected).await
+                attend(client, connection, channels, sender, connected).await
             }
             Ok(Err(error)) => broken(error),
             Err(_) => late(),
@@ -102,7 +102,7 @@ async fn attend<S>(
     client: Client,
     mut connection: Connection<Socket, S>,
     channels: &[&str],
-    heard: &mpsc::Sender<Announced>,
+    sender: &mpsc::Sender<Announced>,
     connected: &mut bool,
 ) -> ListenEnd
 where
@@ -114,12 +114,12 @@ where
     let mut begin = std::pin::pin!(begin);
     loop {
         let message = tokio::select! {
-            () = heard.closed() => return ListenEnd::Unread,
+            () = sender.closed() => return ListenEnd::Unread,
             begun = &mut begin, if !*connected => match begun {
                 Ok(Ok(())) => {
                     *connected = true;
                     for channel in channels {
-                        announce(heard, channel, "");
+                        announce(sender, channel, "");
                     }
                     continue;
                 }
@@ -130,8 +130,8 @@ where
             message = poll_fn(|context| connection.poll_message(context)) => message,
         };
         match message {
-            Some(Ok(AsyncMessage::Notification(said))) => {
-                announce(heard, said.channel(), said.payload());
+            Some(Ok(AsyncMessage::Notification(notification))) => {
+                announce(sender, notification.channel(), notification.payload());
             }
             Some(Ok(_)) => {}
             Some(Err(error)) => return ListenEnd::Broken(error.to_string()),
@@ -140,10 +140,10 @@ where
     }
 }
 
-fn announce(heard: &mpsc::Sender<Announced>, channel: &str, payload: &str) {
+fn announce(sender: &mpsc::Sender<Announced>, channel: &str, payload: &str) {
     let announced = Announced { channel: channel.to_owned(), payload: payload.to_owned() };
     // A full queue: the node has enough to look at, and polls besides.
-    drop(heard.try_send(announced));
+    drop(sender.try_send(announced));
 }
 
 fn is_unsupported(error: &Error) -> bool {

@@ -11,7 +11,7 @@ use super::{Db, DbError, Transaction};
 pub struct Migration {
     /// Its number: 1, 2, 3 and so on without a gap.
     pub version: i64,
-    /// What the migration makes, in a few words.
+    /// A short description of the change.
     pub name: &'static str,
     /// Its statements, which run in one transaction.
     pub sql: &'static str,
@@ -34,7 +34,7 @@ pub const MIGRATIONS: &[Migration] = &[
 /// time lock, one after another.
 const BEGINNING: &str = include_str!("migrations/0000_schema_version.sql");
 
-/// How a schema stands to this version of the program.
+/// The state of a schema in relation to this version of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchemaState {
     /// It is the one that this version needs.
@@ -52,7 +52,7 @@ pub enum SchemaState {
     Ahead {
         /// The last step that was taken.
         at: i64,
-        /// The last step that this version knows.
+        /// The last step in this version.
         knows: i64,
     },
     /// A step was taken that reads otherwise in this version.
@@ -60,7 +60,7 @@ pub enum SchemaState {
         /// The version that the step leads to.
         version: i64,
     },
-    /// Every step was taken, but a table is gone.
+    /// Every step was applied, but a table is missing.
     Incomplete {
         /// The name of the table that is not there.
         table: String,
@@ -72,9 +72,9 @@ pub enum SchemaState {
 pub struct MigrationStep {
     /// The number of the step, from 1.
     pub version: i64,
-    /// What the step makes, in a few words.
+    /// A short description of the change.
     pub name: String,
-    /// When it was taken, by the database's clock; none if it was not.
+    /// The time of its application, by the database's clock; `None` if it is pending.
     pub applied_at: Option<String>,
 }
 
@@ -94,8 +94,8 @@ pub async fn standing(db: &Db) -> Result<SchemaState, DbError> {
     standing_for(db, MIGRATIONS).await
 }
 
-/// Takes the steps that are missing, each in a transaction of its own, and says which. Safe to run
-/// twice, and from several processes at once.
+/// Applies the missing steps, each in a transaction of its own, and returns their names. Safe to run twice,
+/// and from several processes at once.
 ///
 /// # Errors
 /// When the schema is ahead or was changed, or the database refuses a step: those before it stay.
@@ -103,14 +103,14 @@ pub async fn up(db: &Db) -> Result<Vec<&'static str>, DbError> {
     up_to(db, MIGRATIONS).await
 }
 
-/// Every step that this version knows or the database has, in their order.
+/// Lists every step of this version or of the database, in order.
 ///
 /// # Errors
 /// When the database cannot be asked.
 pub async fn steps(db: &Db) -> Result<Vec<MigrationStep>, DbError> {
     let taken = taken(db).await?.unwrap_or_default();
-    let known = MIGRATIONS.iter().map(|step| (step.version, step.name.to_owned()));
-    let mut names = known.collect::<BTreeMap<_, _>>();
+    let built_in = MIGRATIONS.iter().map(|step| (step.version, step.name.to_owned()));
+    let mut names = built_in.collect::<BTreeMap<_, _>>();
     for (version, step) in &taken {
         names.entry(*version).or_insert_with(|| step.name.clone());
     }
@@ -128,7 +128,7 @@ async fn check_for(db: &Db, migrations: &[Migration]) -> Result<(), DbError> {
     }
 }
 
-/// Why this version does not work with a schema, and what to do.
+/// Explains why this version does not work with a schema, and the action to take.
 #[must_use]
 pub fn refusal(place: &str, standing: &SchemaState) -> DbError {
     let up = "run `tollgate migrate up`";
@@ -171,7 +171,7 @@ struct AppliedMigration {
 
 type AllTaken = BTreeMap<i64, AppliedMigration>;
 
-/// What is wrong with the steps that were taken.
+/// Finds a fault in the applied steps.
 fn compare(taken: &AllTaken, migrations: &[Migration]) -> Option<SchemaState> {
     let at = taken.keys().next_back().copied().unwrap_or_default();
     let knows = migrations.last().map_or(0, |step| step.version);
@@ -238,8 +238,8 @@ fn tables(migrations: &[Migration]) -> Vec<String> {
         if let Some(rest) = line.trim().strip_prefix("CREATE TABLE tollgate.") {
             tables.push(named(rest));
         } else if let Some(rest) = line.trim().strip_prefix("DROP TABLE tollgate.") {
-            let gone = named(rest);
-            tables.retain(|table| *table != gone);
+            let dropped = named(rest);
+            tables.retain(|table| *table != dropped);
         }
     }
     tables

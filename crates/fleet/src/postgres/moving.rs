@@ -1,6 +1,6 @@
-//! Ledgers on their way into the database, and out of it.
+//! The database's side of moving a ledger in, and of moving all data out.
 
-use super::exchange::{count, encoded, id, number};
+use super::columns::{count, encoded, id, number};
 use super::history::put_history;
 use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
@@ -19,26 +19,26 @@ const ROWS_MAX: usize = 2_000;
 /// Writes of a ledger that one query reads back, some 64 KB each.
 const WRITES_MAX: i64 = 100;
 
-/// How far a ledger has moved in.
+/// The progress of a ledger that moves in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MovedIn {
     /// The number of the ledger's last record.
     pub(crate) last: Seq,
     /// The hash chain there.
     pub(crate) chain: String,
-    /// How many parts of it are here.
+    /// The number of transferred parts.
     pub(crate) parts: u64,
-    /// What was compared when it became a part of the fleet; none before that.
+    /// The compared counts of the finished move; `None` before that.
     pub(crate) proof: Option<String>,
 }
 
-/// What makes a ledger a part of the fleet, at once.
+/// The last transaction of a move, which makes the ledger part of the fleet.
 pub(crate) struct Finish<'a> {
-    /// What names the ledger.
+    /// The id of the ledger.
     pub(crate) ledger: &'a str,
     /// The end of the directory when it was looked for what collides.
     pub(crate) head: Seq,
-    /// How many parts and how many writes it has.
+    /// The number of its parts.
     pub(crate) parts: u64,
     /// The writes that wait for it.
     pub(crate) writes: u64,
@@ -50,22 +50,22 @@ pub(crate) struct Finish<'a> {
     pub(crate) history: Vec<History>,
     /// The tasks of the ledger that are kept.
     pub(crate) tasks: Vec<&'a MovedTask>,
-    /// What marks the repetitions of those tasks.
+    /// The idempotency records of those tasks.
     pub(crate) submits: Vec<MovedSubmit>,
-    /// What there must be in the end, and the same in text.
+    /// The expected counts, also as text.
     pub(crate) tallies: &'a Tallies,
-    /// What is kept of the comparison.
+    /// The stored record of the comparison.
     pub(crate) proof: String,
 }
 
-/// How the end of a move went.
+/// The outcome of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
     /// The ledger is a part of the fleet.
     Done,
     /// Something was written into the directory meanwhile; nothing has changed.
     Behind,
-    /// What would be here is not what was there; nothing has changed.
+    /// The counts would differ; nothing has changed.
     Differs(Vec<String>),
 }
 
@@ -81,7 +81,7 @@ impl Db {
         Ok(db)
     }
 
-    /// How far a ledger has moved in; `None` if it never began.
+    /// Returns the progress of a ledger that moves in; `None` if it never began.
     pub(crate) async fn moved_in(&self, ledger: &str) -> Result<Option<MovedIn>, DbError> {
         const SQL: &str =
             "SELECT last_seq, chain, parts, proof FROM tollgate.moved_in WHERE ledger = $1";
@@ -95,8 +95,8 @@ impl Db {
         }))
     }
 
-    /// Which of these holds are those of calls in doubt or of tasks here.
-    pub(crate) async fn known_holds(&self, holds: &[Seq]) -> Result<Vec<Seq>, DbError> {
+    /// Filters the holds that belong to calls in doubt or to tasks in the database.
+    pub(crate) async fn existing_holds(&self, holds: &[Seq]) -> Result<Vec<Seq>, DbError> {
         let holds: Vec<i64> = holds.iter().map(|hold| number(*hold)).collect();
         let sql = "SELECT hold FROM tollgate.in_doubt WHERE hold = ANY($1)
                    UNION SELECT hold FROM tollgate.tasks WHERE hold = ANY($1)";
@@ -107,8 +107,8 @@ impl Db {
         Ok(found)
     }
 
-    /// Begins to move a ledger in, or goes on: takes back what is here of an earlier state of it, whose
-    /// lines are of these accounts. Says how many parts are here.
+    /// Begins or resumes a move: deletes the rows of an earlier state of the ledger, whose lines belong to
+    /// these accounts. Returns the number of transferred parts.
     pub(crate) async fn begin_move(
         &self,
         ledger: &str,
@@ -213,8 +213,8 @@ async fn begin_move(
     let sql = "SELECT parts, chain, finished_at IS NOT NULL FROM tollgate.moved_in
                WHERE ledger = $1 FOR UPDATE";
     let row = tx.query_one(sql, &[&ledger]).await?;
-    let (parts, known): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
-    if known == chain || row.try_get(2)? {
+    let (parts, stored_chain): (i64, &str) = (row.try_get(0)?, row.try_get(1)?);
+    if stored_chain == chain || row.try_get(2)? {
         return Ok(count(parts));
     }
     // The gateway was started again in between. Nothing that is here is seen by anybody.
@@ -372,7 +372,7 @@ async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError
 /// The field of a tally that a table is counted in.
 type Counter = fn(&mut Tally) -> &mut u64;
 
-/// What the database has of accounts, but for what stands in the directory and in statements.
+/// Counts the database's rows of accounts, except for the directory and statements.
 async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbError> {
     let mut tallies = Tallies::default();
     let sql = "SELECT id, granted, available + leased, held, spent + suspense, debt,

@@ -1,10 +1,10 @@
-//! What operators see of a fleet: its nodes, what they have out, and all of its money.
+//! The fleet as operators see it: nodes, leases, and sums of all money.
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, id, purse};
+use super::columns::{count, funds, id};
 use super::{Db, DbError};
-use crate::treasury::Purse;
+use crate::treasury::AccountFunds;
 use tollgate_ledger::{AccountId, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -19,8 +19,8 @@ macro_rules! sums {
     };
 }
 
-/// The whole treasury, by one statement and so at one moment. The last column says whether every
-/// account adds up, and whether what nodes have out, lease by lease, is what stands in the accounts.
+/// The whole treasury at one moment, by one statement. The last column is true if every account adds up and
+/// the sums of the leases equal those in the accounts.
 const SUMS: &str = concat!(
     "SELECT a.*, l.leased = a.leased AND l.suspense = a.suspense AND a.unsound = 0
     FROM (SELECT COUNT(*)",
@@ -70,29 +70,29 @@ const LEASES: &str = "SELECT l.node, n.name, l.account, a.name, l.amount,
       AND (NOT $5 OR n.suspended_at IS NOT NULL)
     ORDER BY l.node, l.account LIMIT $6";
 
-/// What a fleet looks like at one moment.
+/// The state of a fleet at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// All of its money.
     pub sums: Sums,
     /// Its nodes, by their numbers.
-    pub nodes: Vec<NodeSeen>,
+    pub nodes: Vec<NodeOverview>,
 }
 
 /// All money of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many accounts there are.
+    /// The number of accounts.
     pub accounts: u64,
-    /// Where their money is.
-    pub money: Purse,
+    /// The sums of their money.
+    pub money: AccountFunds,
     /// The part of all credit lines that has been spent, account by account.
     pub credit_used: Nanousd,
-    /// Whether every account adds up, and so do all leases.
+    /// True if every account and all leases add up.
     pub adds_up: bool,
 }
 
-/// How a node is doing.
+/// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It is in its term.
@@ -123,69 +123,69 @@ impl NodeState {
 
 /// A node as the treasury sees it. Times are the database's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSeen {
+pub struct NodeOverview {
     /// The node that the row is about.
     pub node: NodeId,
-    /// What operators call it.
+    /// The operators' name for it.
     pub name: String,
-    /// What it runs; empty before it has joined for the first time.
+    /// Its program version; empty before it has joined for the first time.
     pub version: String,
-    /// How it is doing.
+    /// Its state.
     pub state: NodeState,
     /// Its life: raised with each join.
     pub epoch: u64,
     /// The last place of its journal that the treasury has.
     pub reported: Seq,
-    /// When a process has joined last.
+    /// The time of its last join.
     pub joined_at: UnixMs,
-    /// When it was heard of last.
+    /// The time of its last sync.
     pub seen_at: UnixMs,
-    /// How long ago that is.
+    /// The time since then, in milliseconds.
     pub seen_ms_ago: u64,
-    /// Since when what it has out is in suspense.
+    /// The time at which its leases went to suspense.
     pub suspended_at: Option<UnixMs>,
-    /// How long the treasury still waits for it, in milliseconds.
+    /// The time until the treasury considers it silent, in milliseconds.
     pub term_left_ms: u64,
-    /// What it has out of all accounts.
+    /// The sum of its leases.
     pub out: Nanousd,
     /// Of how many accounts that is.
     pub accounts: u64,
 }
 
-/// What a node has out of an account.
+/// A node's lease of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseOut {
     /// The node that has the money out.
     pub node: NodeId,
-    /// What operators call it.
+    /// The operators' name for the node.
     pub node_name: String,
     /// The account whose money it is.
     pub account: AccountId,
-    /// What the account is called.
+    /// The account's name.
     pub account_name: String,
-    /// How much; above zero.
+    /// The leased amount; above zero.
     pub amount: Nanousd,
     /// Since when it is in suspense.
     pub suspended_at: Option<UnixMs>,
 }
 
-/// Which leases are asked for.
+/// A filter of leases.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LeasesWanted {
-    /// Those of one node.
+pub struct LeaseFilter {
+    /// Only leases of one node.
     pub node: Option<NodeId>,
-    /// Those of one account.
+    /// Only leases of one account.
     pub account: Option<AccountId>,
-    /// Whether only what is in suspense is listed.
+    /// Only leases in suspense.
     pub only_suspended: bool,
-    /// Those behind this one.
+    /// Only leases after this one.
     pub after: Option<(NodeId, AccountId)>,
     /// The most of them.
     pub limit: u32,
 }
 
 impl Db {
-    /// What the fleet looks like now.
+    /// Reads the state of the fleet.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
@@ -199,7 +199,7 @@ impl Db {
         let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
         Ok(Sums {
             accounts: count(row.try_get(0)?),
-            money: purse(row)?,
+            money: funds(row)?,
             credit_used: Nanousd::new(row.try_get(10)?),
             adds_up: row.try_get(12)?,
         })
@@ -209,23 +209,23 @@ impl Db {
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
-    pub async fn nodes(&self) -> Result<Vec<NodeSeen>, DbError> {
+    pub async fn nodes(&self) -> Result<Vec<NodeOverview>, DbError> {
         let rows = self.query(NODES, &[]).await?;
         rows.iter().map(read_node).collect()
     }
 
-    /// What nodes have out, by node and account.
+    /// Lists leases by node and account.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
-    pub async fn leases(&self, wanted: LeasesWanted) -> Result<Vec<LeaseOut>, DbError> {
-        let (after_node, after_account) = match wanted.after {
+    pub async fn leases(&self, filter: LeaseFilter) -> Result<Vec<LeaseOut>, DbError> {
+        let (after_node, after_account) = match filter.after {
             Some((node, account)) => (i32::from(node.number()), account.to_string()),
             None => (0, String::new()),
         };
-        let node = wanted.node.map(|node| i32::from(node.number()));
-        let account = wanted.account.map(|account| account.to_string());
-        let (only_suspended, limit) = (wanted.only_suspended, i64::from(wanted.limit));
+        let node = filter.node.map(|node| i32::from(node.number()));
+        let account = filter.account.map(|account| account.to_string());
+        let (only_suspended, limit) = (filter.only_suspended, i64::from(filter.limit));
         let params: [super::Param<'_>; 6] =
             [&after_node, &after_account, &node, &account, &only_suspended, &limit];
         let rows = self.query(LEASES, &params).await?;
@@ -244,7 +244,7 @@ fn time(row: &Row, column: usize) -> Result<Option<UnixMs>, DbError> {
     Ok(at.map(|at| UnixMs(count(at))))
 }
 
-fn read_node(row: &Row) -> Result<NodeSeen, DbError> {
+fn read_node(row: &Row) -> Result<NodeOverview, DbError> {
     let (is_alive, is_joining): (bool, bool) = (row.try_get(10)?, row.try_get(11)?);
     let out = Nanousd::new(row.try_get(12)?);
     let state = match (is_alive, is_joining) {
@@ -253,7 +253,7 @@ fn read_node(row: &Row) -> Result<NodeSeen, DbError> {
         (false, true) => NodeState::Joining,
         (false, false) => NodeState::Gone,
     };
-    Ok(NodeSeen {
+    Ok(NodeOverview {
         node: node_id(row)?,
         name: row.try_get(1)?,
         version: row.try_get(2)?,

@@ -1,5 +1,5 @@
-//! What is read of the whole fleet: statements, calls, usage, doubts and balances. What nodes have not
-//! reported yet is not in it: that of the last second, or since a node is cut off.
+//! Reads of the whole fleet: statements, calls, usage, holds in doubt and balances. They lack the records
+//! that nodes have not reported yet: of the last second, or since a node lost its connection.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, id, number};
+use super::columns::{count, id, number};
 use super::usage::{USAGE, USAGE_OF_ALL, total};
 use super::{Db, DbError};
 use tollgate_ledger::{
@@ -27,8 +27,8 @@ const CHUNKS_PER_QUERY: usize = 100;
 const CHUNKS_MAX: usize = 512;
 /// The most bytes of them: some 13,000 lines.
 const BYTES_MAX: usize = 2 << 20;
-/// So long before the moment that is told the end of a call is looked for: first as if clocks agreed
-/// and were never set back, for the sake of accounts with very many calls, then as if not.
+/// The slack before the stated time in a search for the end of a call: first for equal clocks that are never
+/// set back, which is fast for accounts with very many calls, then for others.
 const SLACKS_MS: [u64; 2] = [100, CLOCKS_APART_MS];
 /// The most that the clocks of two nodes, or of one before and after it was set, are taken to differ.
 const CLOCKS_APART_MS: u64 = 5_000;
@@ -56,10 +56,10 @@ const TASK_OF_HOLD: &str = "SELECT hold, open_hold FROM tollgate.tasks
 const TASKS_BEHIND: &str = "SELECT hold, open_hold FROM tollgate.tasks
     WHERE account = $1 AND submitted_at >= $2 AND stage NOT IN ('ended', 'never')
     ORDER BY submitted_at, id LIMIT $3";
-/// What was given back for a hold.
+/// The refunds of a hold.
 const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
-/// When keys were last used.
+/// The last use of each key.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
 /// Reads what accounts have and owe.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
@@ -72,8 +72,8 @@ macro_rules! sums {
     };
 }
 
-/// Where a call is looked for.
-struct Stretch {
+/// The range of chunks to search for a call.
+struct SearchRange {
     account: AccountId,
     /// Behind this place or moment,
     from: i64,
@@ -127,12 +127,12 @@ impl Db {
         let find = |chunk: i64, bytes: &[u8]| {
             Ok(lines(chunk, bytes)?.into_iter().find(|line| name.is_ended_by(line)))
         };
-        let stretch =
-            Stretch { account, from: 0, to: 0, chunks_max: CHUNKS_MAX, bytes_max: BYTES_MAX };
+        let range =
+            SearchRange { account, from: 0, to: 0, chunks_max: CHUNKS_MAX, bytes_max: BYTES_MAX };
         let from = match name {
             CallName::Request(_, from) => Some(from),
             CallName::Hold(hold, from) => {
-                let found = self.search(BY_PLACE, stretch.behind(hold), find).await?;
+                let found = self.search(BY_PLACE, range.behind(hold), find).await?;
                 if found.is_some() {
                     return Ok(found);
                 }
@@ -142,8 +142,8 @@ impl Db {
         let Some(from) = from else { return Ok(None) };
         for slack in SLACKS_MS {
             let from = number(from.0.saturating_sub(slack));
-            let stretch = Stretch { from, to: i64::MAX, ..stretch };
-            let found = self.search(BY_TIME, stretch, find).await?;
+            let range = SearchRange { from, to: i64::MAX, ..range };
+            let found = self.search(BY_TIME, range, find).await?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -170,26 +170,25 @@ impl Db {
         for row in &rows {
             let hold: OpenHold = postcard::from_bytes(row.try_get(1)?).map_err(unreadable)?;
             let id = HoldId::from_number(count(row.try_get(0)?));
-            let is_meant = match name {
-                CallName::Hold(meant, _) => id == meant,
-                CallName::Request(meant, _) => hold.reservation.request == meant,
+            let is_match = match name {
+                CallName::Hold(id_of_call, _) => id == id_of_call,
+                CallName::Request(id_of_call, _) => hold.reservation.request == id_of_call,
             };
-            if is_meant {
+            if is_match {
                 return Ok(Some((id, hold)));
             }
         }
         Ok(None)
     }
 
-    /// What a settled hold of an account was charged, whichever node settled it; `None` if there is
-    /// none of this id, as far as nodes have reported.
+    /// The charge of a settled hold, from any node; `None` if no node has reported the hold.
     pub(crate) async fn charged(
         &self,
         account: AccountId,
         hold: HoldId,
     ) -> Result<Option<Nanousd>, DbError> {
         let (from, to) = (0, 0);
-        let all = Stretch { account, from, to, chunks_max: usize::MAX, bytes_max: usize::MAX };
+        let all = SearchRange { account, from, to, chunks_max: usize::MAX, bytes_max: usize::MAX };
         let find = |_, bytes: &[u8]| charged_in(bytes, hold).map_err(unreadable);
         Ok(self.search(BY_PLACE, all.behind(hold), find).await?.flatten())
     }
@@ -198,10 +197,10 @@ impl Db {
     async fn search<T>(
         &self,
         sql: &str,
-        stretch: Stretch,
+        range: SearchRange,
         find: impl Fn(i64, &[u8]) -> Result<Option<T>, DbError>,
     ) -> Result<Option<T>, DbError> {
-        let Stretch { account, mut from, to, mut chunks_max, mut bytes_max } = stretch;
+        let SearchRange { account, mut from, to, mut chunks_max, mut bytes_max } = range;
         // Behind all chunks of the place or moment before the first.
         from = from.saturating_sub(1);
         let (account, mut chunk) = (account.to_string(), i64::MAX);
@@ -248,7 +247,7 @@ impl Db {
         rows.iter().map(refund).collect()
     }
 
-    /// The ends of all holds that crashes have left open and nobody has looked into, oldest first.
+    /// The ends of all holds in doubt that no operator has resolved, oldest first.
     pub(crate) async fn in_doubt(&self) -> Result<Vec<Journaled>, DbError> {
         let rows = self.query("SELECT bytes FROM tollgate.in_doubt ORDER BY at, hold", &[]).await?;
         let doubt = |row: &Row| postcard::from_bytes(row.try_get(0)?).map_err(unreadable);
@@ -291,7 +290,7 @@ impl Db {
         Ok(found.into_iter().map(|((time, model), total)| (time, model, total)).collect())
     }
 
-    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    /// The time of the last charged call of each key of an account; unused keys are left out.
     pub(crate) async fn keys_last_used(
         &self,
         account: AccountId,
@@ -301,8 +300,8 @@ impl Db {
         rows.iter().map(used).collect()
     }
 
-    /// What these accounts have, and what their calls cost beyond it. What nodes have out counts as
-    /// available: how much of it covers calls in flight only they know.
+    /// The balances and write-offs of these accounts. Leases count as available, since only the nodes know
+    /// which part covers calls in flight.
     pub(crate) async fn balances(
         &self,
         accounts: &[AccountId],
@@ -312,7 +311,7 @@ impl Db {
         rows.iter().map(|row| Ok((id(row.try_get(0)?)?, balance(row)?))).collect()
     }
 
-    /// What all accounts together have and owe, and how many there are.
+    /// The sums and number of all accounts.
     pub(crate) async fn totals(&self) -> Result<Totals, DbError> {
         const SQL: &str = concat!(
             "SELECT COUNT(*)",
@@ -330,7 +329,7 @@ impl Db {
     }
 }
 
-impl Stretch {
+impl SearchRange {
     /// The chunks in which the end of a hold can stand: behind its beginning, in the journal of the
     /// same node.
     fn behind(&self, hold: HoldId) -> Self {
@@ -339,7 +338,7 @@ impl Stretch {
     }
 }
 
-/// Hours that are asked for: each row is of so many of them.
+/// A range of hours, with the hours of each row.
 struct Hours {
     first: i32,
     end: i32,
@@ -384,7 +383,7 @@ fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<Journaled>, DbError> {
     Ok(lines)
 }
 
-/// What stands behind a row's first column.
+/// Reads a balance and its write-off from a row, after its first column.
 fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
     let amount = |column| row.try_get::<_, i64>(column).map(Nanousd::new);
     let balance = Balance {

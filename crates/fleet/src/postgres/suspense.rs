@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::directory::put_line;
-use super::exchange::id;
+use super::columns::id;
+use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, debts};
-use crate::lease::Exchange;
+use crate::lease::SyncRequest;
 use crate::treasury::{Resolved, Treasury};
 use tollgate_ledger::{AccountId, NodeId, Record, SuspenseEnd};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
 impl Db {
-    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
+    /// A silent node's lease of an account; `None` if the node is not silent, or has none.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
@@ -31,9 +31,9 @@ impl Db {
     }
 }
 
-/// Takes exactly `amount`, which a silent node has out of an account, out of suspense. Says whether it
-/// was there. The node's life ends with it: a process that wakes up as this node is refused, and joins
-/// anew. Its first exchange undoes this.
+/// Takes exactly `amount` of a silent node's lease out of suspense; returns false if the lease is another
+/// amount. This ends the node's epoch: a process that wakes up as this node is rejected, and joins again. Its
+/// first sync reverts this.
 pub(super) async fn resolve(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -41,7 +41,7 @@ pub(super) async fn resolve(
     amount: Nanousd,
     end: SuspenseEnd,
 ) -> Result<bool, DbError> {
-    // The node's row first, then the account's: the order in which exchanges lock them.
+    // The node's row first, then the account's: the order in which syncs lock them.
     const SHUT_OUT: &str = "UPDATE tollgate.nodes SET epoch = epoch + 1
         WHERE id = $1 AND suspended_at IS NOT NULL";
     const TAKE: &str = "DELETE FROM tollgate.leases
@@ -68,7 +68,7 @@ pub(super) async fn resolve(
     Ok(transaction.execute(shift, &[&account, &amount]).await? > 0)
 }
 
-/// What operators have taken out of suspense of what a node had out, by account.
+/// The money of a node's leases that operators have resolved, by account.
 pub(super) async fn resolved(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -83,7 +83,7 @@ pub(super) async fn resolved(
     resolved.collect()
 }
 
-/// The node was heard of: what was resolved of its money is undone.
+/// Reverts what operators resolved, as the node is back.
 pub(super) async fn forget_resolved(
     transaction: &Transaction<'_>,
     node: NodeId,
@@ -93,29 +93,29 @@ pub(super) async fn forget_resolved(
     Ok(())
 }
 
-/// Writes a line for what an exchange gives back to an account beside what the node's calls were
-/// charged, and what debts it paid: what counted as spent while the node was silent, and what its calls cost beyond released
-/// money that is gone. So the lines of a statement always add up to what was spent.
+/// Writes a statement line for the money that a sync returns to an account beside its calls' charges and paid
+/// debts: the amount that counted as spent while the node was silent, and the cost of its calls beyond
+/// released money that is spent. The lines of a statement therefore always add up to the account's spending.
 pub(super) async fn put_given_back(
     transaction: &Transaction<'_>,
-    exchange: &Exchange,
+    sync: &SyncRequest,
     before: &Treasury,
     after: &Treasury,
 ) -> Result<(), DbError> {
-    let settled = exchange.report.iter().flat_map(|report| &report.settled);
+    let settled = sync.report.iter().flat_map(|report| &report.settled);
     let charged: BTreeMap<_, _> =
         settled.map(|settled| (settled.account, settled.charged)).collect();
-    for (account, purse) in after.accounts() {
-        let spent = before.purse(account).map(|purse| purse.spent).unwrap_or_default();
+    for (account, funds) in after.accounts() {
+        let spent = before.funds(account).map(|funds| funds.spent).unwrap_or_default();
         let charged = charged.get(&account).copied().unwrap_or_default();
-        let paid = debts::paid(exchange, before, after, account);
+        let paid = debts::paid(sync, before, after, account);
         let with_charges = [charged, paid]
             .into_iter()
             .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
-        let amount = with_charges.saturating_sub(purse.spent);
+        let amount = with_charges.saturating_sub(funds.spent);
         if amount > Nanousd::ZERO {
             let (node, end, note, at) =
-                (exchange.node, SuspenseEnd::Release, String::new(), UnixMs::now());
+                (sync.node, SuspenseEnd::Release, String::new(), UnixMs::now());
             let line = Record::SuspenseResolved { account, node, amount, end, note, at };
             put_line(transaction, &line, after.directory).await?;
         }

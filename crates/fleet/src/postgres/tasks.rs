@@ -34,31 +34,31 @@ use tollgate_types::clock::UnixMs;
 #[derive(Clone, Debug)]
 pub struct SharedTasks(Arc<Fleet>);
 
-/// A task as the database has it.
+/// A task with its columns in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTask {
-    /// The task as the database has it.
+    /// The task.
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<Tried>,
-    /// What its upstream said last, while it has not ended.
-    pub said: Option<Said>,
-    /// How long ago its upstream was asked.
-    pub asked_ago: Option<Duration>,
+    /// The last status from its upstream, while it has not ended.
+    pub status: Option<StoredStatus>,
+    /// The time since its upstream was polled.
+    pub polled_ago: Option<Duration>,
 }
 
-/// What an upstream said of a task that has not ended.
+/// The upstream's status of a task that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// Where it is, in the customers' words.
+pub struct StoredStatus {
+    /// The state, as customers see it.
     pub state: String,
-    /// What the customer's record needs of it: JSON.
+    /// The upstream's document for the customer's record: JSON.
     pub document: String,
-    /// When the state became another.
+    /// The time of the last change of state.
     pub changed_at: UnixMs,
 }
 
-/// What [`read`] reads, in its order.
+/// The columns of [`read`], in its order.
 const COLUMNS: &str = "task, tried, said_state, said_document, said_changed_at, \
                        (extract(epoch FROM now() - asked_at) * 1000)::bigint";
 
@@ -82,8 +82,8 @@ impl SharedTasks {
         i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
     }
 
-    /// The account's task of this id, or of this upstream's id. With one query, so that an answer
-    /// does not tell whether another account has such a task.
+    /// The account's task with this id, or with this id at its upstream. One query, so that its duration does
+    /// not reveal another account's task.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -110,8 +110,8 @@ impl SharedTasks {
         rows.first().map(read).transpose()
     }
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`.
+    /// Checks if a submit repeats one that is in progress or in doubt, or that was answered less than
+    /// `within` before `at`.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -170,17 +170,17 @@ fn read(row: &Row) -> Result<SharedTask, DbError> {
     let document: Option<String> = row.try_get(3)?;
     let changed_at: Option<i64> = row.try_get(4)?;
     let asked_ago_ms: Option<i64> = row.try_get(5)?;
-    let said = state.zip(document).map(|(state, document)| Said {
+    let status = state.zip(document).map(|(state, document)| StoredStatus {
         state,
         document,
         changed_at: UnixMs(changed_at.and_then(|at| at.try_into().ok()).unwrap_or_default()),
     });
-    let asked_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
+    let polled_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
     Ok(SharedTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         tried: tried.map(decode).transpose()?,
-        said,
-        asked_ago,
+        status,
+        polled_ago,
     })
 }
 
@@ -197,7 +197,7 @@ fn unreadable(what: &str) -> DbError {
     DbError::Failed(format!("{what} cannot be read"))
 }
 
-/// A time for a column. No clock comes near the end of its range.
+/// A time as a column value, far from the end of its range.
 fn ms(at: UnixMs) -> i64 {
     i64::try_from(at.0).unwrap_or(i64::MAX)
 }

@@ -57,7 +57,7 @@ async fn what_fails_is_rolled_back_whatever_the_work_makes_of_it() {
         })
     });
     let error = swallowed.await.expect_err("a key that is there");
-    assert!(matches!(&error, DbError::Failed(told) if told.contains("23505")), "{error:?}");
+    assert!(matches!(&error, DbError::Failed(message) if message.contains("23505")), "{error:?}");
     let refused = db.transact(|tx| {
         Box::pin(async move {
             tx.execute(ADD, &[&"a"]).await?;
@@ -222,7 +222,7 @@ async fn a_silent_client_does_not_keep_rows_locked() {
 }
 
 #[tokio::test]
-async fn states_of_the_database_are_told_in_words() {
+async fn states_of_the_database_are_described() {
     let server = Postgres::shared();
     let (name, url) = server.database("states");
     let db = opened(&url).await;
@@ -231,52 +231,54 @@ async fn states_of_the_database_are_told_in_words() {
     server.accept_connections(&name, true);
     server.read_only(&name, true);
     let read_only = add(&db, "a").await.expect_err("no writes");
-    assert!(matches!(&read_only, DbError::Unavailable(told) if told.contains("takes no writes")));
+    assert!(
+        matches!(&read_only, DbError::Unavailable(message) if message.contains("takes no writes"))
+    );
     server.read_only(&name, false);
     server.sql("postgres", &format!("ALTER DATABASE {name} CONNECTION LIMIT 0"));
     let full = add(&db, "a").await.expect_err("no more connections");
-    assert!(matches!(&full, DbError::Unavailable(told) if told.contains("max_connections")));
+    assert!(matches!(&full, DbError::Unavailable(message) if message.contains("max_connections")));
     server.sql("postgres", &format!("ALTER DATABASE {name} CONNECTION LIMIT -1"));
     assert_eq!(add(&db, "a").await, Ok(1), "after {refused}, {read_only}, {full}");
 }
 
 #[tokio::test]
-async fn everything_that_is_asked_is_observed() {
+async fn every_operation_is_observed() {
     let (_, url) = Postgres::shared().database("observed");
     opened(&url).await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let observer = {
         let seen = Arc::clone(&seen);
-        Box::new(move |trip: RoundTrip| seen.lock().push((trip.asked, trip.outcome)))
+        Box::new(move |trip: RoundTrip| seen.lock().push((trip.operation, trip.outcome)))
     };
     let limits = DatabaseTimeouts::USUAL;
     let db = Db::open(&options(&url), Some(observer), limits).await.expect("a database");
     assert_eq!(add(&db, "a").await, Ok(1));
     db.query("SELECT nothing", &[]).await.expect_err("no such column");
     let seen = seen.lock().clone();
-    let (transaction, query) = (Asked::Transaction, Asked::Query);
+    let (transaction, query) = (DbOperation::Transaction, DbOperation::Query);
     let expected = [(query, Outcome::Done), (transaction, Outcome::Done), (query, Outcome::Failed)];
     assert_eq!(seen, expected);
 }
 
 #[tokio::test]
-async fn what_others_announce_is_heard_also_after_a_break() {
+async fn notifications_arrive_also_after_a_reconnect() {
     let server = Postgres::shared();
     let (name, url) = server.database("heard");
     let wire = Cut::before(server.port());
     let db = opened(&wire.url(&url)).await;
-    let mut heard = db.listen(&["tollgate_a", "tollgate_b"]);
+    let mut receiver = db.listen(&["tollgate_a", "tollgate_b"]);
     let mut next = async || {
-        let next = tokio::time::timeout(Duration::from_secs(10), heard.recv()).await;
+        let next = tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await;
         let Announced { channel, payload } = next.expect("in time").expect("an announcement");
         (channel, payload)
     };
-    let said = |channel: &str, payload: &str| (channel.to_owned(), payload.to_owned());
+    let announced = |channel: &str, payload: &str| (channel.to_owned(), payload.to_owned());
     for round in 0..3 {
-        assert_eq!(next().await, said("tollgate_a", ""), "round {round}: look at everything");
-        assert_eq!(next().await, said("tollgate_b", ""));
+        assert_eq!(next().await, announced("tollgate_a", ""), "round {round}: look at everything");
+        assert_eq!(next().await, announced("tollgate_b", ""));
         server.sql(&name, "NOTIFY tollgate_b, 'seven'");
-        assert_eq!(next().await, said("tollgate_b", "seven"));
+        assert_eq!(next().await, announced("tollgate_b", "seven"));
         wire.cut();
         wire.resume();
     }

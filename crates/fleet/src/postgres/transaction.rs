@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio_postgres::{Error, Row};
 
-use super::{Asked, Db, DbError, Lent, Outcome, Param, error};
+use super::{Db, DbError, DbOperation, Outcome, Param, PooledConnection, error};
 
 /// The most tries of one transaction. Each conflict means that another one got through, so this many
 /// in a row come only from a row that hundreds want at once.
@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// A transaction that has begun. `'env` is what its work may borrow.
 pub struct Transaction<'env> {
-    lent: Lent,
+    lent: PooledConnection,
     place: &'env str,
     /// The first thing that went wrong: the server refuses everything behind it.
     first_failure: Mutex<Option<Failure>>,
@@ -32,7 +32,7 @@ struct Failure {
     error: DbError,
 }
 
-/// How a try ended.
+/// The outcome of one attempt.
 enum Tried<T> {
     Ended(Result<T, DbError>),
     /// Nothing was done, and it may go better on another try.
@@ -70,7 +70,7 @@ impl Transaction<'_> {
         Err(DbError::Failed(format!("at most one row was expected of: {sql}")))
     }
 
-    /// How many rows a statement changed.
+    /// Runs a statement and returns the number of changed rows.
     ///
     /// # Errors
     /// As [`Transaction::query`].
@@ -98,9 +98,8 @@ impl Transaction<'_> {
 }
 
 impl Db {
-    /// Does `work` in a transaction and commits it. It is begun again, a bounded number of times, when
-    /// others were in its way or its connection broke before the end: so `work` is done several times,
-    /// and must do the same each time.
+    /// Runs `work` in a transaction and commits it. After a conflict, or a connection that broke before the
+    /// end, it is repeated a bounded number of times: `work` must do the same each time.
     ///
     /// # Errors
     /// See [`DbError`]: `Unavailable` and `Failed` say that nothing was done. An error of `work` itself
@@ -118,17 +117,17 @@ impl Db {
             tries += 1;
             let again = match Box::pin(self.attempt(&work, deadline)).await {
                 Tried::Ended(result) => {
-                    self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
+                    self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
                     return result;
                 }
                 Tried::Again(error) => error,
             };
             if tries == TRIES_MAX || Instant::now() + wait >= deadline {
                 let result = Err(again);
-                self.observe(Asked::Transaction, Outcome::from_result(&result), begun);
+                self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
                 return result;
             }
-            self.observe(Asked::Transaction, Outcome::Retried, begun);
+            self.observe(DbOperation::Transaction, Outcome::Retried, begun);
             tokio::time::sleep(wait.mul_f64(fastrand::f64())).await;
             wait = (wait * 2).min(WAIT_MAX);
         }
@@ -177,7 +176,7 @@ impl Db {
         }
     }
 
-    async fn commit<T>(&self, mut lent: Lent, value: T) -> Tried<T> {
+    async fn commit<T>(&self, mut lent: PooledConnection, value: T) -> Tried<T> {
         // A connection that has ended by now takes no COMMIT: that is known to be not done.
         if lent.client().map_or(true, |client| client.is_closed()) {
             let error = DbError::Unavailable("the connection broke before COMMIT".to_owned());
@@ -213,8 +212,8 @@ impl Db {
 }
 
 impl Transaction<'_> {
-    /// What a try without COMMIT came to: the first failure of a statement decides, whatever the work
-    /// made of it.
+    /// The outcome of an attempt before COMMIT: the first failed statement decides, even if the work ignored
+    /// it.
     fn tried<T>(self, result: Result<(), DbError>) -> Tried<T> {
         match (self.first_failure.into_inner(), result) {
             (Some(Failure { error, conflict, broken }), _) if conflict || broken => {

@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 
 use tokio_postgres::Row;
 
-use super::exchange::{count, number};
+use super::columns::{count, number};
 use super::{DbError, Param, Transaction};
 use tollgate_ledger::{UsageCell, UsageTotal};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PLACED, UNITS, UnitInfo};
 
-/// What is summed beside the units.
+/// The summed columns beside the units.
 const MONEY: [&str; 4] = ["calls", "charged", "owed", "written_off"];
 
 /// The units that have a column.
@@ -71,8 +71,8 @@ pub(super) static USAGE: LazyLock<String> = LazyLock::new(|| {
 pub(super) static USAGE_OF_ALL: LazyLock<String> =
     LazyLock::new(|| sums("hour - hour % $3, model", "WHERE hour >= $1 AND hour < $2"));
 
-/// Sums by `cell` of the rows that fit `condition`: those of the columns, and then one for each later
-/// unit, whose name stands behind.
+/// Builds the query of sums by `cell` over the rows that meet `condition`: first the columns, then one row
+/// for each later unit, with its name.
 fn sums(cell: &str, condition: &str) -> String {
     let of_columns = joined(columns().map(sum));
     let none = joined(columns().skip(1).map(|_| "0::bigint".to_owned()));
@@ -98,7 +98,7 @@ pub(super) static ALL_UNITS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// What cells of usage are told by, each as an array.
+/// The keys of usage cells, as one array each.
 struct Cells<'a> {
     accounts: Vec<String>,
     hours: Vec<i32>,
@@ -171,7 +171,7 @@ async fn put_units(tx: &Transaction<'_>, usage: &[(UsageCell, UsageTotal)]) -> R
     Ok(())
 }
 
-/// What a row of [`USAGE`] or [`USAGE_OF_ALL`] adds to its cell; its sums begin with this column.
+/// Reads the sums of a row of [`USAGE`] or [`USAGE_OF_ALL`], from this column on.
 ///
 /// # Errors
 /// For a unit that a later version has counted.

@@ -9,10 +9,10 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::*;
-use tollgate_limits::{EstimatedTokens, Limits, Patience, Permit, Rates, Subject};
+use tollgate_limits::{EstimatedTokens, Limits, Permit, Rates, ShareWait, Subject};
 
 const TERM_MS: u64 = 10_000;
-/// An exchange without an answer is given up after this.
+/// A sync without an answer is given up after this.
 const GIVEN_UP_MS: u64 = 2_000;
 const STEP_MS: u64 = 20;
 
@@ -21,12 +21,18 @@ struct LimitTable {
     limit: u32,
     pool: Option<Pool>,
     rows: BTreeMap<i16, (Claim, u64)>,
-    /// The exchange of each node that was done last: an older one comes too late.
+    /// The sync of each node that was done last: an older one comes too late.
     turns: BTreeMap<i16, (u64, u64)>,
 }
 
 impl LimitTable {
-    fn exchange(&mut self, node: i16, turn: (u64, u64), ask: &Ask, now_ms: u64) -> Option<Told> {
+    fn sync(
+        &mut self,
+        node: i16,
+        turn: (u64, u64),
+        request: &ShareRequest,
+        now_ms: u64,
+    ) -> Option<ShareGrant> {
         let last = self.turns.entry(node).or_default();
         if turn <= *last {
             return None;
@@ -37,7 +43,7 @@ impl LimitTable {
         let others = self.rows.values().filter(|(claim, _)| claim.node != node);
         let others: Vec<_> = others.map(|(claim, _)| *claim).collect();
         let pool = self.pool.unwrap_or_else(|| Pool::full(self.limit, now_ms));
-        let settled = settle(pool, now_ms, &others, node, had, ask, 3);
+        let settled = settle(pool, now_ms, &others, node, had, request, 3);
         self.pool = Some(settled.pool);
         match settled.row {
             Some(row) => self.rows.insert(node, (row, now_ms + 2 * TERM_MS)),
@@ -46,17 +52,17 @@ impl LimitTable {
         let claimed: u32 = self.rows.values().map(|(claim, _)| claim.share).sum();
         assert!(claimed <= self.limit, "{claimed} of {} are claimed", self.limit);
         assert_eq!(claimed + settled.pool.units, self.limit, "what nobody has is known");
-        Some(settled.told)
+        Some(settled.grant)
     }
 }
 
-/// An exchange on its way.
+/// A sync on its way.
 struct OnItsWay {
-    asks: Vec<Ask>,
+    share_requests: Vec<ShareRequest>,
     turn: (u64, u64),
     sent_at: Duration,
     commits_at_ms: Option<u64>,
-    told: Vec<Told>,
+    grant: Vec<ShareGrant>,
     answered_at_ms: Option<u64>,
 }
 
@@ -65,7 +71,7 @@ struct SimulatedNode {
     limits: Limits,
     epoch: u64,
     turn: u64,
-    exchange: Option<(u64, OnItsWay)>,
+    sync: Option<(u64, OnItsWay)>,
     /// Exchanges that the node has given up, and that may still be done.
     late: Vec<OnItsWay>,
     next_at_ms: u64,
@@ -81,7 +87,7 @@ struct Sim {
     rates: Rates,
     table: LimitTable,
     nodes: Vec<SimulatedNode>,
-    /// What one bucket of the whole limit would have, in units of a 60 s · 10⁹th.
+    /// The content of one bucket of the whole limit, in units of a 60 s · 10⁹th.
     one_bucket: u128,
     admitted_ms: VecDeque<u64>,
     admitted: u64,
@@ -103,7 +109,7 @@ impl Sim {
             limits: limits(&now_ns),
             epoch: 1,
             turn: 0,
-            exchange: None,
+            sync: None,
             late: Vec::new(),
             next_at_ms: 0,
             cut_off_until_ms: 0,
@@ -148,7 +154,7 @@ impl Sim {
         }
         let subjects = [(Subject::Key(1), self.rates)];
         let tokens = Some(EstimatedTokens::exact(units));
-        let taken = node.limits.take_with(subjects, None, tokens, Patience::First);
+        let taken = node.limits.take_with(subjects, None, tokens, ShareWait::First);
         let Ok(permit) = taken else {
             self.refused += units;
             return false;
@@ -173,7 +179,7 @@ impl Sim {
     }
 
     /// Exchanges that are due begin, are done, and are answered. `trouble` of 100 go wrong.
-    fn exchange(&mut self, trouble: u32) {
+    fn sync(&mut self, trouble: u32) {
         let now_ms = self.now_ms();
         for index in 0..self.nodes.len() {
             self.commit(index, now_ms);
@@ -181,8 +187,8 @@ impl Sim {
             if now_ms < node.stopped_until_ms {
                 continue;
             }
-            let is_due = now_ms >= node.next_at_ms || node.limits.are_urgent();
-            if node.exchange.is_none() && is_due {
+            let is_due = now_ms >= node.next_at_ms || node.limits.needs_sync();
+            if node.sync.is_none() && is_due {
                 self.begin(index, now_ms, trouble);
                 self.commit(index, now_ms);
             }
@@ -193,8 +199,8 @@ impl Sim {
         let rng = &mut self.rng;
         let node = &mut self.nodes[index];
         node.next_at_ms = now_ms + 500;
-        let asks = node.limits.asks(100);
-        if asks.is_empty() {
+        let share_requests = node.limits.share_requests(100);
+        if share_requests.is_empty() {
             return;
         }
         node.turn += 1;
@@ -207,38 +213,44 @@ impl Sim {
         let answered_at_ms = commits_at_ms.filter(|_| !is_unanswered);
         let answered_at_ms = answered_at_ms.map(|at_ms| at_ms + rng.u64(0..80));
         let turn = (node.epoch, node.turn);
-        let exchange =
-            OnItsWay { asks, turn, sent_at, commits_at_ms, told: Vec::new(), answered_at_ms };
-        node.exchange = Some((now_ms + GIVEN_UP_MS, exchange));
+        let sync = OnItsWay {
+            share_requests,
+            turn,
+            sent_at,
+            commits_at_ms,
+            grant: Vec::new(),
+            answered_at_ms,
+        };
+        node.sync = Some((now_ms + GIVEN_UP_MS, sync));
     }
 
     fn commit(&mut self, index: usize, now_ms: u64) {
         let node = &mut self.nodes[index];
-        let known = node.exchange.as_mut().map(|(_, exchange)| exchange);
-        for exchange in known.into_iter().chain(&mut node.late) {
-            if exchange.commits_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-                exchange.commits_at_ms = None;
-                let asks = exchange.asks.iter();
-                let told = asks.filter_map(|ask| {
+        let latest = node.sync.as_mut().map(|(_, sync)| sync);
+        for sync in latest.into_iter().chain(&mut node.late) {
+            if sync.commits_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+                sync.commits_at_ms = None;
+                let share_requests = sync.share_requests.iter();
+                let grant = share_requests.filter_map(|request| {
                     let table = &mut self.table;
-                    table.exchange(node.id, exchange.turn, ask, now_ms)
+                    table.sync(node.id, sync.turn, request, now_ms)
                 });
-                exchange.told = told.collect();
+                sync.grant = grant.collect();
             }
         }
-        node.late.retain(|exchange| exchange.commits_at_ms.is_some());
+        node.late.retain(|sync| sync.commits_at_ms.is_some());
         if now_ms < node.stopped_until_ms {
             return;
         }
-        let Some((given_up_at_ms, exchange)) = node.exchange.take() else { return };
-        if exchange.answered_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
-            let told = exchange.asks.iter().zip(exchange.told.iter().copied());
+        let Some((given_up_at_ms, sync)) = node.sync.take() else { return };
+        if sync.answered_at_ms.is_some_and(|at_ms| at_ms <= now_ms) {
+            let grant = sync.share_requests.iter().zip(sync.grant.iter().copied());
             let term = Duration::from_millis(TERM_MS);
-            node.limits.apply_exchange(exchange.sent_at, term, told);
+            node.limits.apply_grants(sync.sent_at, term, grant);
         } else if now_ms >= given_up_at_ms {
-            node.late.push(exchange);
+            node.late.push(sync);
         } else {
-            node.exchange = Some((given_up_at_ms, exchange));
+            node.sync = Some((given_up_at_ms, sync));
         }
     }
 
@@ -247,8 +259,8 @@ impl Sim {
         let now_ns = Arc::clone(&self.now_ns);
         let node = &mut self.nodes[index];
         node.open.clear();
-        let exchange = node.exchange.take().map(|(_, exchange)| exchange);
-        node.late.extend(exchange);
+        let sync = node.sync.take().map(|(_, sync)| sync);
+        node.late.extend(sync);
         (node.limits, node.epoch, node.turn) = (limits(&now_ns), node.epoch + 1, 0);
     }
 }
@@ -291,7 +303,7 @@ fn in_trouble(seed: u64, kind: Limit) -> u64 {
                 sim.request(index, units, rng.u64(0..8_000));
             }
         }
-        sim.exchange(trouble);
+        sim.sync(trouble);
     }
     sim.admitted
 }
@@ -329,16 +341,16 @@ fn skewed_demand_uses_the_limit() {
         for step in 0..240_000 / STEP_MS {
             sim.pass();
             for (index, weight) in weights.iter().enumerate() {
-                let mut wanted =
+                let mut arrivals =
                     per_step * f64::from(*weight) / f64::from(weights.iter().sum::<u32>());
-                while wanted > 0.0 {
-                    if rng.f64() < wanted {
+                while arrivals > 0.0 {
+                    if rng.f64() < arrivals {
                         sim.request(index, 1, 0);
                     }
-                    wanted -= 1.0;
+                    arrivals -= 1.0;
                 }
             }
-            sim.exchange(0);
+            sim.sync(0);
             if step * STEP_MS % 60_000 == 59_980 {
                 let (minute, before) = minute_begun;
                 let admitted = sim.admitted - before;

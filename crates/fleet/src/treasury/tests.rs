@@ -3,7 +3,7 @@
 use super::*;
 use tollgate_ledger::History;
 
-/// A loan is forgotten after a failover to a standby that had not heard of the last exchanges.
+/// A loan is forgotten after a failover to a standby that had not heard of the last syncs.
 #[test]
 fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
     let (account, usd) = (AccountId::from_number(1), Nanousd::new);
@@ -21,13 +21,13 @@ fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
         };
         let (from, to, history) = (node.begin(), node.begin() + 7, History::default());
         let report = Some(LeaseReport { from, to, settled: vec![settled], history });
-        let exchange = Exchange { node, epoch, turn: 1, report, ..Exchange::default() };
+        let sync = SyncRequest { node, epoch, turn: 1, report, ..SyncRequest::default() };
         let now = Duration::from_secs(1);
-        treasury.exchange(&exchange, now, Duration::from_secs(10)).expect("taken");
-        let purse = treasury.purse(account).copied().expect("a purse");
-        assert_eq!((purse.spent, purse.written_off), (usd(paid), usd(written_off)));
-        assert_eq!(purse.available, usd(granted - paid));
-        assert!(purse.is_sound(), "{purse:?}");
+        treasury.sync(&sync, now, Duration::from_secs(10)).expect("taken");
+        let funds = treasury.funds(account).copied().expect("a purse");
+        assert_eq!((funds.spent, funds.written_off), (usd(paid), usd(written_off)));
+        assert_eq!(funds.available, usd(granted - paid));
+        assert!(funds.is_sound(), "{funds:?}");
     }
 }
 
@@ -41,9 +41,10 @@ fn a_line_is_lent_to_nodes_like_any_other_money() {
     let node = NodeId::from_number(1).expect("a node");
     let epoch = treasury.join(node).epoch;
     let (now, term) = (Duration::from_secs(1), Duration::from_secs(10));
-    let ask = Ask { account, least: usd(60), most: usd(60) };
-    let asking = Exchange { node, epoch, turn: 1, asks: vec![ask], ..Exchange::default() };
-    let answer = treasury.exchange(&asking, now, term).expect("taken");
+    let request = LoanRequest { account, least: usd(60), most: usd(60) };
+    let asking =
+        SyncRequest { node, epoch, turn: 1, requests: vec![request], ..SyncRequest::default() };
+    let answer = treasury.sync(&asking, now, term).expect("taken");
     assert_eq!(answer.loans, [(account, Loan::Lent(usd(60)))]);
     assert_eq!(treasury.set_credit(account, usd(49)), Err(CreditFault::InFlight(usd(50))));
     treasury.set_credit(account, usd(50)).expect("what no node has out");
@@ -56,16 +57,16 @@ fn a_line_is_lent_to_nodes_like_any_other_money() {
     };
     let (from, to, history) = (node.begin(), node.begin() + 1, History::default());
     let report = Some(LeaseReport { from, to, settled: vec![settled], history });
-    let reporting = Exchange { node, epoch, turn: 2, report, ..Exchange::default() };
-    treasury.exchange(&reporting, now, term).expect("taken");
+    let reporting = SyncRequest { node, epoch, turn: 2, report, ..SyncRequest::default() };
+    treasury.sync(&reporting, now, term).expect("taken");
     let owing = CreditChange { owed: usd(50), ..CreditChange::default() };
     assert_eq!(treasury.set_credit(account, usd(0)), Ok(owing), "all of it was spent");
-    let purse = treasury.purse(account).copied().expect("a purse");
-    assert_eq!((purse.granted, purse.spent, purse.debt), (usd(10), usd(10), usd(55)));
+    let funds = treasury.funds(account).copied().expect("a purse");
+    assert_eq!((funds.granted, funds.spent, funds.debt), (usd(10), usd(10), usd(55)));
     treasury.set_credit(account, usd(70)).expect("lent anew");
-    let purse = treasury.purse(account).copied().expect("a purse");
-    assert_eq!((purse.available, purse.spent, purse.debt), (usd(15), usd(65), usd(0)));
-    assert!(purse.is_sound(), "{purse:?}");
+    let funds = treasury.funds(account).copied().expect("a purse");
+    assert_eq!((funds.available, funds.spent, funds.debt), (usd(15), usd(65), usd(0)));
+    assert!(funds.is_sound(), "{funds:?}");
 }
 
 /// One account, two nodes, and what must bound it.
@@ -92,18 +93,18 @@ impl LentFleet {
         Self { treasury, nodes, epochs, turns, seqs, paid_in: 1, line_max: 0, beyond: 0 }
     }
 
-    fn purse(&self) -> Purse {
-        *self.treasury.purse(ACCOUNT).expect("a purse")
+    fn funds(&self) -> AccountFunds {
+        *self.treasury.funds(ACCOUNT).expect("a purse")
     }
 
     fn set_line(&mut self, limit: i64) {
-        let before = self.purse();
+        let before = self.funds();
         let set = self.treasury.set_credit(ACCOUNT, Nanousd::new(limit));
-        let after = self.purse();
+        let after = self.funds();
         match set {
             Ok(_) => {
                 self.line_max = self.line_max.max(limit);
-                let cost = |purse: Purse| purse.spent.checked_add(purse.debt);
+                let cost = |funds: AccountFunds| funds.spent.checked_add(funds.debt);
                 assert_eq!((after.credit.get(), cost(after)), (limit, cost(before)));
             }
             Err(_) => assert_eq!(before, after),
@@ -111,7 +112,7 @@ impl LentFleet {
     }
 
     /// A node reports calls and what it gives back, and asks for more.
-    fn exchange(&mut self, at: usize, random: &mut fastrand::Rng) {
+    fn sync(&mut self, at: usize, random: &mut fastrand::Rng) {
         let usd = Nanousd::new;
         let has = self.treasury.leased(self.nodes[at], ACCOUNT).get();
         let charged = random.i64(0..=has);
@@ -129,24 +130,24 @@ impl LentFleet {
         let (from, to, history) = (self.seqs[at], self.seqs[at] + 1, History::default());
         self.seqs[at] = to;
         let amount = usd(random.i64(0..40));
-        let exchange = Exchange {
+        let sync = SyncRequest {
             node: self.nodes[at],
             epoch: self.epochs[at],
             turn: self.turns[at],
             report: Some(LeaseReport { from, to, settled: vec![settled], history }),
-            asks: vec![Ask { account: ACCOUNT, least: amount, most: amount }],
-            ..Exchange::default()
+            requests: vec![LoanRequest { account: ACCOUNT, least: amount, most: amount }],
+            ..SyncRequest::default()
         };
         let (now, term) = (Duration::from_secs(1), Duration::from_secs(10));
-        self.treasury.exchange(&exchange, now, term).expect("taken");
+        self.treasury.sync(&sync, now, term).expect("taken");
     }
 
     fn check(&self) {
-        let purse = self.purse();
-        assert!(purse.is_sound(), "{purse:?}");
-        assert_eq!(purse.granted.get() - purse.credit.get(), self.paid_in);
-        let used = purse.spent.get() + purse.debt.get() + purse.leased.get();
-        assert!(used <= self.paid_in + self.line_max + self.beyond, "{purse:?}");
+        let funds = self.funds();
+        assert!(funds.is_sound(), "{funds:?}");
+        assert_eq!(funds.granted.get() - funds.credit.get(), self.paid_in);
+        let used = funds.spent.get() + funds.debt.get() + funds.leased.get();
+        assert!(used <= self.paid_in + self.line_max + self.beyond, "{funds:?}");
     }
 }
 
@@ -166,7 +167,7 @@ fn lines_of_a_fleet_keep_every_purse_sound() {
                     fleet.paid_in += amount;
                 }
                 1 => fleet.set_line(random.i64(0..100)),
-                _ => fleet.exchange(random.usize(..2), &mut random),
+                _ => fleet.sync(random.usize(..2), &mut random),
             }
             fleet.check();
         }
@@ -183,17 +184,17 @@ fn nobody_borrows_ahead_of_what_another_node_waits_for() {
         treasury.join(node);
     }
     let mut turns = [0; 3];
-    let mut ask = |number: usize, least, most| {
+    let mut request = |number: usize, least, most| {
         turns[number] += 1;
-        let asks = vec![Ask { account, least: usd(least), most: usd(most) }];
+        let requests = vec![LoanRequest { account, least: usd(least), most: usd(most) }];
         let (node, turn) = (nodes[number], turns[number]);
-        let exchange = Exchange { node, epoch: 1, turn, asks, ..Exchange::default() };
+        let sync = SyncRequest { node, epoch: 1, turn, requests, ..SyncRequest::default() };
         let now = Duration::from_secs(1);
-        let answer = treasury.exchange(&exchange, now, Duration::from_secs(10));
+        let answer = treasury.sync(&sync, now, Duration::from_secs(10));
         answer.map(|answer| answer.loans[0].1).expect("taken")
     };
-    assert_eq!(ask(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
-    assert!(matches!(ask(1, 80, 80), Loan::Short(_)), "another waits for more than is left");
-    assert!(matches!(ask(2, 0, 40), Loan::Short(_)), "nobody waits at the third");
-    assert_eq!(ask(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
+    assert_eq!(request(0, 50, 50), Loan::Lent(usd(50)), "one node has half of it");
+    assert!(matches!(request(1, 80, 80), Loan::Shortage(_)), "another waits for more than is left");
+    assert!(matches!(request(2, 0, 40), Loan::Shortage(_)), "nobody waits at the third");
+    assert_eq!(request(2, 5, 40), Loan::Lent(usd(5)), "one of its calls waits for so much");
 }

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use crate::calls::lend::Want;
+use crate::calls::lend::FundsRequest;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Capped, Period};
-use crate::rules::cap_shares::{CapAsk, CapTold, Waiting};
+use crate::rules::cap_shares::{CapGrant, CapRequest, Waiting};
 use crate::rules::spend::{Span, sum};
 use crate::seam::funds::SharedFunds;
 use tollgate_money::money::Nanousd;
@@ -27,7 +27,7 @@ impl Ledger {
         keys: Vec<Waiting>,
         at: UnixMs,
         forget: impl Fn(AccountId, KeyId),
-    ) -> Vec<CapAsk> {
+    ) -> Vec<CapRequest> {
         let mut asks = Vec::new();
         for waiting in keys {
             let Waiting { account, key, all, .. } = waiting;
@@ -58,7 +58,10 @@ impl Ledger {
     }
 
     /// Takes what the exchange brought. Whether something was given up that is to be told at once.
-    pub fn take_caps<'a>(&self, told: impl IntoIterator<Item = (&'a CapAsk, CapTold)>) -> bool {
+    pub fn take_caps<'a>(
+        &self,
+        told: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
+    ) -> bool {
         let mut is_lowered = false;
         for (ask, told) in told {
             let mut core = self.shard(ask.account).lock();
@@ -103,7 +106,7 @@ impl Ledger {
 
     /// Nobody can say whether an exchange was heard: all that it told is told again. What was given up
     /// with it would be nobody's until the period ends, if the key is not used here any more.
-    pub fn retell_caps(&self, asks: &[CapAsk]) {
+    pub fn retell_caps(&self, asks: &[CapRequest]) {
         for ask in asks {
             let mut core = self.shard(ask.account).lock();
             let state = core.state_mut(ask.account);
@@ -123,7 +126,7 @@ impl Ledger {
     pub(crate) async fn wait_for_share(
         &self,
         funds: &dyn SharedFunds,
-        want: Want,
+        want: FundsRequest,
         (capped, lacks, left): (Capped, Nanousd, Nanousd),
         since: &mut Option<Duration>,
     ) -> Result<(), Refusal> {

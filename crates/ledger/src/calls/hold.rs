@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::calls::lend::Want;
+use crate::calls::lend::FundsRequest;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
@@ -143,7 +143,7 @@ impl Hold {
     /// [`Refusal`]; the hold is then what it was.
     pub async fn enlarge(&mut self, amount: Nanousd) -> Result<(), Refusal> {
         let ledger = Arc::clone(&self.ledger);
-        let want = Want { account: self.account, key: self.key, amount };
+        let want = FundsRequest { account: self.account, key: self.key, amount };
         ledger.with_money(want, || self.extend(amount)).await
     }
 
@@ -164,7 +164,7 @@ impl Hold {
                 let core = ledger.shard(account).lock();
                 core.decide_extend(account, id, amount, UnixMs::now()).map(drop)
             };
-            ledger.with_money(Want { account, key, amount }, would_extend).await
+            ledger.with_money(FundsRequest { account, key, amount }, would_extend).await
         })
     }
 

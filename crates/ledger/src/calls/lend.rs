@@ -18,7 +18,7 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
 /// Money that is to be set aside.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Want {
+pub(crate) struct FundsRequest {
     /// Whose.
     pub(crate) account: AccountId,
     /// By which key.
@@ -48,18 +48,19 @@ impl Ledger {
     /// [`Refusal`]; nothing has changed then.
     pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
         let Reserve { account, key, amount, .. } = reserve;
-        self.with_money(Want { account, key, amount }, || self.reserve(reserve.clone())).await
+        self.with_money(FundsRequest { account, key, amount }, || self.reserve(reserve.clone()))
+            .await
     }
 
     /// Sets money aside with `set_aside`, which wants so much. In a fleet it waits, and tries again,
     /// while there may be more elsewhere: of the account, or of what its key may spend.
     pub(crate) async fn with_money<T>(
         &self,
-        want: Want,
+        want: FundsRequest,
         mut set_aside: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let Some(fleet) = &self.fleet else { return set_aside() };
-        let Want { account, amount, .. } = want;
+        let FundsRequest { account, amount, .. } = want;
         let since = fleet.now();
         let mut capped_since = None;
         loop {

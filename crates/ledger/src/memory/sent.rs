@@ -24,7 +24,7 @@ use crate::records::record::{Journaled, Record, Reservation};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_money::money::Nanousd;
-use tollgate_resident::MappedFile;
+use tollgate_process_memory::MappedFile;
 use tollgate_types::ids::{HoldId, Seq};
 
 /// Its name in the ledger's directory.

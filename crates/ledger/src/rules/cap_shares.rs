@@ -22,7 +22,7 @@ const AHEAD: i64 = 4;
 
 /// What a node tells about what a key spends in a period, and asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapAsk {
+pub struct CapRequest {
     /// Whose key it is.
     pub account: AccountId,
     /// Whose limit it is.
@@ -50,7 +50,7 @@ pub struct CapAsk {
 
 /// What it is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CapTold {
+pub struct CapGrant {
     /// What it may have spent and held of the limit.
     pub share: Nanousd,
     /// What may still be had: what no node has, and what the others have and do not use.
@@ -89,7 +89,7 @@ pub(crate) struct CapShare {
     pub(crate) span: Span,
     /// What may be spent and held here; `None` until the node was told.
     pub(crate) share: Option<Nanousd>,
-    pub(crate) told: CapTold,
+    pub(crate) told: CapGrant,
     /// What was spent and held when that was last told.
     pub(crate) told_used: Nanousd,
     pub(crate) told_at: UnixMs,
@@ -136,7 +136,7 @@ impl CapShares {
         slot.insert(known.unwrap_or(CapShare {
             span,
             share: None,
-            told: CapTold::default(),
+            told: CapGrant::default(),
             told_used: Nanousd::ZERO,
             told_at: UnixMs(0),
             active_at: UnixMs(0),
@@ -166,7 +166,7 @@ impl CapShare {
         cap: Nanousd,
         of: Waiting,
         at: UnixMs,
-    ) -> Option<CapAsk> {
+    ) -> Option<CapRequest> {
         let spent = spending.spent.in_span(self.span);
         let used = sum(spent, spending.held);
         let more = used.saturating_sub(self.told_used).max(Nanousd::ZERO);
@@ -190,7 +190,7 @@ impl CapShare {
         }
         (self.told_used, self.told_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
-        Some(CapAsk {
+        Some(CapRequest {
             account: of.account,
             key: of.key,
             period: self.span.name(),

@@ -5,9 +5,9 @@ use super::*;
 impl Bench {
     /// A place of the model `m` for this account.
     fn place(&self, account: u64, limit: u32, percent: u32) -> Result<Permit, Refused> {
-        let subjects = [(Subject::Model("m".into()), places(limit))];
+        let subjects = [(Subject::Model("m".into()), concurrency(limit))];
         let share = Some(AccountShare { account, percent });
-        self.limits.take_with(subjects, share, None, Patience::First)
+        self.limits.take_with(subjects, share, None, ShareWait::First)
     }
 }
 
@@ -43,7 +43,7 @@ fn what_one_account_abandons_leaves_places_to_every_other() {
 /// Accounts that keep all that they get leave some to the next, the more the larger the limit is.
 #[test]
 fn what_several_accounts_take_leaves_places_to_others() {
-    for (limit, percent, left) in
+    for (limit, percent, remaining) in
         [(8, 75, [2, 0, 0]), (16, 75, [4, 1, 0]), (100, 75, [25, 6, 1]), (100, 50, [50, 25, 12])]
     {
         let (bench, mut kept, mut free) = (Bench::new(), Vec::new(), Vec::new());
@@ -51,11 +51,11 @@ fn what_several_accounts_take_leaves_places_to_others() {
             kept.extend(all(&bench, account, limit, percent));
             free.push(limit as usize - kept.len());
         }
-        assert_eq!(free, left, "{percent} % of {limit}");
+        assert_eq!(free, remaining, "{percent} % of {limit}");
     }
 }
 
-/// How many places of `limit` two honest customers use that always have more to do, and the larger part.
+/// The slots of `limit` that two always busy accounts use together, and the larger part.
 fn two_busy(limit: u32, percent: u32) -> (usize, usize) {
     let bench = Bench::new();
     let mut one = all(&bench, 1, limit, percent);
@@ -98,14 +98,15 @@ fn a_share_is_of_one_model() {
     let _first = all(&bench, 1, 2, 75);
     let of = |model: &str, rates| {
         let share = Some(AccountShare { account: 1, percent: 75 });
-        let subjects = [(Subject::Model(model.into()), rates), (Subject::Account(1), places(9))];
-        bench.limits.take_with(subjects, share, None, Patience::First)
+        let subjects =
+            [(Subject::Model(model.into()), rates), (Subject::Account(1), concurrency(9))];
+        bench.limits.take_with(subjects, share, None, ShareWait::First)
     };
-    assert!(of("m", places(2)).is_err(), "it has its share");
+    assert!(of("m", concurrency(2)).is_err(), "it has its share");
     let permits: Vec<_> = (0..9).map(|_| of("n", Rates::NONE).expect("no limit")).collect();
     assert_eq!(of("n", Rates::NONE).expect_err("of the account").scope, Scope::Account);
     drop(permits);
-    assert!(of("n", places(2)).is_ok());
+    assert!(of("n", concurrency(2)).is_ok());
 }
 
 /// A refusal by another limit leaves nothing of a place behind.
@@ -113,8 +114,8 @@ fn a_share_is_of_one_model() {
 fn a_place_is_given_back_where_another_limit_refuses() {
     let bench = Bench::new();
     let share = Some(AccountShare { account: 1, percent: 75 });
-    let both = || [(Subject::Model("m".into()), places(4)), (Subject::Key(1), requests(1))];
-    let take = || bench.limits.take_with(both(), share, None, Patience::First);
+    let both = || [(Subject::Model("m".into()), concurrency(4)), (Subject::Key(1), requests(1))];
+    let take = || bench.limits.take_with(both(), share, None, ShareWait::First);
     let first = take().expect("a request");
     for _ in 0..100 {
         assert_eq!(take().expect_err("one a minute").limit, Limit::Requests);
@@ -123,7 +124,7 @@ fn a_place_is_given_back_where_another_limit_refuses() {
     assert_eq!(all(&bench, 1, 4, 75).len(), 3, "nothing was lost");
 }
 
-/// What happens to one account's calls.
+/// A step in the life of one account's calls.
 #[derive(Clone, Copy, Debug)]
 enum CallStep {
     Enter(u64),
@@ -210,14 +211,14 @@ fn many_threads_of_one_account_never_pass_its_bound() {
 fn a_node_shares_out_the_places_that_it_has() {
     let bench = node();
     assert_eq!(bench.place(1, 16, 75).expect_err("none yet").wait, Wait::UntilShared);
-    exchange(&bench, 8, 0, 8);
+    sync(&bench, 8, 0, 8);
     bench.pass(Duration::from_millis(1_500));
     let hostile = all(&bench, 1, 16, 75);
     assert_eq!(hostile.len(), 6, "of the node's eight");
     assert!(bench.place(2, 16, 75).is_ok(), "another account");
     // The others hear that more is wanted here, as where all places are taken.
-    let ask = exchange(&bench, 16, 0, 16);
-    assert!(ask.demand >= 7, "{ask:?}");
+    let request = sync(&bench, 16, 0, 16);
+    assert!(request.demand >= 7, "{request:?}");
     assert_eq!(all(&bench, 1, 16, 75).len(), 12 - 6, "of sixteen");
 }
 

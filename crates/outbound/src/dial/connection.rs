@@ -16,7 +16,7 @@ pub struct DialedConnection {
     pub(super) address: SocketAddr,
 }
 
-/// What a connection is made of.
+/// The transport of a connection.
 #[derive(Debug)]
 pub(super) enum Io {
     /// A TCP connection without TLS.

@@ -1,4 +1,4 @@
-//! Why there is no connection.
+//! Connection failures.
 
 use std::fmt;
 use std::io;
@@ -8,8 +8,7 @@ use tollgate_options::network::EnvironmentError;
 
 use crate::local::LocalResource;
 
-/// Why there is no connection: who was to be reached, at which address, and what went wrong. Holds no
-/// credentials.
+/// A failure to connect: the server, the address, and the cause. Contains no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialError {
     /// The kind of the failure.
@@ -46,17 +45,17 @@ pub enum DialFault {
     TlsPlainPort,
     /// Both sides have no version or cipher of TLS in common.
     TlsVersion,
-    /// The other side wants a client certificate, or refuses the one that it was shown.
+    /// The server requires a client certificate, or refuses the one it received.
     TlsClientCertificate,
     /// Any other failure of the handshake.
     Tls,
     /// The proxy cannot be reached.
     ProxyUnreachable,
-    /// The proxy refuses the credentials, or wants some.
+    /// The proxy refuses the credentials, or requires some.
     ProxyCredentials,
     /// The proxy does not connect to the server.
     ProxyRefused,
-    /// A resource of this machine is exhausted, which says nothing of the other side.
+    /// A resource of this machine is exhausted; the server is not to blame.
     Exhausted(LocalResource),
 }
 
@@ -118,7 +117,7 @@ impl DialFault {
         }
     }
 
-    /// Whether a forward proxy failed, and nothing was learned of the server behind it.
+    /// True if a forward proxy failed, so that the server behind it is not to blame.
     #[must_use]
     pub fn is_of_proxy(self) -> bool {
         self.is_about_the_proxy_itself() || self == Self::ProxyRefused
@@ -128,7 +127,7 @@ impl DialFault {
         matches!(self, Self::ProxyUnreachable | Self::ProxyCredentials)
     }
 
-    /// Whether another address of a server behind a proxy would meet the same failure.
+    /// True if another address of a server behind the proxy would fail the same way.
     pub(super) fn ends_tunnels(self) -> bool {
         self.is_about_the_proxy_itself() || self.exhausted().is_some()
     }
@@ -142,7 +141,7 @@ impl fmt::Display for DialError {
 
 impl std::error::Error for DialError {}
 
-/// What went wrong at one address, without the address.
+/// The cause of a failure at one address, without the address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) fault: DialFault,
@@ -249,15 +248,15 @@ impl DialError {
         Self { fault: of_proxy(reason.fault), ..Self::new(who, reason) }
     }
 
-    /// The failures at all addresses that were tried: equal ones are told once. Where a resource of this
-    /// machine was short, an address that was not tried for it may have served.
+    /// The failures at all attempted addresses, without repetitions. If a resource of this machine was
+    /// exhausted, it is the fault: another address might have worked.
     pub(super) fn of_all(who: &str, failures: &[(SocketAddr, Reason)]) -> Self {
-        let mut told: Vec<(&Reason, Vec<String>)> = Vec::new();
+        let mut distinct: Vec<(&Reason, Vec<String>)> = Vec::new();
         for (address, reason) in failures {
             let at = address.ip().to_string();
-            match told.iter_mut().find(|(known, _)| *known == reason) {
+            match distinct.iter_mut().find(|(other, _)| *other == reason) {
                 Some((_, places)) => places.push(at),
-                None => told.push((reason, vec![at])),
+                None => distinct.push((reason, vec![at])),
             }
         }
         // A server that answers and cannot prove itself says more than one that is not there.
@@ -265,10 +264,11 @@ impl DialError {
             !matches!(reason.fault, DialFault::Refused | DialFault::TimedOut | DialFault::NoRoute)
         };
         let is_exhausted = |(reason, _): &&(&Reason, _)| reason.fault.exhausted().is_some();
-        let fault = told.iter().find(is_exhausted).or_else(|| told.iter().find(is_telling));
-        let fault = fault.or_else(|| told.first());
+        let fault = distinct.iter().find(is_exhausted).or_else(|| distinct.iter().find(is_telling));
+        let fault = fault.or_else(|| distinct.first());
         let fault = fault.map_or(DialFault::TimedOut, |(reason, _)| reason.fault);
-        let each = told.iter().map(|(reason, at)| format!("{} at {}", reason.text, at.join(", ")));
+        let each =
+            distinct.iter().map(|(reason, at)| format!("{} at {}", reason.text, at.join(", ")));
         Self { fault, text: format!("{who}: {}", each.collect::<Vec<_>>().join("; ")) }
     }
 
@@ -279,7 +279,7 @@ impl DialError {
     }
 }
 
-/// What a failure on the way to a proxy, or in its answer, means for who wanted to go through it.
+/// Maps a failure on the way to a proxy, or in its response, to the failure of the tunnel through it.
 fn of_proxy(fault: DialFault) -> DialFault {
     match fault {
         DialFault::ProxyCredentials | DialFault::ProxyRefused | DialFault::Exhausted(_) => fault,

@@ -14,11 +14,12 @@ use parking_lot::{Mutex, RwLock};
 
 use super::error::Reason;
 
-/// How long a looked-up address is used. Providers move behind names with TTLs of about a minute.
+/// The lifetime of a resolved address. Providers change the addresses of their names with TTLs of about a
+/// minute.
 const FRESH_FOR: Duration = Duration::from_secs(30);
 /// The time that a look-up may take.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long an address that did not connect is tried after all others: as long as a look-up counts.
+/// The time for which an address that did not connect is tried last: the lifetime of a lookup.
 const FAILED_FOR: Duration = Duration::from_secs(30);
 /// Addresses that are remembered to have failed. Operators' upstreams have some dozens.
 const FAILED_MAX: usize = 1024;
@@ -66,7 +67,7 @@ impl Name {
         self.spread.load(Ordering::Relaxed)
     }
 
-    /// Whether an address is one of its own.
+    /// True if the address is one of this name's.
     #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)
@@ -81,7 +82,7 @@ impl Name {
 /// A cache of DNS look-ups, and of addresses that failed.
 pub(super) struct Names {
     resolver: Arc<dyn Resolve>,
-    known: RwLock<HashMap<Box<str>, Arc<Name>>>,
+    cached: RwLock<HashMap<Box<str>, Arc<Name>>>,
     failed: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
@@ -93,26 +94,26 @@ impl Default for Names {
 
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Names").field("known", &self.known.read().len()).finish_non_exhaustive()
+        f.debug_struct("Names").field("known", &self.cached.read().len()).finish_non_exhaustive()
     }
 }
 
 impl Names {
     pub(super) fn new(resolver: Arc<dyn Resolve>) -> Self {
-        Self { resolver, known: RwLock::default(), failed: Mutex::default() }
+        Self { resolver, cached: RwLock::default(), failed: Mutex::default() }
     }
 
     /// The addresses of a name. When a look-up fails, the last good ones serve on.
     pub(super) async fn find(&self, host: &str) -> Result<Arc<Name>, Reason> {
-        let known = self.known.read().get(host).cloned();
-        match known {
+        let cached = self.cached.read().get(host).cloned();
+        match cached {
             Some(name) if name.looked_up.elapsed() < FRESH_FOR => Ok(name),
             // Most requests find the name here, and have no room for a look-up.
-            known => Box::pin(self.look_up(host, known)).await,
+            cached => Box::pin(self.look_up(host, cached)).await,
         }
     }
 
-    async fn look_up(&self, host: &str, known: Option<Arc<Name>>) -> Result<Arc<Name>, Reason> {
+    async fn look_up(&self, host: &str, cached: Option<Arc<Name>>) -> Result<Arc<Name>, Reason> {
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.resolver.resolve(host)).await;
         let found = found.map_err(io::Error::from).flatten();
         let mut addresses: Vec<IpAddr> = Vec::new();
@@ -124,14 +125,14 @@ impl Names {
                     }
                 }
             }
-            Err(error) => return known.ok_or_else(|| Reason::not_found(&error)),
+            Err(error) => return cached.ok_or_else(|| Reason::not_found(&error)),
         }
         if addresses.is_empty() {
             let none = io::Error::other("it has no address");
-            return known.ok_or_else(|| Reason::not_found(&none));
+            return cached.ok_or_else(|| Reason::not_found(&none));
         }
         let counted = |count: fn(&Name) -> &AtomicUsize| {
-            let before = known.as_ref().map_or(0, |known| count(known).load(Ordering::Relaxed));
+            let before = cached.as_ref().map_or(0, |cached| count(cached).load(Ordering::Relaxed));
             AtomicUsize::new(before)
         };
         let prefers_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
@@ -143,7 +144,7 @@ impl Names {
             dials: counted(|name| &name.dials),
             reuses: counted(|name| &name.reuses),
         });
-        let mut all = self.known.write();
+        let mut all = self.cached.write();
         if all.len() >= NAMES_MAX {
             all.retain(|_, name| name.looked_up.elapsed() < FRESH_FOR);
         }

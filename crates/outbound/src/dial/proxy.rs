@@ -11,8 +11,8 @@ use super::error::{DialFault, Reason};
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most header fields of a proxy's answer.
 const FIELDS_MAX: usize = 64;
-/// The most of a proxy's reason phrase that is told, in bytes.
-const TOLD_BYTES_MAX: usize = 80;
+/// The longest part of a proxy's reason phrase in a message, in letters.
+const REASON_LETTERS_MAX: usize = 80;
 
 /// Has the proxy connect to `target`, a host and port.
 pub(super) async fn connect<S>(
@@ -75,7 +75,9 @@ fn parse(read: &[u8]) -> Result<Option<(u16, String, usize)>, Reason> {
             let phrase: String = phrase.chars().filter(|c| !c.is_control()).collect();
             let phrase = match phrase.trim() {
                 "" => String::new(),
-                told => format!(" {}", told.chars().take(TOLD_BYTES_MAX).collect::<String>()),
+                phrase => {
+                    format!(" {}", phrase.chars().take(REASON_LETTERS_MAX).collect::<String>())
+                }
             };
             Ok(Some((response.code.unwrap_or_default(), phrase, length)))
         }

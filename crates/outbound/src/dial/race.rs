@@ -14,10 +14,10 @@ use super::connection::Io;
 use super::error::Reason;
 use super::names::Names;
 
-/// How long an address has before the next one is tried beside it: RFC 8305 section 5 recommends it.
+/// The delay before the next address is tried in parallel, as RFC 8305, section 5, recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// How long a handshake may take, once TCP is connected, before the next address is tried beside it. A
-/// provider on another continent takes half of it.
+/// The delay of a handshake over TCP before the next address is tried in parallel. A provider on another
+/// continent takes half of it.
 const HANDSHAKE_DELAY: Duration = Duration::from_secs(1);
 
 /// An address that failed, and why.
@@ -103,7 +103,7 @@ where
     (address, secured.await)
 }
 
-/// What has become of each address.
+/// The attempts at each address.
 struct Attempts {
     waiting: VecDeque<SocketAddr>,
     /// Under way, and since when.
@@ -119,7 +119,7 @@ impl Attempts {
         Self { waiting: addresses.into(), begun, connected, failures }
     }
 
-    /// Whether there is none to begin with.
+    /// True if no attempt is left.
     fn is_exhausted(&self) -> bool {
         self.waiting.is_empty() && self.connected.is_empty()
     }
@@ -139,7 +139,7 @@ impl Attempts {
         self.failures.push((address, reason));
     }
 
-    /// How long until the next one is begun: all have their turn before `deadline`.
+    /// The delay until the next attempt, so that every address has its turn before `deadline`.
     fn delay(&self, usual: Duration, deadline: Instant) -> Duration {
         let left = deadline.saturating_duration_since(Instant::now());
         let still = u32::try_from(self.waiting.len() + self.connected.len()).unwrap_or(u32::MAX);
@@ -156,7 +156,7 @@ impl Attempts {
         }
     }
 
-    /// Every failure; who has not answered by now never did.
+    /// Collects every failure; addresses without an answer have timed out.
     fn fail(mut self, names: &Names) -> Vec<FailedAttempt> {
         for (address, _) in &self.begun {
             self.failures.push((*address, Reason::timed_out()));

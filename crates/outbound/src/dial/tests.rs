@@ -50,7 +50,7 @@ async fn listen(addresses: &[&str]) -> (Vec<TcpListener>, u16) {
     (listeners, port)
 }
 
-/// What a server says to whoever connects.
+/// Sends `words` to each client that connects.
 fn says(listener: TcpListener, words: &'static [u8]) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -87,7 +87,7 @@ fn issued(names: &[&str], years: (i32, i32)) -> TestCertificate {
 }
 
 impl TestCertificate {
-    /// What a client trusts that knows its authority.
+    /// TLS settings of a client that trusts the test authority.
     fn trusted(&self, number: u8) -> ClientTls {
         let authorities = Some(Arc::clone(&self.authority));
         ClientTls { authorities, fingerprint: [number; 32], ..ClientTls::default() }
@@ -277,7 +277,7 @@ async fn a_failed_handshake_says_why() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_and_the_lack_of_one_is_told() {
+async fn client_certificates_are_sent_and_their_absence_is_reported() {
     let (server, client) = (issued(&["pods.test"], (2020, 2100)), issued(&["me"], (2020, 2100)));
     let (mut listeners, port) = listen(&["127.0.0.1"]).await;
     server.serve(listeners.remove(0), Some(&client));
@@ -290,9 +290,9 @@ async fn a_client_certificate_is_shown_and_the_lack_of_one_is_told() {
     let place = Destination { tls: Some(tls), ..to("pods.test", port) };
     let mut made = dial(&dialer, &place).await.expect("a handshake");
     let error = echoes(&mut made).await.expect_err("it is not let in");
-    let told = certificate_refusal("pods.test", &error).expect("the reason");
-    assert_eq!(told.fault, DialFault::TlsClientCertificate);
-    assert!(told.to_string().contains("wants a client certificate"), "{told}");
+    let received = certificate_refusal("pods.test", &error).expect("the reason");
+    assert_eq!(received.fault, DialFault::TlsClientCertificate);
+    assert!(received.to_string().contains("wants a client certificate"), "{received}");
 }
 
 /// A proxy that answers every `CONNECT` with this head, and then sends back what comes. What it was sent
@@ -302,7 +302,7 @@ async fn connect_proxy(
 ) -> (u16, tokio::sync::mpsc::UnboundedReceiver<String>) {
     let (mut listeners, port) = listen(&["127.0.0.1"]).await;
     let listener = listeners.remove(0);
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, received) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut bytes = vec![0; 4096];
@@ -312,7 +312,7 @@ async fn connect_proxy(
             tokio::spawn(echo(stream));
         }
     });
-    (port, told)
+    (port, received)
 }
 
 async fn echo(mut stream: TcpStream) {
@@ -326,21 +326,21 @@ fn through(proxy: &str, host: &str) -> Destination {
 }
 
 #[tokio::test]
-async fn a_proxy_is_asked_by_name_with_its_credentials() {
-    let (port, mut told) = connect_proxy("HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await;
+async fn a_proxy_receives_the_host_name_and_credentials() {
+    let (port, mut received) = connect_proxy("HTTP/1.1 200 OK\r\nVia: x\r\n\r\n").await;
     let dialer = dialer(&["127.0.0.1"]);
     let place = through(&format!("http://me:s%40cret@proxy.test:{port}"), "api.example.com");
     let mut made = dial(&dialer, &place).await.expect("a tunnel");
     echoes(&mut made).await.expect("a tunnel");
-    let asked = told.recv().await.expect("a request");
-    assert!(asked.starts_with("CONNECT api.example.com:443 HTTP/1.1\r\n"), "{asked}");
-    assert!(asked.contains("Proxy-Authorization: Basic bWU6c0BjcmV0\r\n"), "{asked}");
+    let request = received.recv().await.expect("a request");
+    assert!(request.starts_with("CONNECT api.example.com:443 HTTP/1.1\r\n"), "{request}");
+    assert!(request.contains("Proxy-Authorization: Basic bWU6c0BjcmV0\r\n"), "{request}");
     // Somebody else's name is looked up and checked here.
     let checked = AllowedAddresses::Checked(|address| address.to_string() == "127.0.0.1");
     let made = dialer.dial(&place, checked, Duration::from_secs(2)).await;
     drop(made.expect("a tunnel"));
-    let asked = told.recv().await.expect("a request");
-    assert!(asked.starts_with("CONNECT 127.0.0.1:443 HTTP/1.1\r\n"), "{asked}");
+    let request = received.recv().await.expect("a request");
+    assert!(request.starts_with("CONNECT 127.0.0.1:443 HTTP/1.1\r\n"), "{request}");
     let refused = AllowedAddresses::Checked(|_| false);
     let error = dialer.dial(&place, refused, Duration::from_secs(2)).await.expect_err("refused");
     assert_eq!(error.fault, DialFault::Forbidden, "{error}");
@@ -356,7 +356,7 @@ async fn a_proxy_that_does_not_connect_is_named_without_its_credentials() {
         ("SSH-2.0-x\r\n\r\n", DialFault::ProxyRefused, "not an answer"),
         ("", DialFault::ProxyUnreachable, "in time"),
     ] {
-        let (port, _told) = connect_proxy(answer).await;
+        let (port, _received) = connect_proxy(answer).await;
         let place = through(&format!("http://me:canary@127.0.0.1:{port}"), "api.example.com");
         let dialed = dialer.dial(&place, AllowedAddresses::All, Duration::from_millis(500)).await;
         let error = dialed.expect_err("no tunnel");
@@ -398,7 +398,7 @@ async fn tls_with_the_server_goes_through_the_tunnel() {
 async fn socks_proxy(status: u8) -> (u16, tokio::sync::mpsc::UnboundedReceiver<Vec<u8>>) {
     let (mut listeners, port) = listen(&["127.0.0.1"]).await;
     let listener = listeners.remove(0);
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+    let (tell, received) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut bytes = [0; 512];
@@ -417,13 +417,13 @@ async fn socks_proxy(status: u8) -> (u16, tokio::sync::mpsc::UnboundedReceiver<V
             tokio::spawn(echo(stream));
         }
     });
-    (port, told)
+    (port, received)
 }
 
 #[tokio::test]
 async fn socks_is_spoken_by_name_and_by_address() {
     let dialer = dialer(&["10.1.2.3"]);
-    let (port, mut told) = socks_proxy(0).await;
+    let (port, mut received) = socks_proxy(0).await;
     for (scheme, expected) in [
         ("socks5h", b"\x05\x01\x00\x03\x08api.test\x01\xbb".as_slice()),
         ("socks5", b"\x05\x01\x00\x01\x0a\x01\x02\x03\x01\xbb"),
@@ -431,7 +431,7 @@ async fn socks_is_spoken_by_name_and_by_address() {
         let place = through(&format!("{scheme}://me:secret@127.0.0.1:{port}"), "api.test");
         let mut made = dial(&dialer, &place).await.expect(scheme);
         echoes(&mut made).await.expect("a tunnel");
-        assert_eq!(told.recv().await.as_deref(), Some(expected), "{scheme}");
+        assert_eq!(received.recv().await.as_deref(), Some(expected), "{scheme}");
     }
     for (proxy, fault) in [
         (format!("socks5h://me:wrong@127.0.0.1:{port}"), DialFault::ProxyCredentials),

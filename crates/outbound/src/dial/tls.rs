@@ -18,8 +18,8 @@ use crate::roots::{self, RootsUnread};
 /// Settings that are kept. There is one for each upstream that has its own, and one more for each time
 /// that its files change.
 const CONFIGS_MAX: usize = 256;
-/// Names of a certificate that are told.
-const NAMES_TOLD_MAX: usize = 3;
+/// The most names of a certificate in a message.
+const NAMES_SHOWN_MAX: usize = 3;
 
 /// The settings of TLS that are in use. Those of one fingerprint share the sessions that can be resumed.
 #[derive(Debug, Default)]
@@ -34,11 +34,11 @@ impl TlsConfigs {
         if tls.authorities.is_none() && tls.certificate.is_none() {
             return roots::client_config().map_err(unusable);
         }
-        let known = |all: &Vec<([u8; 32], Arc<ClientConfig>)>| {
+        let cached = |all: &Vec<([u8; 32], Arc<ClientConfig>)>| {
             let found = all.iter().find(|(fingerprint, _)| *fingerprint == tls.fingerprint);
             found.map(|(_, config)| Arc::clone(config))
         };
-        if let Some(config) = known(&self.0.lock()) {
+        if let Some(config) = cached(&self.0.lock()) {
             return Ok(config);
         }
         let config = Arc::new(configure(tls).map_err(unusable)?);
@@ -97,8 +97,8 @@ fn tls_error(error: &io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// What an error of a connection over TLS says of the certificate that this side has shown, or has not:
-/// since TLS 1.3 the other side refuses it only after the handshake. Nothing of a request was read then.
+/// Reads from a connection's error that the server refused the client certificate, or its absence: since TLS
+/// 1.3 this follows the handshake. The server has read nothing of the request then.
 #[must_use]
 pub fn certificate_refusal(
     who: &str,
@@ -117,7 +117,7 @@ pub fn certificate_refusal(
     None
 }
 
-/// What a failure of TLS means, in an operator's words.
+/// Describes a TLS failure for operators.
 fn reason(error: &Error) -> Reason {
     let (fault, text) = match error {
         Error::InvalidCertificate(error) => return certificate_reason(error),
@@ -190,7 +190,7 @@ fn certificate_reason(error: &CertificateError) -> Reason {
         }
         Fault::NotValidForNameContext { expected, presented } => {
             let expected = expected.to_str();
-            let names = presented.iter().take(NAMES_TOLD_MAX).map(|name| plain(name));
+            let names = presented.iter().take(NAMES_SHOWN_MAX).map(|name| plain(name));
             let names = names.collect::<Vec<_>>().join(", ");
             let names = if names.is_empty() { "no name at all".to_owned() } else { names };
             (DialFault::TlsName, format!("TLS: its certificate is for {names}, not for {expected}"))

@@ -1,8 +1,8 @@
 use super::*;
-use crate::limits::{Pass, Priced};
-use crate::offer::TOOLS_TOKENS_MAX;
+use crate::limits::{PassList, PricedFeatures};
 use crate::pieces;
-use tollgate_money::price::CacheWrites;
+use crate::request_policy::TOOLS_TOKENS_MAX;
+use tollgate_money::price::{CacheWrites, UsageSource};
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/anthropic_messages/request.json");
 const RESPONSE: &[u8] = include_bytes!("../../fixtures/anthropic_messages/response.json");
@@ -10,7 +10,7 @@ const STREAM: &str = include_str!("../../fixtures/anthropic_messages/stream.sse"
 
 /// Of a model for which the operator passes an unknown field and searches in the web.
 fn limits() -> ModelLimits {
-    let pass = Pass {
+    let pass = PassList {
         fields: vec!["x_unknown".to_owned()],
         tools: vec!["web_search_*".to_owned()],
         content: Vec::new(),
@@ -110,8 +110,8 @@ fn a_stream_that_is_cut_costs_its_input_and_what_was_relayed() {
     assert!(!meter.is_complete());
     assert_eq!(meter.measure(), (usage(HELLO), UsageSource::Estimated));
     let (_, meter) = relay(&event(TEXT), Framing::Sse, 9);
-    let floor = read(with("").as_bytes()).expect("valid").floor();
-    assert_eq!(meter.measure().0, Usage { output_tokens: HELLO, ..floor }, "without a start");
+    let min_usage = read(with("").as_bytes()).expect("valid").min_usage();
+    assert_eq!(meter.measure().0, Usage { output_tokens: HELLO, ..min_usage }, "without a start");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_later_report_makes_nothing_cheaper() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     for (input_tokens, output_tokens) in [(9_000_000, 2), (1, 9_000_000)] {
         let report =
             format!(r#"{{"input_tokens":{input_tokens},"output_tokens":{output_tokens}}}"#);
@@ -194,28 +194,28 @@ fn the_rounds_of_a_compacted_request_are_summed_up() {
 
 #[test]
 fn bytes_bound_the_input_unless_the_upstream_adds_some() {
-    let bound = |fields: &str| read(with(fields).as_bytes()).expect("valid").bound();
+    let max_usage = |fields: &str| read(with(fields).as_bytes()).expect("valid").max_usage();
     let tool = r#","tools":[{"name":"f","input_schema":{"properties":{"url":{}}}}]"#;
-    assert_eq!(bound("").input_tokens, with("").len() as u64);
-    assert_eq!(bound(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
+    assert_eq!(max_usage("").input_tokens, with("").len() as u64);
+    assert_eq!(max_usage(tool).input_tokens, with(tool).len() as u64 + TOOLS_TOKENS_MAX);
     for fields in [
         r#","system":[{"type":"image","source":{}}]"#,
         r#","tools":[{"type":"computer_20251124","name":"computer"}]"#,
         r#","x_unknown":"may stand for anything""#,
     ] {
-        assert_eq!(bound(fields).input_tokens, 200_000, "{fields}");
+        assert_eq!(max_usage(fields).input_tokens, 200_000, "{fields}");
     }
     let search = r#","tools":[{"type":"web_search_20260209","name":"web_search"}]"#;
-    let held = bound(search);
+    let held = max_usage(search);
     assert_eq!((held.input_tokens, held.output_tokens), (2_000_000, 1000), "for each round");
     let compact = r#","context_management":{"edits":[{"type":"compact_20260112"}]}"#;
-    let held = bound(compact);
+    let held = max_usage(compact);
     assert_eq!((held.input_tokens, held.output_tokens), (400_000, 64_100), "a summary more");
     let keeps =
         r#","context_management":{"edits":[{"type":"clear_thinking_20251015","keep":"all"}]}"#;
-    assert_eq!(bound(keeps).input_tokens, with(keeps).len() as u64);
-    assert_eq!(bound("").output_tokens, 100);
-    let unlimited = read(br#"{"model":"m","messages":[{}]}"#).expect("valid").bound();
+    assert_eq!(max_usage(keeps).input_tokens, with(keeps).len() as u64);
+    assert_eq!(max_usage("").output_tokens, 100);
+    let unlimited = read(br#"{"model":"m","messages":[{}]}"#).expect("valid").max_usage();
     assert_eq!(unlimited.output_tokens, 64_000, "the model's limit");
 }
 
@@ -276,7 +276,7 @@ fn counting_costs_nothing_and_takes_anything() {
 }
 
 #[test]
-fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
+fn only_marked_parts_are_held_as_cache_writes() {
     let writes =
         |fields: &str| read(with(fields).as_bytes()).expect("valid").input_ways().cache_writes;
     for fields in [
@@ -309,7 +309,10 @@ fn only_what_is_asked_to_be_written_to_the_cache_is_held_as_written() {
 #[test]
 fn containers_of_answers_are_noted_where_code_may_run() {
     let limits = ModelLimits {
-        priced: Priced { units: vec![Unit::ContainerSessions], ..Priced::default() },
+        priced: PricedFeatures {
+            units: vec![Unit::ContainerSessions],
+            ..PricedFeatures::default()
+        },
         ..limits()
     };
     let tools = r#","tools":[{"type":"code_execution_20250825","name":"code_execution"}]"#;

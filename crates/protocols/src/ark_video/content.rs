@@ -2,7 +2,7 @@
 
 use super::series::SeriesFeatures;
 use crate::json::{Object, Value};
-use crate::media_url::{self, Medium, Reach};
+use crate::media_url::{self, Medium, UrlPolicy};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
 use tollgate_types::error::GatewayError;
 
@@ -165,11 +165,11 @@ fn kind_of(
     let at = format!("{at}.type");
     let value = required(block, "type", &at)?;
     let word = value.as_str();
-    match KINDS.iter().find(|(known, ..)| word.as_deref() == Some(known)) {
+    match KINDS.iter().find(|(name, ..)| word.as_deref() == Some(name)) {
         Some(kind) => Ok(*kind),
         None => {
-            let known: Vec<&str> = KINDS.iter().map(|(known, ..)| *known).collect();
-            let message = format!("`{at}` must be one of {}", known.join(", "));
+            let block_names: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+            let message = format!("`{at}` must be one of {}", block_names.join(", "));
             Err(refuse(NOT_IN_ENUM, at, message))
         }
     }
@@ -225,7 +225,7 @@ fn check_url(
         let message = format!("`{at}` must be a URL in a string");
         return Err(refuse(URL_INVALID, at, message));
     };
-    media_url::check(&at, &url, &[medium], Reach::Any).map(|_| ())
+    media_url::check(&at, &url, &[medium], UrlPolicy::Any).map(|_| ())
 }
 
 /// `{task_id}`, or `{id}` as Ark itself writes it: whichever it reads must be the customer's own.

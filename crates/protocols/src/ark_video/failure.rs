@@ -44,7 +44,7 @@ const CUSTOMERS: [&str; 5] =
     ["InvalidParameter", "MissingParameter", "Input", "SensitiveContent", "DataInspection"];
 
 fn begins(code: &str, codes: &[&str]) -> bool {
-    codes.iter().any(|known| code.starts_with(known))
+    codes.iter().any(|prefix| code.starts_with(prefix))
 }
 
 fn code_in(body: &[u8]) -> Option<String> {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_the_upstreams_own_is_told_in_its_words_or_in_the_contracts() {
+    fn an_upstream_failure_keeps_its_message_or_gets_the_contracts() {
         for (status, code, expected) in [
             (429, "RateLimitExceeded", "its words"),
             (429, "Throttling", "its words"),

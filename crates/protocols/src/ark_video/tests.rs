@@ -59,36 +59,36 @@ fn only_wait_is_cut_out() {
     assert_eq!(sent.as_ptr(), body.as_ptr(), "without `wait` it is the same memory");
     assert_eq!(submit(&*call).webhook_url(), None);
     assert_eq!(submit(&*call).headers(), []);
-    assert_eq!(call.floor(), Usage::ZERO);
+    assert_eq!(call.min_usage(), Usage::ZERO);
 }
 
 #[test]
 fn the_hold_covers_the_largest_video_that_can_come_of_it() {
-    let bound = |body: &str| {
-        let bound = read(body).expect(body).bound();
-        (bound.seconds, bound.output_tokens)
+    let max_usage = |body: &str| {
+        let max_usage = read(body).expect(body).max_usage();
+        (max_usage.seconds, max_usage.output_tokens)
     };
     let tokens = |seconds: u64, pixels: u64| (seconds, (seconds * 24 * pixels).div_ceil(1024));
-    let of = |more: &str| bound(&body(V20, TEXT, more));
+    let of = |more: &str| max_usage(&body(V20, TEXT, more));
     assert_eq!(of(r#","duration":5,"resolution":"480p""#), tokens(5, 480_000));
     assert_eq!(of(r#","duration":5,"resolution":"720p""#), tokens(5, 970_000));
     assert_eq!(of(r#","duration":5,"resolution":"1080p""#), tokens(5, 2_100_000));
     assert_eq!(of(r#","duration":5"#), tokens(5, 2_100_000), "the model's choice");
     assert_eq!(of(r#","duration":-1,"resolution":"480p""#), tokens(15, 480_000));
     assert_eq!(of(r#","resolution":"480p""#), tokens(15, 480_000));
-    assert_eq!(bound(&body(FAST, TEXT, r#","duration":4"#)), tokens(4, 970_000));
+    assert_eq!(max_usage(&body(FAST, TEXT, r#","duration":4"#)), tokens(4, 970_000));
     let video = block("video_url", "https://a.example/1.mp4");
     let video = body(V20, &video, r#","duration":5,"resolution":"720p""#);
-    assert_eq!(bound(&video), tokens(20, 970_000), "and the seconds that go in");
-    assert_eq!(bound(REQUEST), tokens(25, 970_000));
+    assert_eq!(max_usage(&video), tokens(20, 970_000), "and the seconds that go in");
+    assert_eq!(max_usage(REQUEST), tokens(25, 970_000));
     let draft = body(PRO, TEXT, r#","duration":5,"draft":true"#);
-    assert_eq!(bound(&draft), tokens(5, 480_000), "drafts are small");
+    assert_eq!(max_usage(&draft), tokens(5, 480_000), "drafts are small");
     let from_draft = body(PRO, DRAFT, r#","duration":5,"resolution":"480p""#);
-    assert_eq!(bound(&from_draft), tokens(15, 480_000), "as long as the draft was");
+    assert_eq!(max_usage(&from_draft), tokens(15, 480_000), "as long as the draft was");
     let frames = body(OLD, TEXT, r#","duration":5,"frames":289,"resolution":"480p""#);
-    assert_eq!(bound(&frames), tokens(13, 480_000));
+    assert_eq!(max_usage(&frames), tokens(13, 480_000));
     let frames = body(OLD, TEXT, r#","duration":5,"frames":29,"resolution":"480p""#);
-    assert_eq!(bound(&frames), tokens(5, 480_000));
+    assert_eq!(max_usage(&frames), tokens(5, 480_000));
     for text in [
         "a cat --rs 1080p --dur 12",
         "--frames 289 a cat",
@@ -102,21 +102,21 @@ fn the_hold_covers_the_largest_video_that_can_come_of_it() {
     ] {
         let text = format!(r#"{{"type":"text","text":"{text}"}}"#);
         let body = body(OLD, &text, r#","duration":5,"resolution":"480p""#);
-        assert_eq!(bound(&body), tokens(15, 2_100_000), "{body}");
+        assert_eq!(max_usage(&body), tokens(15, 2_100_000), "{body}");
         assert_eq!(read(&body).expect("valid").traits().resolution, None, "{body}");
     }
     let parted = r#"{"type":"text","text":"a cat -"},{"type":"text","text":"-rs 1080p"}"#;
     let parted = body(OLD, parted, r#","duration":5,"resolution":"480p""#);
-    assert_eq!(bound(&parted), tokens(15, 2_100_000), "as it reads when it is put together");
+    assert_eq!(max_usage(&parted), tokens(15, 2_100_000), "as it reads when it is put together");
     let dashes = body(V20, r#"{"type":"text","text":"a cat -- or --2 -rs"}"#, r#","duration":5"#);
-    assert_eq!(bound(&dashes), tokens(5, 2_100_000));
+    assert_eq!(max_usage(&dashes), tokens(5, 2_100_000));
     let drafted = r#"{"type":"text","text":"a cat --rs 1080p"}"#;
     let drafted = body(PRO, drafted, r#","duration":5,"draft":true"#);
-    assert_eq!(bound(&drafted), tokens(15, 2_100_000), "nobody knows which counts");
+    assert_eq!(max_usage(&drafted), tokens(15, 2_100_000), "nobody knows which counts");
 }
 
 #[test]
-fn the_price_can_depend_on_what_is_asked_for() {
+fn the_price_can_depend_on_the_options() {
     let traits = |body: &str| read(body).expect(body).traits();
     let plain = Traits { draft: Some(false), video_input: Some(false), ..Traits::default() };
     assert_eq!(traits(&body(V20, TEXT, "")), Traits { audio: Some(true), ..plain });
@@ -135,14 +135,14 @@ fn the_price_can_depend_on_what_is_asked_for() {
     assert_eq!(traits(&from_draft), plain, "the draft's sound, not what is asked for now");
     let video = block("video_url", "https://a.example/1.mp4");
     assert_eq!(traits(&body(V20, &video, "")).video_input, Some(true));
-    let told = |text: &str| {
+    let flags = |text: &str| {
         let block = format!(r#"{{"type":"text","text":"{text}"}}"#);
         let traits = traits(&body(PRO, &block, r#","generate_audio":false,"draft":true"#));
         (traits.audio, traits.draft)
     };
-    assert_eq!(told("a cat --rs 480p"), (Some(false), Some(true)));
-    assert_eq!(told("a cat --generate_Audio true"), (None, Some(true)));
-    assert_eq!(told("a cat --draft false"), (Some(false), None));
+    assert_eq!(flags("a cat --rs 480p"), (Some(false), Some(true)));
+    assert_eq!(flags("a cat --generate_Audio true"), (None, Some(true)));
+    assert_eq!(flags("a cat --draft false"), (Some(false), None));
 }
 
 #[test]
@@ -450,23 +450,23 @@ fn every_status_has_its_state() {
 
 #[test]
 fn tokens_are_what_the_upstream_counted_also_above_the_hold() {
-    let bound = read(REQUEST).expect("valid").bound();
+    let max_usage = read(REQUEST).expect("valid").max_usage();
     let used = |from: &str, to: &str| report(200, &RECORD.replace(from, to)).expect("read").usage;
     let tokens = r#""completion_tokens": 411300"#;
     // The seconds that go in are billed beside those of the video.
-    let told = Usage { output_tokens: 411_300, seconds: bound.seconds, ..Usage::ZERO };
-    assert_eq!(used("\n", "\n"), Some(told));
-    assert_eq!(used(r#""duration": 10,"#, ""), Some(told));
+    let reported = Usage { output_tokens: 411_300, seconds: max_usage.seconds, ..Usage::ZERO };
+    assert_eq!(used("\n", "\n"), Some(reported));
+    assert_eq!(used(r#""duration": 10,"#, ""), Some(reported));
     assert_eq!(
         used(r#""duration": 10,"#, r#""duration": 99,"#),
-        Some(Usage { seconds: 99 + 15, ..told })
+        Some(Usage { seconds: 99 + 15, ..reported })
     );
     let many = used(tokens, r#""completion_tokens": 99999999"#);
-    assert_eq!(many, Some(Usage { output_tokens: 99_999_999, ..told }));
+    assert_eq!(many, Some(Usage { output_tokens: 99_999_999, ..reported }));
     let total = r#""total_tokens": 411300"#;
     assert!(RECORD.contains(total), "the fixture changed");
     let more = used(total, r#""total_tokens": 500000"#);
-    assert_eq!(more, Some(Usage { output_tokens: 500_000, ..told }), "the dearer of the two");
+    assert_eq!(more, Some(Usage { output_tokens: 500_000, ..reported }), "the dearer of the two");
     let all = format!("{tokens}, {total}");
     assert!(RECORD.contains(&all), "the fixture changed");
     for none in [r#""completion_tokens": 0"#, r#""completion_tokens": "x""#, r#""x": 1"#] {
@@ -475,11 +475,11 @@ fn tokens_are_what_the_upstream_counted_also_above_the_hold() {
 }
 
 fn shown(state: TaskState, document: &str) -> Value {
-    let record = ArkTasks.record(&Shown {
+    let record = ArkTasks.record(&TaskView {
         id: "cgt-20260122163918-abcde",
         model: V20,
         state,
-        facts: &Facts::default(),
+        facts: &TaskFacts::default(),
         document,
         created_at: 1,
         updated_at: 2,

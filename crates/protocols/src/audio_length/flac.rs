@@ -13,13 +13,14 @@ const RATES: [u32; 12] =
     [0, 88_200, 176_400, 192_000, 8_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000, 96_000];
 
 pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault> {
-    let said = rate_of_file(file).ok_or(AudioFault::Malformed("the FLAC file has no head"))?;
+    let file_rate = rate_of_file(file).ok_or(AudioFault::Malformed("the FLAC file has no head"))?;
     let mut has_frames = false;
     for at in memchr::memchr_iter(0xff, file) {
         let Some(head) = file.get(at..).and_then(FrameHead::read) else { continue };
         // Some decoders go by the file's rate, others by the frame's: the longer counts.
-        let rate =
-            head.rate.map_or(said, |rate| said.map_or(Some(rate), |said| Some(said.min(rate))));
+        let rate = head.rate.map_or(file_rate, |rate| {
+            file_rate.map_or(Some(rate), |file_rate| Some(file_rate.min(rate)))
+        });
         let rate = rate.ok_or(AudioFault::Malformed("the FLAC file does not tell its rate"))?;
         samples.add(rate, head.samples.into());
         has_frames = true;

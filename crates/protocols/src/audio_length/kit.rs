@@ -1,7 +1,7 @@
 //! Audio files for tests, made by hand: true ones, and ones that lie.
 
 /// A WAV file of PCM whose `data` says that it has so many bytes.
-pub(crate) fn wav(rate: u32, channels: u16, bits: u16, said: u32, data: &[u8]) -> Vec<u8> {
+pub(crate) fn wav(rate: u32, channels: u16, bits: u16, claimed: u32, data: &[u8]) -> Vec<u8> {
     let frame = channels * bits / 8;
     let mut file = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
     file.extend(channels.to_le_bytes());
@@ -10,7 +10,7 @@ pub(crate) fn wav(rate: u32, channels: u16, bits: u16, said: u32, data: &[u8]) -
     file.extend(frame.to_le_bytes());
     file.extend(bits.to_le_bytes());
     file.extend(b"data");
-    file.extend(said.to_le_bytes());
+    file.extend(claimed.to_le_bytes());
     file.extend(data);
     file
 }
@@ -44,10 +44,10 @@ pub(crate) fn id3(content: &[u8]) -> Vec<u8> {
     [b"ID3\x04\0\0", &digits[..], content].concat()
 }
 
-/// A FLAC file with frames of so many samples each, which says that it has `said` in all.
-pub(crate) fn flac(rate: u32, said: u32, frames: &[u16]) -> Vec<u8> {
+/// A FLAC file with frames of so many samples each, which says that it has `claimed` in all.
+pub(crate) fn flac(rate: u32, claimed: u32, frames: &[u16]) -> Vec<u8> {
     let mut file = b"fLaC\x80\0\0\x22\x10\0\x10\0\0\0\0\0\0\0".to_vec();
-    file.extend((u64::from(rate) << 44 | 0xf << 36 | u64::from(said)).to_be_bytes());
+    file.extend((u64::from(rate) << 44 | 0xf << 36 | u64::from(claimed)).to_be_bytes());
     file.extend([0; 16]);
     for samples in frames {
         file.extend(flac_frame(*samples));

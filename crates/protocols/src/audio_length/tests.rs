@@ -37,8 +37,8 @@ fn what_headers_claim_of_the_length_is_not_believed() {
     let hour = 3_600;
     let silence = vec![0x80; 8_000 * 3_600];
     // Each of these says that it has a second, or nothing.
-    for said in [0, 8_000, u32::MAX] {
-        assert_eq!(seconds(&wav(8_000, 1, 8, said, &silence)), Ok(hour), "WAV says {said}");
+    for claimed in [0, 8_000, u32::MAX] {
+        assert_eq!(seconds(&wav(8_000, 1, 8, claimed, &silence)), Ok(hour), "WAV says {claimed}");
     }
     let frames = u64::from(u32::try_from(50_000).expect("small"));
     let slow = slow_mp3_frame().repeat(50_000);
@@ -47,9 +47,9 @@ fn what_headers_claim_of_the_length_is_not_believed() {
     xing[13..29].copy_from_slice(b"Xing\0\0\0\x03\0\0\0\x01\0\0\0\x48");
     let noted = [xing, slow].concat();
     assert_eq!(seconds(&noted), Ok(frames * 72 / 1_000 + 1), "a note of one frame");
-    for said in [0, 1] {
-        let file = flac(8_000, said, &vec![65_535; 440]);
-        assert_eq!(seconds(&file), Ok(3_605), "FLAC says {said} samples");
+    for claimed in [0, 1] {
+        let file = flac(8_000, claimed, &vec![65_535; 440]);
+        assert_eq!(seconds(&file), Ok(3_605), "FLAC says {claimed} samples");
     }
     let dtx = [&opus_heads()[..], &vec![OPUS_60_MS.to_vec(); 60_000]].concat();
     for granule in [0, 48_000, u64::MAX] {
@@ -169,8 +169,8 @@ fn what_cannot_be_bounded_is_refused_by_name() {
 fn file() -> impl Strategy<Value = (Vec<u8>, u128)> {
     let counts = 1..40_usize;
     (0..6, counts, any::<u32>(), prop::collection::vec(any::<u8>(), 0..8)).prop_map(
-        |(kind, count, said, rubbish)| match kind {
-            0 => (wav(16_000, 2, 16, said, &vec![0; count * 4]), count as u128 * NANOS / 16_000),
+        |(kind, count, claimed, rubbish)| match kind {
+            0 => (wav(16_000, 2, 16, claimed, &vec![0; count * 4]), count as u128 * NANOS / 16_000),
             1 => {
                 let pieces = (0..count).map(|at| match at % 3 {
                     0 => mp3_frame(),
@@ -190,15 +190,15 @@ fn file() -> impl Strategy<Value = (Vec<u8>, u128)> {
                 let frames: Vec<u16> =
                     (1..=count).map(|at| u16::try_from(at * 1_600).expect("16 bits")).collect();
                 let all: u128 = frames.iter().map(|samples| u128::from(*samples)).sum();
-                (flac(16_000, said, &frames), all * NANOS / 16_000)
+                (flac(16_000, claimed, &frames), all * NANOS / 16_000)
             }
             3 => {
                 let packets = [&opus_heads()[..], &vec![opus_20_ms(); count]].concat();
-                (ogg(said, said.into(), &packets), count as u128 * 20_000_000)
+                (ogg(claimed, claimed.into(), &packets), count as u128 * 20_000_000)
             }
             4 => {
                 let samples = u32::try_from(count).expect("small");
-                (mp4(samples, said, said % 2), count as u128 * 1_024 * NANOS / 8_000)
+                (mp4(samples, claimed, claimed % 2), count as u128 * 1_024 * NANOS / 8_000)
             }
             _ => (webm(b"A_OPUS", &vec![opus_20_ms(); count]), count as u128 * 20_000_000),
         },

@@ -153,8 +153,8 @@ impl<'a> WebmContent<'a> {
         let mut reader = ByteReader::new(block);
         let (number, _) = variable(&mut reader).ok_or_else(malformed)?;
         let flags = reader.take(2).and_then(|_| reader.u8()).ok_or_else(malformed)?;
-        let is_known = self.blocks.contains_key(&number);
-        if !is_known && self.blocks.len() >= TRACKS_MAX {
+        let is_listed = self.blocks.contains_key(&number);
+        if !is_listed && self.blocks.len() >= TRACKS_MAX {
             return Err(AudioFault::Unsupported("a WebM file with so many tracks"));
         }
         let sizes = laced(&mut reader, flags >> 1 & 3).ok_or_else(malformed)?;

@@ -7,7 +7,7 @@ use super::*;
 use crate::event_stream::EventFrames;
 use crate::event_stream::tests::frame;
 use crate::pieces;
-use tollgate_money::price::CacheWrites;
+use tollgate_money::price::{CacheWrites, UsageSource};
 
 const REQUEST: &[u8] = include_bytes!("../../fixtures/bedrock_converse/request.json");
 const RESPONSE: &str = include_str!("../../fixtures/bedrock_converse/response.json");
@@ -102,19 +102,19 @@ fn the_model_goes_into_the_path_and_out_of_the_body() {
         ("../..", true, ""),
         ("a/../b", false, ""),
     ] {
-        let asked = PathAsked { dialect: Dialect::Bedrock, model, streams };
-        assert_eq!(BedrockConverse.path_to(&asked).unwrap_or_default(), path);
+        let request = PathVariables { dialect: Dialect::Bedrock, model, streams };
+        assert_eq!(BedrockConverse.path_to(&request).unwrap_or_default(), path);
     }
 }
 
 #[test]
 fn the_hold_covers_what_can_be_used() {
     let call = with(r#","inferenceConfig":{"maxTokens":100}"#);
-    let bound = call.bound();
-    assert_eq!(bound.output_tokens, 100);
-    assert!(bound.input_tokens < 200, "bounded by its bytes: {bound:?}");
-    assert_eq!(with("").bound().output_tokens, 64_000);
-    let tools = with(r#","toolConfig":{"tools":[]}"#).bound().input_tokens;
+    let max_usage = call.max_usage();
+    assert_eq!(max_usage.output_tokens, 100);
+    assert!(max_usage.input_tokens < 200, "bounded by its bytes: {max_usage:?}");
+    assert_eq!(with("").max_usage().output_tokens, 64_000);
+    let tools = with(r#","toolConfig":{"tools":[]}"#).max_usage().input_tokens;
     assert!(tools > 1024 + 60, "what the upstream adds for tools: {tools}");
     for block in [
         r#"{"image":{"format":"png","source":{"bytes":"AAAA"}}}"#,
@@ -125,7 +125,7 @@ fn the_hold_covers_what_can_be_used() {
     ] {
         let body = format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
         let call = read(body.as_bytes()).expect("valid");
-        assert_eq!(call.bound().input_tokens, 200_000, "{block}");
+        assert_eq!(call.max_usage().input_tokens, 200_000, "{block}");
         assert!(!call.is_all_shown(), "{block}");
     }
     assert!(!with("").is_all_shown(), "a model that may think");
@@ -182,25 +182,25 @@ fn a_stream_is_handed_on_and_metered_however_it_is_cut() {
         assert_eq!(meter.measure(), (expected, UsageSource::Upstream), "in pieces of {size}");
     }
     let mut reader = Converse.stream_reader();
-    let (mut said, mut called) = (String::new(), String::new());
+    let (mut shown_text, mut called) = (String::new(), String::new());
     for data in whole.lines() {
         let mut take = |piece: AnswerPart<'_>| match piece {
-            AnswerPart::Text(text) => said.push_str(&text),
+            AnswerPart::Text(text) => shown_text.push_str(&text),
             AnswerPart::Input(text) => called.push_str(&text),
             _ => {}
         };
         reader.read(data.as_bytes(), &mut take).expect("an event");
     }
-    assert_eq!((said.as_str(), called.as_str()), ("Let me look.", r#"{"city": "Bergen"}"#));
+    assert_eq!((shown_text.as_str(), called.as_str()), ("Let me look.", r#"{"city": "Bergen"}"#));
 }
 
 #[test]
 fn a_stream_that_is_cut_costs_its_floor_and_what_was_relayed() {
     let (_, meter) = relay(&event("contentBlockDelta", TEXT), 9);
     assert!(!meter.is_complete());
-    let floor = with("").floor();
-    assert!(floor.input_tokens > 0);
-    let expected = Usage { output_tokens: HELLO, ..floor };
+    let min_usage = with("").min_usage();
+    assert!(min_usage.input_tokens > 0);
+    let expected = Usage { output_tokens: HELLO, ..min_usage };
     assert_eq!(meter.measure(), (expected, UsageSource::Estimated));
     assert_eq!(meter.relayed(), expected);
     let stopped = [event("contentBlockDelta", TEXT), event("messageStop", STOP)].concat();
@@ -248,7 +248,7 @@ fn exceptions_end_a_stream_and_are_handed_on() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     let stream = [event("messageStop", STOP), metadata(9_000_000, 2)].concat();
     let (_, meter) = relay(&stream, 64);
     assert_eq!(meter.measure(), (usage(9_000_000, 2), UsageSource::Upstream));

@@ -9,7 +9,7 @@ use crate::gemini_content::check_counted;
 use crate::limits::ModelLimits;
 use crate::openai_input_tokens;
 use crate::prompt_count::{MediaCount, prompt_tokens};
-use crate::{Call, Codec, Dialect, Operation, Request, Terms};
+use crate::{Call, Codec, Dialect, Operation, Request, RequestBounds};
 
 /// The counts that are made here, each for upstreams that have nothing like it.
 pub(super) static LOCAL_COUNTS: &[LocalCount] = &[
@@ -65,20 +65,20 @@ impl Codec for LocalCount {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let tokens = prompt_tokens(body, self.media, limits.pictures);
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO);
-        Ok(Box::new(match (request.named_in_path(), self.operation) {
+        let bounds = RequestBounds::from_body(body, Usage::ZERO, Usage::ZERO);
+        Ok(Box::new(match (request.model_in_path(), self.operation) {
             (None, Operation::InputTokens) => {
-                LocalCountCall { terms, answer: openai_input_tokens::answer(tokens) }
+                LocalCountCall { bounds, answer: openai_input_tokens::answer(tokens) }
             }
             (None, _) => {
                 check_messages(body)?;
                 let answer = format!(r#"{{"input_tokens":{tokens}}}"#).into();
-                LocalCountCall { terms, answer }
+                LocalCountCall { bounds, answer }
             }
             (Some(named), _) => {
                 check_counted(body)?;
                 let answer = format!(r#"{{"totalTokens":{tokens}}}"#).into();
-                LocalCountCall { terms: terms.named_in_path(named), answer }
+                LocalCountCall { bounds: bounds.with_model_in_path(named), answer }
             }
         }))
     }
@@ -87,17 +87,17 @@ impl Codec for LocalCount {
 /// A count that is made without asking an upstream.
 #[derive(Debug)]
 struct LocalCountCall {
-    terms: Terms,
+    bounds: RequestBounds,
     answer: Bytes,
 }
 
 impl Call for LocalCountCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn local_answer(&self) -> Option<Bytes> {

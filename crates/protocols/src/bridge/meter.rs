@@ -40,7 +40,7 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
 #[derive(Clone, Copy)]
 pub(super) struct Unreported {
     /// The most that it can be.
-    pub(super) bound: Usage,
+    pub(super) max_usage: Usage,
     /// True if the visible part is charged instead, unless the answer itself hides more.
     pub(super) is_estimated: bool,
 }
@@ -49,12 +49,12 @@ pub(super) struct Unreported {
 fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
     let (usage, source) = meter.measure();
     match unreported {
-        Some(Unreported { bound, is_estimated })
+        Some(Unreported { max_usage, is_estimated })
             if source == UsageSource::Estimated
                 && (!*is_estimated || meter.hides_output())
-                && bound.total(Side::Output) >= usage.total(Side::Output) =>
+                && max_usage.total(Side::Output) >= usage.total(Side::Output) =>
         {
-            *bound
+            *max_usage
         }
         _ => usage,
     }
@@ -72,8 +72,8 @@ fn metered<'a>(
         AnswerPart::Begin { id, .. } => {
             AnswerPart::Begin { id, counts: counts(&meter.measure().0, 0) }
         }
-        AnswerPart::End(known) => {
-            AnswerPart::End(counts(&billed(meter, unreported), known.reasoning))
+        AnswerPart::End(counted) => {
+            AnswerPart::End(counts(&billed(meter, unreported), counted.reasoning))
         }
         other => other,
     }
@@ -84,7 +84,7 @@ fn metered<'a>(
 pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
-struct Passage {
+struct EventWriter {
     writer: Box<dyn WriteStream>,
     unreported: Option<Unreported>,
     names: CallNames,
@@ -101,7 +101,7 @@ struct Passage {
     is_broken: bool,
 }
 
-impl Passage {
+impl EventWriter {
     fn new(writer: Box<dyn WriteStream>, unreported: Option<Unreported>, names: CallNames) -> Self {
         Self {
             writer,
@@ -141,7 +141,7 @@ impl Passage {
             return;
         }
         self.is_in_call = matches!(answer, AnswerPart::ToolCall { .. } | AnswerPart::Input(_));
-        self.has_delivered |= is_said(&answer);
+        self.has_delivered |= is_content(&answer);
         self.has_failed = matches!(answer, AnswerPart::Error(_));
         self.has_ended = self.has_failed || matches!(answer, AnswerPart::End(_));
         self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
@@ -150,7 +150,7 @@ impl Passage {
 }
 
 /// True if a piece is content: text, reasoning or a call.
-fn is_said(answer: &AnswerPart<'_>) -> bool {
+fn is_content(answer: &AnswerPart<'_>) -> bool {
     match answer {
         AnswerPart::Text(text)
         | AnswerPart::Refusal(text)
@@ -398,13 +398,13 @@ impl EventCutter {
 pub(super) struct BridgedStream {
     inner: Box<dyn Meter>,
     events: EventCutter,
-    way: StreamBridge,
+    bridge: StreamBridge,
 }
 
 /// The way of a stream from its upstream's words to its customer's.
 struct StreamBridge {
     reader: Box<dyn ReadStream>,
-    passage: Passage,
+    event_writer: EventWriter,
     /// Usage delivered to the customer when nothing was held back last.
     delivered: Usage,
 }
@@ -415,27 +415,27 @@ impl StreamBridge {
     fn pass(&mut self, event: &[u8], data: &[u8], inner: &mut dyn Meter, out: &mut Vec<u8>) {
         if data.is_empty() {
             if !event.trim_ascii().is_empty() {
-                self.passage.write(AnswerPart::Alive, inner, out);
+                self.event_writer.write(AnswerPart::Alive, inner, out);
             }
             return;
         }
         // Nothing of an event that breaks the passage is delivered, and nothing that waits.
-        if !self.passage.is_broken && !self.reader.has_waiting() {
+        if !self.event_writer.is_broken && !self.reader.has_waiting() {
             self.delivered = inner.relayed();
         }
-        if !inner.take_event(event, data) || self.passage.is_broken {
+        if !inner.take_event(event, data) || self.event_writer.is_broken {
             return;
         }
-        let Self { reader, passage, .. } = self;
-        let read = reader.read(data, &mut |answer| passage.write(answer, inner, out));
-        let held_bytes = reader.held_bytes() + passage.writer.held_bytes();
-        passage.is_broken |= read.is_err() || held_bytes > WRITER_BYTES_MAX;
+        let Self { reader, event_writer, .. } = self;
+        let read = reader.read(data, &mut |answer| event_writer.write(answer, inner, out));
+        let held_bytes = reader.held_bytes() + event_writer.writer.held_bytes();
+        event_writer.is_broken |= read.is_err() || held_bytes > WRITER_BYTES_MAX;
     }
 
     /// Notes a break that no event has caused: all that came before it was delivered.
     fn note_break(&mut self, is_broken: bool, inner: &dyn Meter) {
-        if is_broken && !self.passage.is_broken {
-            self.passage.is_broken = true;
+        if is_broken && !self.event_writer.is_broken {
+            self.event_writer.is_broken = true;
             if !self.reader.has_waiting() {
                 self.delivered = inner.relayed();
             }
@@ -445,7 +445,7 @@ impl StreamBridge {
     /// Usage delivered to the customer when the gateway broke the answer off or the upstream failed: nothing
     /// beyond it is charged.
     fn given_up(&self) -> Option<Usage> {
-        let Passage { is_broken, has_failed, has_delivered, .. } = self.passage;
+        let EventWriter { is_broken, has_failed, has_delivered, .. } = self.event_writer;
         match (is_broken, has_failed) {
             (true, _) if has_delivered => Some(self.delivered),
             (true, _) => Some(Usage::ZERO),
@@ -469,10 +469,14 @@ impl BridgedStream {
     ) -> Self {
         let events = match comes_in_frames {
             true => EventCutter::Frames(event_stream::EventFrames::default()),
-            false => EventCutter::Lines(Events::of_images()),
+            false => EventCutter::Lines(Events::for_images()),
         };
-        let passage = Passage::new(writer, unreported, CallNames::new(frame));
-        Self { inner, events, way: StreamBridge { reader, passage, delivered: Usage::ZERO } }
+        let event_writer = EventWriter::new(writer, unreported, CallNames::new(frame));
+        Self {
+            inner,
+            events,
+            bridge: StreamBridge { reader, event_writer, delivered: Usage::ZERO },
+        }
     }
 }
 
@@ -480,44 +484,48 @@ impl Meter for BridgedStream {
     measures_as_inner!();
 
     fn relay(&mut self, chunk: Bytes) -> Bytes {
-        let Self { inner, events, way } = self;
+        let Self { inner, events, bridge } = self;
         let mut out = Vec::with_capacity(chunk.len());
         let is_cut = events.cut(&chunk, |event, data| {
-            way.pass(event, data, inner.as_mut(), &mut out);
+            bridge.pass(event, data, inner.as_mut(), &mut out);
         });
-        way.note_break(!is_cut, inner.as_ref());
+        bridge.note_break(!is_cut, inner.as_ref());
         out.into()
     }
 
     fn finish(&mut self) -> Bytes {
-        let Self { inner, events, way } = self;
+        let Self { inner, events, bridge } = self;
         let mut out = Vec::new();
         let is_cut = events.finish(|event, data| {
             if !data.is_empty() {
-                way.pass(event, data, inner.as_mut(), &mut out);
+                bridge.pass(event, data, inner.as_mut(), &mut out);
             }
         });
-        way.note_break(!is_cut, inner.as_ref());
+        bridge.note_break(!is_cut, inner.as_ref());
         drop(inner.finish());
-        let StreamBridge { reader, passage, .. } = way;
-        if !passage.is_broken {
-            reader.finish(&mut |answer| passage.write(answer, inner.as_ref(), &mut out));
+        let StreamBridge { reader, event_writer, .. } = bridge;
+        if !event_writer.is_broken {
+            reader.finish(&mut |answer| event_writer.write(answer, inner.as_ref(), &mut out));
         }
         out.into()
     }
 
     fn held_bytes(&self) -> usize {
-        let way = self.way.reader.held_bytes() + self.way.passage.writer.held_bytes();
-        self.inner.held_bytes() + self.events.held_bytes() + way
+        let bridge = self.bridge.reader.held_bytes() + self.bridge.event_writer.writer.held_bytes();
+        self.inner.held_bytes() + self.events.held_bytes() + bridge
     }
 
     fn is_complete(&self) -> bool {
-        let Passage { has_ended, is_broken, .. } = self.way.passage;
+        let EventWriter { has_ended, is_broken, .. } = self.bridge.event_writer;
         has_ended && !is_broken && self.inner.is_complete()
     }
 
     fn relayed(&self) -> Usage {
-        if self.way.passage.is_broken { self.way.delivered } else { self.inner.relayed() }
+        if self.bridge.event_writer.is_broken {
+            self.bridge.delivered
+        } else {
+            self.inner.relayed()
+        }
     }
 
     fn hides_output(&self) -> bool {
@@ -525,6 +533,6 @@ impl Meter for BridgedStream {
     }
 
     fn given_up(&self) -> Option<Usage> {
-        self.way.given_up()
+        self.bridge.given_up()
     }
 }

@@ -17,7 +17,7 @@ mod repricer;
 mod upstream;
 
 use repricer::PriceSheet;
-use upstream::Chance;
+use upstream::SeededNumbers;
 
 /// A dialect on both of its sides, for tests: a new one is a row of [`TESTED`].
 struct TestedDialect {
@@ -25,11 +25,11 @@ struct TestedDialect {
     /// A request of a customer's, whose answer comes as events or not.
     request: fn(stream: bool) -> Value,
     /// The usage that a customer sees in a document or stream.
-    told: fn(answer: &str, stream: bool) -> Option<Value>,
+    shown_usage: fn(answer: &str, stream: bool) -> Option<Value>,
     /// Price that a customer computes from it, in nano-dollars.
     price: fn(usage: &Value, prices: &PriceSheet) -> u128,
     /// A `usage` as an upstream may report it.
-    usage: fn(&mut Chance) -> Value,
+    usage: fn(&mut SeededNumbers) -> Value,
     /// Answers of an upstream with this usage, whole and as events.
     document: fn(usage: &Value) -> String,
     stream: fn(usage: &Value) -> String,
@@ -46,7 +46,7 @@ static TESTED: &[TestedDialect] = &[
             json!({"model": "m", "stream": stream, "stream_options": {"include_usage": true},
                 "max_tokens": 60, "messages": [{"role": "user", "content": "hi"}]})
         },
-        told: |answer, stream| last(answer, stream, &["/usage"]),
+        shown_usage: |answer, stream| last(answer, stream, &["/usage"]),
         price: repricer::chat,
         usage: upstream::chat_usage,
         document: upstream::chat_document,
@@ -60,7 +60,7 @@ static TESTED: &[TestedDialect] = &[
             json!({"model": "m", "stream": stream, "max_tokens": 60,
                 "messages": [{"role": "user", "content": "hi"}]})
         },
-        told: |answer, stream| last(answer, stream, &["/message/usage", "/usage"]),
+        shown_usage: |answer, stream| last(answer, stream, &["/message/usage", "/usage"]),
         price: repricer::messages,
         usage: upstream::messages_usage,
         document: upstream::messages_document,
@@ -74,7 +74,7 @@ static TESTED: &[TestedDialect] = &[
             json!({"model": "m", "stream": stream, "store": false, "max_output_tokens": 60,
                 "input": [{"role": "user", "content": "hi"}]})
         },
-        told: |answer, stream| last(answer, stream, &["/usage", "/response/usage"]),
+        shown_usage: |answer, stream| last(answer, stream, &["/usage", "/response/usage"]),
         price: repricer::responses,
         usage: upstream::responses_usage,
         document: upstream::responses_document,
@@ -88,7 +88,7 @@ static TESTED: &[TestedDialect] = &[
             json!({"stream": stream, "generationConfig": {"maxOutputTokens": 60},
                 "contents": [{"role": "user", "parts": [{"text": "hi"}]}]})
         },
-        told: |answer, stream| last(answer, stream, &["/usageMetadata"]),
+        shown_usage: |answer, stream| last(answer, stream, &["/usageMetadata"]),
         price: repricer::gemini,
         usage: upstream::gemini_usage,
         document: upstream::gemini_document,
@@ -138,13 +138,13 @@ fn limits() -> ModelLimits {
 /// A customer's call over an upstream of another dialect, or of its own.
 fn call(codec: &dyn Codec, request: &Value, limits: &ModelLimits) -> Box<dyn Call> {
     let mut request = request.clone();
-    let is_named = codec.operation().is_named_in_path();
+    let is_named = codec.operation().names_model_in_path();
     let streams = is_named.then(|| request.as_object_mut()?.remove("stream"));
     let text = request.to_string();
     let object = Object::parse(text.as_bytes()).expect("JSON");
     let streams = streams.map(|stream| stream == Some(json!(true)));
     let request = match streams {
-        Some(streams) => Request::JsonAt(object, NamedInPath { model: "m", streams }),
+        Some(streams) => Request::JsonAt(object, ModelInPath { model: "m", streams }),
         None => Request::Json(object),
     };
     codec.read(&request, limits).unwrap_or_else(|error| panic!("{error:?}: {text}"))
@@ -284,9 +284,10 @@ fn check_identity(
     let (used, source) = meter.measure();
     assert_eq!(source, UsageSource::Upstream, "{answer}");
     let charge = u128::try_from(prices().cost(&used).get()).expect("an amount");
-    let told = (customer.told)(&out, stream).unwrap_or_else(|| panic!("no usage: {out}"));
-    let what = format!("told {told}\nof {answer}\nmetered {used:?}");
-    assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+    let shown_usage =
+        (customer.shown_usage)(&out, stream).unwrap_or_else(|| panic!("no usage: {out}"));
+    let what = format!("told {shown_usage}\nof {answer}\nmetered {used:?}");
+    assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
 }
 
 fn check_identities(stream: bool, seeds: &std::ops::Range<u64>) {
@@ -295,7 +296,7 @@ fn check_identities(stream: bool, seeds: &std::ops::Range<u64>) {
             scope.spawn(move || {
                 let call = call(bridge, &(customer.request)(stream), &limits());
                 for seed in seeds.clone() {
-                    let usage = (upstream.usage)(&mut Chance(seed));
+                    let usage = (upstream.usage)(&mut SeededNumbers(seed));
                     check_identity(customer, upstream, call.as_ref(), stream, &usage);
                 }
             });
@@ -348,10 +349,10 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
                     assert!(meter.is_complete(), "{what}");
                     assert_eq!(source, UsageSource::Estimated, "{what}");
                     assert_eq!(call.is_all_shown(), !reasoning, "{what}");
-                    let billed = if is_bound { call.bound() } else { seen };
-                    let told = (customer.told)(&out, stream).expect(&what);
+                    let billed = if is_bound { call.max_usage() } else { seen };
+                    let shown_usage = (customer.shown_usage)(&out, stream).expect(&what);
                     let charge = u128::try_from(prices().cost(&billed).get()).expect("an amount");
-                    assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+                    assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
                 }
             }
         }
@@ -369,7 +370,7 @@ fn cells_over(
 
 /// Nothing of a call is made up, mixed with another, or silently left out: the stream breaks there.
 #[test]
-fn calls_that_cannot_be_told_break_the_stream() {
+fn calls_without_a_name_break_the_stream() {
     let data =
         |events: &[Value]| events.iter().map(|it| format!("data: {it}\n\n")).collect::<String>();
     let chunk = |calls: Value| json!({"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": calls}}]});
@@ -443,13 +444,13 @@ fn an_answer_that_is_given_up_says_what_was_delivered() {
         json!({"id": "c", "choices": [{"index": 0, "delta": {"tool_calls": call_of_none("[1]")}}]});
     let rest = (tested(Operation::Chat).rich_stream)();
     for (bridge, customer) in cells_over(Operation::Chat) {
-        let asked = |stream| call(bridge, &(customer.request)(stream), &limits());
+        let customer_call = |stream| call(bridge, &(customer.request)(stream), &limits());
         let shown = format!("data: {text}\n\n");
-        let (_, meter) = relay(asked(true).as_ref(), true, [shown.as_bytes()]);
+        let (_, meter) = relay(customer_call(true).as_ref(), true, [shown.as_bytes()]);
         let expected = meter.relayed();
         assert_eq!(meter.given_up(), None, "{bridge:?}: the upstream has stopped");
         let stream = format!("{shown}data: {broken}\n\n{rest}");
-        let (_, meter) = relay(asked(true).as_ref(), true, [stream.as_bytes()]);
+        let (_, meter) = relay(customer_call(true).as_ref(), true, [stream.as_bytes()]);
         assert_eq!(meter.given_up(), Some(expected), "{bridge:?}");
         assert_eq!(meter.relayed(), expected, "{bridge:?}");
         let message =
@@ -457,7 +458,8 @@ fn an_answer_that_is_given_up_says_what_was_delivered() {
         let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
         let document = json!({"id": "c", "choices": [choice],
             "usage": {"prompt_tokens": 9, "completion_tokens": 7}});
-        let (_, meter) = relay(asked(false).as_ref(), false, [document.to_string().as_bytes()]);
+        let (_, meter) =
+            relay(customer_call(false).as_ref(), false, [document.to_string().as_bytes()]);
         assert_eq!(meter.given_up(), Some(Usage::ZERO), "{bridge:?}");
     }
 }
@@ -471,7 +473,7 @@ fn an_answer_begins_once_and_ends_once() {
         let events = |text: &str| relay(call.as_ref(), true, [text.as_bytes()]);
         let (whole, meter) = events(&stream);
         let used = meter.measure();
-        let dear = (upstream.stream)(&(upstream.usage)(&mut Chance(7)));
+        let dear = (upstream.stream)(&(upstream.usage)(&mut SeededNumbers(7)));
         let (out, meter) = events(&format!("{stream}{dear}"));
         assert_eq!(out, whole, "{bridge:?}");
         assert_eq!(meter.measure(), used, "{bridge:?}: what comes behind the end costs nothing");
@@ -514,8 +516,8 @@ fn a_stream_without_end_takes_no_memory_without_end() {
             // A call goes whole to customers who know no pieces of one.
             let repeats = customer.operation == Operation::Responses
                 || customer.operation == Operation::GenerateContent && what.contains("input");
-            let bound = if repeats { WRITER_BYTES_MAX + 2 * delta.len() } else { 1 << 20 };
-            assert!(held_bytes_max <= bound, "{what}");
+            let bytes_max = if repeats { WRITER_BYTES_MAX + 2 * delta.len() } else { 1 << 20 };
+            assert!(held_bytes_max <= bytes_max, "{what}");
             assert!(repeats || what.contains("sign") || written > STREAM_BYTES / 2, "{what}");
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
-use crate::media_url::{self, Medium, Reach, Seen};
+use crate::media_url::{self, Medium, UrlMedium, UrlPolicy};
 use crate::video::{CONTENT_EMPTY, INVALID, MISSING, NOT_IN_ENUM, URL_INVALID, refuse};
 use tollgate_types::error::GatewayError;
 
@@ -11,7 +11,7 @@ use tollgate_types::error::GatewayError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ModelClass {
     pub(crate) kind: VideoSource,
-    pub(crate) era: Era,
+    pub(crate) era: ApiVersion,
 }
 
 /// Input from which a video is made.
@@ -27,7 +27,7 @@ pub(crate) enum VideoSource {
 
 /// Request format of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Era {
+pub(crate) enum ApiVersion {
     /// 2.5 and 2.6: one field for each kind of medium, and the size of the video.
     Sizes,
     /// 2.7 and later: one list of media, and the resolution of the video.
@@ -51,9 +51,9 @@ impl ModelClass {
         };
         let era = match version {
             // Family H counts its versions from 1.0, and has had lists of media in all of them.
-            _ if family_h.is_some() => Era::Media,
-            (2, 5 | 6) => Era::Sizes,
-            _ if version >= (2, 7) => Era::Media,
+            _ if family_h.is_some() => ApiVersion::Media,
+            (2, 5 | 6) => ApiVersion::Sizes,
+            _ if version >= (2, 7) => ApiVersion::Media,
             _ => return None,
         };
         Some(Self { kind, era })
@@ -98,7 +98,7 @@ const MEDIA_TYPES: [(&str, Medium); 6] = [
 
 /// Media that a request refers to, as far as they count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Referred {
+pub(super) struct ReferencedMedia {
     /// True if there is a video among them; `None` where the URL does not show it.
     pub(super) has_video: Option<bool>,
     /// Sound may be among it.
@@ -110,22 +110,25 @@ pub(super) fn check(
     group: Option<ModelClass>,
     input: &Object<'_>,
     limits: &ModelLimits,
-) -> Result<Referred, GatewayError> {
+) -> Result<ReferencedMedia, GatewayError> {
     let fields: Vec<&str> = MEDIA_FIELDS.iter().copied().chain(TEXT_FIELDS).collect();
     crate::fields::refuse_case_variants(input, &fields)?;
     check_prompt(group, input)?;
     let has_video = check_media(group, input, limits)?;
     check_minimum(group, input, limits)?;
-    let is_known = input.keys().all(|key| fields.contains(&key));
+    let has_only_listed_fields = input.keys().all(|key| fields.contains(&key));
     let media = input.get_non_null(MEDIA).and_then(|media| media.elements());
     let is_audio = |item: Value<'_>| {
         let kind = item.as_object().ok().and_then(|item| item.get("type")?.as_str());
         kind.is_none_or(|kind| kind == DRIVING_AUDIO)
     };
     let has_audio = input.get_non_null(AUDIO_URL).is_some()
-        || !is_known
+        || !has_only_listed_fields
         || media.into_iter().flatten().any(is_audio);
-    Ok(Referred { has_video: has_video.filter(|has_video| *has_video || is_known), has_audio })
+    Ok(ReferencedMedia {
+        has_video: has_video.filter(|has_video| *has_video || has_only_listed_fields),
+        has_audio,
+    })
 }
 
 /// Checks what is referred to, and says whether a video is among it.
@@ -136,11 +139,11 @@ fn check_media(
 ) -> Result<Option<bool>, GatewayError> {
     let Some(group) = group else { return check_any(input, limits) };
     let own: &[&str] = match (group.kind, group.era) {
-        (VideoSource::Text, Era::Sizes) => &[AUDIO_URL],
-        (VideoSource::Text, Era::Media) => &[],
-        (VideoSource::Image, Era::Sizes) => &[IMG_URL, AUDIO_URL],
-        (VideoSource::References, Era::Sizes) => &[REFERENCE_URLS],
-        (VideoSource::Image | VideoSource::References, Era::Media) => &[MEDIA],
+        (VideoSource::Text, ApiVersion::Sizes) => &[AUDIO_URL],
+        (VideoSource::Text, ApiVersion::Media) => &[],
+        (VideoSource::Image, ApiVersion::Sizes) => &[IMG_URL, AUDIO_URL],
+        (VideoSource::References, ApiVersion::Sizes) => &[REFERENCE_URLS],
+        (VideoSource::Image | VideoSource::References, ApiVersion::Media) => &[MEDIA],
     };
     for field in MEDIA_FIELDS.iter().filter(|field| !own.contains(field)) {
         if input.get_non_null(field).is_some() {
@@ -149,20 +152,20 @@ fn check_media(
         }
     }
     if let Some(url) = input.get_non_null(AUDIO_URL) {
-        check_url("input.audio_url", &url, &[Medium::Audio], Reach::Web)?;
+        check_url("input.audio_url", &url, &[Medium::Audio], UrlPolicy::Web)?;
     }
     match (group.kind, group.era) {
         (VideoSource::Text, _) => Ok(Some(false)),
-        (VideoSource::Image, Era::Sizes) => {
+        (VideoSource::Image, ApiVersion::Sizes) => {
             let url = required(input, IMG_URL, "input.img_url")?;
-            check_url("input.img_url", &url, &[Medium::Image], Reach::WebOrData)?;
+            check_url("input.img_url", &url, &[Medium::Image], UrlPolicy::WebOrData)?;
             Ok(Some(false))
         }
-        (VideoSource::References, Era::Sizes) => {
+        (VideoSource::References, ApiVersion::Sizes) => {
             let urls = required(input, REFERENCE_URLS, "input.reference_urls")?;
             check_reference_urls(&urls, limits.images.references_max)
         }
-        (kind @ (VideoSource::Image | VideoSource::References), Era::Media) => {
+        (kind @ (VideoSource::Image | VideoSource::References), ApiVersion::Media) => {
             let media = required(input, MEDIA, "input.media")?;
             let media = Media::read(&media, limits)?;
             media.check(kind)?;
@@ -174,7 +177,7 @@ fn check_media(
 /// A model of which nothing is known: whatever it refers to must be well-formed.
 fn check_any(input: &Object<'_>, limits: &ModelLimits) -> Result<Option<bool>, GatewayError> {
     if let Some(url) = input.get_non_null(IMG_URL) {
-        check_url("input.img_url", &url, &[Medium::Image], Reach::WebOrData)?;
+        check_url("input.img_url", &url, &[Medium::Image], UrlPolicy::WebOrData)?;
     }
     let mut has_video = Some(false);
     if let Some(media) = input.get_non_null(MEDIA) {
@@ -250,8 +253,8 @@ fn check_url(
     param: &str,
     value: &Value<'_>,
     media: &[Medium],
-    reach: Reach,
-) -> Result<Seen, GatewayError> {
+    reach: UrlPolicy,
+) -> Result<UrlMedium, GatewayError> {
     let Some(url) = value.as_str() else {
         let message = format!("`{param}` must be a URL in a string");
         return Err(refuse(URL_INVALID, param.to_owned(), message));
@@ -281,10 +284,10 @@ fn check_reference_urls(
     let mut has_video = Some(false);
     for (index, url) in urls.iter().enumerate() {
         let param = format!("{PARAM}[{index}]");
-        match check_url(&param, url, &[Medium::Image, Medium::Video], Reach::Web)? {
-            Seen::Medium(Medium::Image) => {}
-            Seen::Medium(_) => has_video = Some(true),
-            Seen::Nothing | Seen::Other => has_video = has_video.filter(|has| *has),
+        match check_url(&param, url, &[Medium::Image, Medium::Video], UrlPolicy::Web)? {
+            UrlMedium::Medium(Medium::Image) => {}
+            UrlMedium::Medium(_) => has_video = Some(true),
+            UrlMedium::Unknown | UrlMedium::Other => has_video = has_video.filter(|has| *has),
         }
     }
     Ok(has_video)
@@ -316,7 +319,7 @@ impl Media {
             crate::fields::refuse_case_variants(&item, &MEDIA_ITEM_FIELDS)?;
             let word = required(&item, "type", &format!("{param}.type"))?.as_str();
             let Some((word, medium)) =
-                MEDIA_TYPES.iter().find(|(known, _)| word.as_deref() == Some(known))
+                MEDIA_TYPES.iter().find(|(media_type, _)| word.as_deref() == Some(media_type))
             else {
                 let types: Vec<&str> = MEDIA_TYPES.iter().map(|(word, _)| *word).collect();
                 let message = format!("`{param}.type` must be one of {}", types.join(", "));
@@ -324,7 +327,7 @@ impl Media {
             };
             let at = format!("{param}.url");
             let url = required(&item, "url", &at)?;
-            check_url(&at, &url, &[*medium], Reach::Web)?;
+            check_url(&at, &url, &[*medium], UrlPolicy::Web)?;
             let pass = &limits.pass.fields;
             crate::fields::refuse_unknown_members(&item, &param, &MEDIA_ITEM_FIELDS, pass)?;
             read.has_video |= *medium == Medium::Video;
@@ -369,22 +372,22 @@ mod tests {
     fn groups_are_read_from_names() {
         let group = |kind, era| Some(ModelClass { kind, era });
         for (model, expected) in [
-            ("vf2.6-t2v", group(VideoSource::Text, Era::Sizes)),
-            ("vf2.7-t2v", group(VideoSource::Text, Era::Media)),
-            ("vf2.7-t2v-2026-04-25", group(VideoSource::Text, Era::Media)),
-            ("vf2.5-t2v-preview", group(VideoSource::Text, Era::Sizes)),
-            ("vf2.6-i2v-flash", group(VideoSource::Image, Era::Sizes)),
-            ("vf2.6-r2v", group(VideoSource::References, Era::Sizes)),
-            ("vf2.7-r2v", group(VideoSource::References, Era::Media)),
-            ("vf2.10-i2v", group(VideoSource::Image, Era::Media)),
-            ("vf3.0-r2v", group(VideoSource::References, Era::Media)),
-            ("wan2.6-i2v", group(VideoSource::Image, Era::Sizes)),
+            ("vf2.6-t2v", group(VideoSource::Text, ApiVersion::Sizes)),
+            ("vf2.7-t2v", group(VideoSource::Text, ApiVersion::Media)),
+            ("vf2.7-t2v-2026-04-25", group(VideoSource::Text, ApiVersion::Media)),
+            ("vf2.5-t2v-preview", group(VideoSource::Text, ApiVersion::Sizes)),
+            ("vf2.6-i2v-flash", group(VideoSource::Image, ApiVersion::Sizes)),
+            ("vf2.6-r2v", group(VideoSource::References, ApiVersion::Sizes)),
+            ("vf2.7-r2v", group(VideoSource::References, ApiVersion::Media)),
+            ("vf2.10-i2v", group(VideoSource::Image, ApiVersion::Media)),
+            ("vf3.0-r2v", group(VideoSource::References, ApiVersion::Media)),
+            ("wan2.6-i2v", group(VideoSource::Image, ApiVersion::Sizes)),
             ("vf2.2-t2v", None),
             ("vf2.7-s2v", None),
             ("vf2-t2v", None),
-            ("happyhorse-1.0-r2v", group(VideoSource::References, Era::Media)),
-            ("happyhorse-1.1-i2v", group(VideoSource::Image, Era::Media)),
-            ("happyhorse-1.0-t2v", group(VideoSource::Text, Era::Media)),
+            ("happyhorse-1.0-r2v", group(VideoSource::References, ApiVersion::Media)),
+            ("happyhorse-1.1-i2v", group(VideoSource::Image, ApiVersion::Media)),
+            ("happyhorse-1.0-t2v", group(VideoSource::Text, ApiVersion::Media)),
             ("happyhorse-1.0-video-edit", None),
             ("my-video", None),
             ("", None),

@@ -1,6 +1,6 @@
 //! `parameters`: what DashScope makes, which must be what is billed.
 
-use super::input::{Era, ModelClass, VideoSource};
+use super::input::{ApiVersion, ModelClass, VideoSource};
 use crate::json::Object;
 use crate::video::{self, INVALID, MISSING, NOT_IN_ENUM, refuse};
 use tollgate_money::price::{ImageSize, Resolution};
@@ -8,7 +8,7 @@ use tollgate_types::error::GatewayError;
 
 /// Billing parameters of a request.
 #[derive(Debug)]
-pub(super) struct Billed {
+pub(super) struct BillingParameters {
     pub(super) seconds: u32,
     pub(super) resolution: Resolution,
     /// The aspect ratio, if the request names one.
@@ -61,7 +61,7 @@ const SIZES: [(Resolution, &[(u16, u16)]); 3] = [
 pub(super) fn check(
     group: Option<ModelClass>,
     parameters: &Object<'_>,
-    billed: &Billed,
+    billed: &BillingParameters,
     pass: &[String],
 ) -> Result<Option<bool>, GatewayError> {
     crate::fields::refuse_case_variants(parameters, &FIELDS)?;
@@ -77,18 +77,18 @@ pub(super) fn check(
         Err(refuse(MISSING, param, message))
     };
     match group.map(|group| (group.era, group.kind)) {
-        Some((Era::Media, _)) if has_size => {
+        Some((ApiVersion::Media, _)) if has_size => {
             let message = "`parameters.size` is for versions 2.5 and 2.6; this model takes \
                            `resolution`";
             return Err(refuse(INVALID, "parameters.size", message));
         }
-        Some((Era::Media, _)) | None if !has_resolution && !has_size => {
+        Some((ApiVersion::Media, _)) | None if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, VideoSource::Image)) if !has_resolution && !has_size => {
+        Some((ApiVersion::Sizes, VideoSource::Image)) if !has_resolution && !has_size => {
             return missing(RESOLUTION, "parameters.resolution");
         }
-        Some((Era::Sizes, VideoSource::Text | VideoSource::References)) if !has_size => {
+        Some((ApiVersion::Sizes, VideoSource::Text | VideoSource::References)) if !has_size => {
             return missing(SIZE, "parameters.size");
         }
         _ => {}
@@ -107,10 +107,10 @@ fn check_multipliers(parameters: &Object<'_>, pass: &[String]) -> Result<(), Gat
     let multiplies =
         |key: &str| !key.is_ascii() || MULTIPLIERS.iter().any(|it| it.eq_ignore_ascii_case(key));
     let mut found = parameters.keys().filter(|key| multiplies(key));
-    found.try_for_each(|key| crate::fields::check_known("parameters", key, &[], pass))
+    found.try_for_each(|key| crate::fields::check_listed("parameters", key, &[], pass))
 }
 
-fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {
+fn check_duration(parameters: &Object<'_>, billed: &BillingParameters) -> Result<(), GatewayError> {
     const PARAM: &str = "parameters.duration";
     let seconds = billed.seconds;
     match parameters.get_non_null("duration").map(|duration| duration.as_u64()) {
@@ -124,7 +124,10 @@ fn check_duration(parameters: &Object<'_>, billed: &Billed) -> Result<(), Gatewa
 }
 
 /// `720P`: as the field at the top says it, in upper case.
-fn check_resolution(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayError> {
+fn check_resolution(
+    parameters: &Object<'_>,
+    billed: &BillingParameters,
+) -> Result<bool, GatewayError> {
     const PARAM: &str = "parameters.resolution";
     let words = RESOLUTIONS.map(|(word, _)| word);
     let Some(word) = video::word_of(parameters, RESOLUTION, PARAM, &words)? else {
@@ -139,7 +142,7 @@ fn check_resolution(parameters: &Object<'_>, billed: &Billed) -> Result<bool, Ga
 
 /// `1280*720`: of the resolution that the field at the top says, and lying or standing as
 /// `aspect_ratio` does.
-fn check_size(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayError> {
+fn check_size(parameters: &Object<'_>, billed: &BillingParameters) -> Result<bool, GatewayError> {
     const PARAM: &str = "parameters.size";
     let Some(value) = parameters.get_non_null(SIZE) else { return Ok(false) };
     let text = value.as_str().unwrap_or_default();
@@ -171,10 +174,10 @@ fn check_size(parameters: &Object<'_>, billed: &Billed) -> Result<bool, GatewayE
 }
 
 /// The aspect ratio that `parameters` themselves say, in their `ratio` or with a `size`.
-pub(super) fn ratio(parameters: &Object<'_>, known: &[&'static str]) -> Option<&'static str> {
+pub(super) fn ratio(parameters: &Object<'_>, ratios: &[&'static str]) -> Option<&'static str> {
     let text = |field| parameters.get_non_null(field).and_then(|value| value.as_str());
     if let Some(ratio) = text("ratio") {
-        return known.iter().copied().find(|known| *known == ratio);
+        return ratios.iter().copied().find(|candidate| *candidate == ratio);
     }
     let size = ImageSize::parse(&text(SIZE)?)?;
     // Sides are multiples of 16 or so: the nearest ratio is meant.
@@ -185,7 +188,7 @@ pub(super) fn ratio(parameters: &Object<'_>, known: &[&'static str]) -> Option<&
             (u64::from(size.width) * side(high), u64::from(size.height) * side(wide));
         one.abs_diff(other) * 1000 / one.max(other).max(1)
     };
-    known.iter().min_by_key(off).copied()
+    ratios.iter().min_by_key(off).copied()
 }
 
 /// The size of a resolution that is nearest to a ratio.
@@ -193,7 +196,7 @@ pub(crate) fn size_of(resolution: Resolution, ratio: &str) -> Option<String> {
     let (wide, high) = ratio.split_once(':')?;
     let side = |text: &str| text.parse::<u64>().ok().filter(|side| (1..100).contains(side));
     let (wide, high) = (side(wide)?, side(high)?);
-    let (_, sizes) = SIZES.iter().find(|(known, _)| *known == resolution)?;
+    let (_, sizes) = SIZES.iter().find(|(name, _)| *name == resolution)?;
     let off = |&&(width, height): &&(u16, u16)| {
         let (width, height) = (u64::from(width), u64::from(height));
         // How far the two shapes are apart, over the larger of them.
@@ -212,15 +215,15 @@ fn orientation(ratio: &str) -> Option<std::cmp::Ordering> {
 }
 
 /// `ratio`, of versions from 2.7 on.
-fn check_ratio(parameters: &Object<'_>, billed: &Billed) -> Result<(), GatewayError> {
+fn check_ratio(parameters: &Object<'_>, billed: &BillingParameters) -> Result<(), GatewayError> {
     const PARAM: &str = "parameters.ratio";
     let Some(value) = parameters.get_non_null("ratio") else { return Ok(()) };
     let Some(ratio) = value.as_str() else {
         return Err(refuse(INVALID, PARAM, format!("`{PARAM}` must be a string")));
     };
     match billed.aspect_ratio {
-        Some(asked) if asked != ratio => {
-            let message = format!("`{PARAM}` must be what `aspect_ratio` says: {asked}");
+        Some(aspect_ratio) if aspect_ratio != ratio => {
+            let message = format!("`{PARAM}` must be what `aspect_ratio` says: {aspect_ratio}");
             Err(refuse(ASPECT_RATIO_MISMATCH, PARAM, message))
         }
         _ => Ok(()),

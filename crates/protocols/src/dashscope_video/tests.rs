@@ -51,7 +51,7 @@ fn the_billing_fields_are_cut_out_and_every_other_byte_stays() {
     assert_eq!(submit(&*call).headers(), [("X-DashScope-Async", "enable")]);
     assert_eq!(submit(&*call).webhook_url(), Some("https://hooks.example.com/video?x=1"));
     assert!(!submit(&*call).waits() && submit(&*call).tasks().is_empty());
-    assert_eq!(call.floor(), Usage::ZERO, "a submit that is refused costs nothing");
+    assert_eq!(call.min_usage(), Usage::ZERO, "a submit that is refused costs nothing");
 }
 
 #[test]
@@ -68,14 +68,14 @@ fn fields_with_escapes_are_cut_out_too() {
 }
 
 #[test]
-fn what_is_asked_for_decides_the_hold_and_the_price() {
-    let seconds = |body: &str| read(body).map(|call| call.bound().seconds);
+fn options_decide_the_hold_and_the_price() {
+    let seconds = |body: &str| read(body).map(|call| call.max_usage().seconds);
     let video_input = |body: &str| read(body).map(|call| call.traits().video_input);
     let plain = body("vf2.7-t2v", "", PROMPT, T27);
     let call = read(&plain).expect("valid");
-    assert_eq!(call.bound(), Usage { seconds: 5, ..Usage::ZERO });
+    assert_eq!(call.max_usage(), Usage { seconds: 5, ..Usage::ZERO });
     let facts = submit(&*call).facts();
-    assert_eq!(facts.bound, call.bound());
+    assert_eq!(facts.max_usage, call.max_usage());
     assert_eq!((facts.seconds, facts.expires_after_s), (5, 172_800));
     assert_eq!((facts.resolution.as_str(), facts.aspect_ratio.as_str()), ("720p", "16:9"));
     assert_eq!(
@@ -93,7 +93,7 @@ fn what_is_asked_for_decides_the_hold_and_the_price() {
         r#""resolution":"1080P","duration":9,"audio":false"#,
     );
     let call = read(&long).expect("valid");
-    assert_eq!((call.bound().seconds, call.traits().audio), (9, Some(false)));
+    assert_eq!((call.max_usage().seconds, call.traits().audio), (9, Some(false)));
     assert_eq!(call.traits().resolution, Some(Resolution::P1080));
 
     let reference =
@@ -511,7 +511,7 @@ fn input_that_is_not_for_version_2_7_is_refused() {
     ]);
 }
 
-fn facts() -> Facts {
+fn facts() -> TaskFacts {
     submit(&*read(REQUEST).expect("valid")).facts()
 }
 
@@ -579,15 +579,19 @@ fn every_status_has_its_state() {
 
 #[test]
 fn usage_is_read_in_every_form_and_as_it_is_billed() {
-    let told = r#"{"duration": 5, "input_video_duration": 0, "output_video_duration": 5, "video_count": 1, "SR": 720, "ratio": "16:9", "fps": 30}"#;
-    assert!(RECORD.contains(told), "the fixture changed");
+    let original = r#"{"duration": 5, "input_video_duration": 0, "output_video_duration": 5, "video_count": 1, "SR": 720, "ratio": "16:9", "fps": 30}"#;
+    assert!(RECORD.contains(original), "the fixture changed");
     let seconds = |usage: &str| {
-        let read = report(200, &RECORD.replace(told, usage)).expect("a report");
+        let read = report(200, &RECORD.replace(original, usage)).expect("a report");
         (read.usage.map(|usage| usage.seconds), document(&read)["usage"].clone())
     };
     let object = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
-    assert_eq!(seconds(told), (Some(5), object(told)));
-    assert_eq!(seconds(&Value::from(told).to_string()), (Some(5), object(told)), "a string");
+    assert_eq!(seconds(original), (Some(5), object(original)));
+    assert_eq!(
+        seconds(&Value::from(original).to_string()),
+        (Some(5), object(original)),
+        "a string"
+    );
     let older = r#"{"video_duration":4.2,"video_ratio":"1280*720","video_count":1}"#;
     assert_eq!(seconds(older), (Some(5), object(older)), "begun seconds count whole");
     assert_eq!(seconds(r#"{"duration":3}"#).0, Some(3), "less than was asked for");
@@ -603,7 +607,7 @@ fn usage_is_read_in_every_form_and_as_it_is_billed() {
 #[test]
 fn the_record_is_normalised() {
     let shown = |report: &Report| {
-        let record = DashscopeTasks.record(&Shown {
+        let record = DashscopeTasks.record(&TaskView {
             id: "gt_1",
             model: "vf2.7-t2v",
             state: report.state,

@@ -100,8 +100,13 @@ fn of_two_values_the_dearer_counts() {
 
 #[test]
 fn more_sound_or_pictures_than_tokens_are_beside_them() {
-    let of = |heard: u64, seen: u64, spoken: u64, total: u64| {
-        let report = InclusiveCounts { heard, seen, spoken, ..totals(100, 40, 0, 50, total) };
+    let of = |audio_input: u64, image_input: u64, audio_output: u64, total: u64| {
+        let report = InclusiveCounts {
+            audio_input,
+            image_input,
+            audio_output,
+            ..totals(100, 40, 0, 50, total)
+        };
         let (usage, found) = report.disjoint();
         let input = [usage.input_tokens, usage.audio_input_tokens, usage.image_input_tokens];
         (input, [usage.output_tokens, usage.audio_output_tokens], found.is_empty())
@@ -114,7 +119,7 @@ fn more_sound_or_pictures_than_tokens_are_beside_them() {
 }
 
 #[test]
-fn writes_without_a_lifetime_are_kept_as_long_as_was_asked() {
+fn writes_without_a_lifetime_have_the_requested_one() {
     let split = |short: u64, hour: u64| WireLifetimes {
         ephemeral_5m_input_tokens: Some(short),
         ephemeral_1h_input_tokens: Some(hour),
@@ -168,7 +173,7 @@ fn what_is_no_count_is_not_there() {
 
 #[test]
 fn a_lifetime_is_looked_at_by_its_value_wherever_it_stands() {
-    let asked = |body: &str| {
+    let requested_writes = |body: &str| {
         let body = Object::parse(body.as_bytes()).expect(body);
         RequestedLifetime::in_body(&body, &CACHE_CONTROL)
     };
@@ -190,7 +195,7 @@ fn a_lifetime_is_looked_at_by_its_value_wherever_it_stands() {
         // Keys of other scripts are often written as escapes.
         (r#"{"\u540d":{"cache_control":{}}}"#, Short),
     ] {
-        assert_eq!(asked(body), expected, "{body}");
+        assert_eq!(requested_writes(body), expected, "{body}");
     }
 }
 
@@ -202,8 +207,8 @@ fn any_totals() -> impl Strategy<Value = InclusiveCounts> {
     let media = (count(), count(), count(), count(), count());
     (sides, cache, media).prop_map(|((prompt, output, reasoning, total), cache, media)| {
         let ((read, read_again), (written, written_again), short, hour) = cache;
-        let (beside_prompt, heard, seen, spoken, drawn) = media;
-        let watched = seen;
+        let (beside_prompt, audio_input, image_input, audio_output, image_output) = media;
+        let video_input = image_input;
         InclusiveCounts {
             prompt,
             beside_prompt,
@@ -214,13 +219,13 @@ fn any_totals() -> impl Strategy<Value = InclusiveCounts> {
                 hour,
                 twelve_hours: 0,
             },
-            heard,
-            seen,
-            watched,
+            audio_input,
+            image_input,
+            video_input,
             output,
             reasoning,
-            spoken,
-            drawn,
+            audio_output,
+            image_output,
             total,
             unsplit: HOUR,
         }
@@ -237,19 +242,19 @@ proptest! {
         let (input, output) = (usage.total(Side::Input), usage.total(Side::Output));
         let written = report.written.sum();
         prop_assert!(input >= report.prompt.unwrap_or(0) + report.beside_prompt);
-        prop_assert!(input >= report.heard + report.seen + report.watched);
+        prop_assert!(input >= report.audio_input + report.image_input + report.video_input);
         prop_assert!(input >= report.read.least.unwrap_or(0) + written);
         prop_assert_eq!(usage.cache_write_tokens + usage.cache_write_1h_tokens, written);
         prop_assert!(usage.cache_read_tokens <= report.read.most);
         prop_assert!(output >= report.output.max(report.reasoning));
-        prop_assert!(output >= report.spoken + report.drawn);
+        prop_assert!(output >= report.audio_output + report.image_output);
         let total = report.total.unwrap_or(0);
         prop_assert!(input + output >= total, "{input} and {output} of {total}");
         let parts = report.prompt.unwrap_or(0) + report.beside_prompt + report.read.most + written
-            + report.heard + report.seen + report.watched + report.output + report.reasoning + report.spoken
-            + report.drawn;
+            + report.audio_input + report.image_input + report.video_input + report.output + report.reasoning + report.audio_output
+            + report.image_output;
         prop_assert!(input + output <= parts.max(total) + report.read.most + written
-            + report.heard + report.seen + report.watched + report.reasoning + report.spoken
-            + report.drawn);
+            + report.audio_input + report.image_input + report.video_input + report.reasoning + report.audio_output
+            + report.image_output);
     }
 }

@@ -10,7 +10,7 @@ use super::order::in_order;
 use crate::json::{Object, Value};
 use crate::json_scan::UsageScan;
 use crate::splice::{Splice, json_string};
-use crate::{Meter, Terms, metering};
+use crate::{Meter, RequestBounds, metering};
 use tollgate_money::price::{Usage, UsageSource};
 
 /// Relays an answer once it is whole: only then it is known whether each input has one vector.
@@ -26,7 +26,7 @@ pub(super) struct EmbeddingsMeter {
     held: BytesMut,
     /// An input has no vector, or several: it is no answer.
     is_broken: bool,
-    floor: Usage,
+    min_usage: Usage,
     /// Maximum tokens that the model accepts for all inputs: a report above it shows that the limit is out of
     /// date.
     input_tokens_max: u64,
@@ -34,7 +34,7 @@ pub(super) struct EmbeddingsMeter {
 
 impl EmbeddingsMeter {
     pub(super) fn new(
-        terms: &Terms,
+        bounds: &RequestBounds,
         count: u64,
         input_tokens_max: u64,
         base64: bool,
@@ -47,7 +47,7 @@ impl EmbeddingsMeter {
             adds_usage,
             held: BytesMut::new(),
             is_broken: false,
-            floor: terms.floor,
+            min_usage: bounds.min_usage,
             input_tokens_max,
         }
     }
@@ -60,8 +60,8 @@ impl EmbeddingsMeter {
 impl Meter for EmbeddingsMeter {
     fn relay(&mut self, chunk: Bytes) -> Bytes {
         self.scan.feed(&chunk);
-        let chunk = if self.scan.is_whole() && self.scan.usage().is_none() {
-            with_usage(&chunk, self.floor.input_tokens)
+        let chunk = if self.scan.is_complete() && self.scan.usage().is_none() {
+            with_usage(&chunk, self.min_usage.input_tokens)
         } else {
             chunk
         };
@@ -76,7 +76,7 @@ impl Meter for EmbeddingsMeter {
 
     fn finish(&mut self) -> Bytes {
         let answer = std::mem::take(&mut self.held).freeze();
-        if !self.scan.is_whole() || self.scan.has_only_error() {
+        if !self.scan.is_complete() || self.scan.has_only_error() {
             return answer;
         }
         let Some(answer) = in_order(&answer, self.count) else {
@@ -88,7 +88,7 @@ impl Meter for EmbeddingsMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole() && !self.is_broken
+        self.scan.is_complete() && !self.is_broken
     }
 
     fn has_failed(&self) -> bool {
@@ -104,7 +104,7 @@ impl Meter for EmbeddingsMeter {
             Some(input_tokens) => {
                 (Usage { input_tokens, ..Usage::default() }, UsageSource::Upstream)
             }
-            None => (self.floor, UsageSource::Estimated),
+            None => (self.min_usage, UsageSource::Estimated),
         }
     }
 

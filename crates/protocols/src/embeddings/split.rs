@@ -70,26 +70,29 @@ impl Split {
     /// Usage of these answers, in any order and possibly incomplete: the reported usage, and estimates of the
     /// largest parts for answers with vectors and no report. `None` without an answer of either kind.
     pub(super) fn used(&self, answers: &[Bytes]) -> Option<(Usage, UsageSource)> {
-        let (mut input_tokens, mut told, mut untold) = (0_u64, 0_usize, 0_usize);
+        let (mut input_tokens, mut reported_count, mut unreported_count) =
+            (0_u64, 0_usize, 0_usize);
         for answer in answers {
             let Ok(object) = Object::parse(answer) else { continue };
             match reported(&object) {
                 Some(usage) => {
-                    told += 1;
+                    reported_count += 1;
                     input_tokens = input_tokens.saturating_add(usage.input_tokens);
                 }
-                None if has_vectors(&object) => untold += 1,
+                None if has_vectors(&object) => unreported_count += 1,
                 None => {}
             }
         }
-        if told + untold == 0 {
+        if reported_count + unreported_count == 0 {
             return None;
         }
         let mut estimates: Vec<u64> = self.batches.iter().map(|batch| batch.tokens).collect();
         estimates.sort_unstable_by(|one, other| other.cmp(one));
-        let estimated = estimates.iter().take(untold).copied().fold(0, u64::saturating_add);
+        let estimated =
+            estimates.iter().take(unreported_count).copied().fold(0, u64::saturating_add);
         let usage = Usage { input_tokens: input_tokens.saturating_add(estimated), ..Usage::ZERO };
-        let source = if untold == 0 { UsageSource::Upstream } else { UsageSource::Estimated };
+        let source =
+            if unreported_count == 0 { UsageSource::Upstream } else { UsageSource::Estimated };
         Some((usage, source))
     }
 
@@ -98,10 +101,10 @@ impl Split {
     pub(super) fn merge(&self, answers: &[Bytes]) -> Option<Bytes> {
         let template = answers.first()?;
         let mut vectors = vec![b'['];
-        let mut used: Vec<Totals> = Vec::with_capacity(answers.len());
+        let mut used: Vec<TokenTotals> = Vec::with_capacity(answers.len());
         for (batch, answer) in self.batches.iter().zip(answers) {
             let object = Object::parse(answer).ok()?;
-            used.push(Totals::read(&object));
+            used.push(TokenTotals::read(&object));
             for item in Vectors::read(answer, batch.count)?.items {
                 if vectors.len() > 1 {
                     vectors.push(b',');
@@ -116,7 +119,7 @@ impl Split {
         let mut splice = Splice::default();
         vectors.push(b']');
         splice.replace(object.get("data")?.range, String::from_utf8(vectors).ok()?);
-        Totals::overwrite(&object, &used, &mut splice);
+        TokenTotals::overwrite(&object, &used, &mut splice);
         Some(splice.apply(template))
     }
 }
@@ -134,9 +137,9 @@ fn renumbered(item: &Value<'_>, first: u64) -> Option<Bytes> {
 const TOTALS: [&str; 2] = ["prompt_tokens", "total_tokens"];
 
 /// The figures of one answer, in the order of [`TOTALS`].
-struct Totals([Option<u64>; 2]);
+struct TokenTotals([Option<u64>; 2]);
 
-impl Totals {
+impl TokenTotals {
     fn read(answer: &Object<'_>) -> Self {
         let usage = answer.get_non_null("usage");
         let usage = usage.as_ref().and_then(|usage| usage.as_object().ok());
@@ -161,7 +164,7 @@ impl Totals {
 
 /// The usage that an answer reports; an answer with vectors and no tokens reports none.
 fn reported(answer: &Object<'_>) -> Option<Usage> {
-    let Totals([prompt, total]) = Totals::read(answer);
+    let TokenTotals([prompt, total]) = TokenTotals::read(answer);
     let input_tokens = prompt.max(total).filter(|tokens| *tokens > 0)?;
     Some(Usage { input_tokens, ..Usage::ZERO })
 }
@@ -243,8 +246,8 @@ mod tests {
         let object = br#"{"input":["abcdefgh","ijklmnop","q"],"model":"m"}"#;
         let object = Object::parse(object).expect("JSON");
         let split = Split::new(&object.get("input").expect("input"), Some(2)).expect("too long");
-        let told = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
-        let (silent, zero) = (answer(&["[1]"], "null"), told(0));
+        let reported = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
+        let (silent, zero) = (answer(&["[1]"], "null"), reported(0));
         let of =
             |tokens: u64, source| Some((Usage { input_tokens: tokens, ..Usage::ZERO }, source));
         let refused = Bytes::from(r#"{"error":{"message":"no"}}"#);
@@ -254,11 +257,11 @@ mod tests {
         for (answers, expected) in [
             (vec![], None),
             (vec![refused.clone(), Bytes::from("<html>")], None),
-            (vec![told(9)], of(9, UsageSource::Upstream)),
-            (vec![told(9), refused], of(9, UsageSource::Upstream)),
-            (vec![told(900), told(900)], of(1800, UsageSource::Upstream)),
+            (vec![reported(9)], of(9, UsageSource::Upstream)),
+            (vec![reported(9), refused], of(9, UsageSource::Upstream)),
+            (vec![reported(900), reported(900)], of(1800, UsageSource::Upstream)),
             (vec![silent.clone()], of(largest, UsageSource::Estimated)),
-            (vec![told(9), zero.clone()], of(9 + largest, UsageSource::Estimated)),
+            (vec![reported(9), zero.clone()], of(9 + largest, UsageSource::Estimated)),
             (vec![silent, zero], of(all, UsageSource::Estimated)),
         ] {
             assert_eq!(split.used(&answers), expected, "{answers:?}");

@@ -21,7 +21,7 @@ fn relay(request: &[u8], response: &[u8]) -> (Vec<u8>, Box<dyn Meter>) {
 }
 
 #[test]
-fn floats_become_base64_for_who_asked_for_it() {
+fn floats_become_base64_on_request() {
     let (out, meter) = relay(REQUEST, RESPONSE);
     let text = String::from_utf8(out).expect("text");
     // struct.pack("<3f", 0.5, -1.25, 3) and struct.pack("<3f", 1e-3, 0, -0.0) in Python.
@@ -49,8 +49,8 @@ fn vectors_go_on_in_the_order_of_their_inputs() {
         swapped.replace("\"index\":0", "\"index\":2").replace("\"index\":1", "\"index\":0");
     let swapped = swapped.replace("\"index\":2", "\"index\":1");
     for (format, second) in [("float", "[1e-3,0,-0.0]"), ("base64", "\"bxKDOgAAAAAAAACA\"")] {
-        let asked = format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"}}"#);
-        let (out, meter) = relay(asked.as_bytes(), swapped.as_bytes());
+        let body = format!(r#"{{"model":"m","input":["a","b"],"encoding_format":"{format}"}}"#);
+        let (out, meter) = relay(body.as_bytes(), swapped.as_bytes());
         let text = String::from_utf8(out).expect("text");
         let first = format!(r#""data":[{{"object":"embedding","index":0,"embedding":{second}}}"#);
         assert!(text.contains(&first), "{text}");
@@ -151,7 +151,7 @@ fn a_report_is_charged_also_above_the_limit() {
 
 #[test]
 fn every_shape_of_input_is_taken_and_bounded() {
-    for (input, bound) in [
+    for (input, max_usage) in [
         (r#""abc""#, 5),
         (r#""\u4f60""#, 5),
         // A letter that tokenizers take apart: 3 bytes, of which 33 become.
@@ -162,12 +162,16 @@ fn every_shape_of_input_is_taken_and_bounded() {
     ] {
         let body = format!(r#"{{"model":"m","input":{input}}}"#);
         let call = read(body.as_bytes()).expect(input);
-        assert_eq!(call.bound().input_tokens, bound, "{input}");
+        assert_eq!(call.max_usage().input_tokens, max_usage, "{input}");
     }
     let typed = br#"{"model":"m","input":["a","b"],"input_type":"query"}"#;
-    assert_eq!(read(typed).expect("valid").bound().input_tokens, 6 + 2 * 32, "for its words");
+    assert_eq!(read(typed).expect("valid").max_usage().input_tokens, 6 + 2 * 32, "for its words");
     let long = format!(r#"{{"model":"m","input":"{}"}}"#, "x".repeat(100));
-    assert_eq!(read(long.as_bytes()).expect("long").bound().input_tokens, 50, "the model's limit");
+    assert_eq!(
+        read(long.as_bytes()).expect("long").max_usage().input_tokens,
+        50,
+        "the model's limit"
+    );
 }
 
 #[test]
@@ -206,8 +210,8 @@ fn voyage_gets_its_own_words_and_the_customer_openais() {
     let mut meter = call.meter(Framing::Json);
     let answer = include_str!("../../fixtures/voyage_embeddings/response.json");
     assert!(meter.relay(Bytes::from(answer)).is_empty(), "held until it is whole");
-    let told = answer.replace("9}", "9,\"prompt_tokens\":9}");
-    assert_eq!(std::str::from_utf8(&meter.finish()), Ok(told.as_str()));
+    let reported = answer.replace("9}", "9,\"prompt_tokens\":9}");
+    assert_eq!(std::str::from_utf8(&meter.finish()), Ok(reported.as_str()));
 
     let ids = Object::parse(br#"{"model":"m","input":[[1,2],[3]]}"#).expect("JSON");
     let refused = VoyageEmbeddings.read(&Request::Json(ids), &limits).expect_err("token ids");

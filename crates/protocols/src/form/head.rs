@@ -70,14 +70,14 @@ impl<'a> Headers<'a> {
         }
         let value = rest.get(1..).unwrap_or_default();
         let spaces = value.len() - value.trim_ascii_start().len();
-        let known = [
+        let slots = [
             ("Content-Disposition", &mut self.disposition),
             ("Content-Type", &mut self.content_type),
             ("Content-Transfer-Encoding", &mut self.transfer_encoding),
             ("Content-Encoding", &mut self.encoding),
             ("Content-Length", &mut self.length),
         ];
-        for (header, slot) in known {
+        for (header, slot) in slots {
             if header.as_bytes().eq_ignore_ascii_case(name) {
                 let value = (value.trim_ascii(), offset + colon + 1 + spaces);
                 return match slot.replace(value) {

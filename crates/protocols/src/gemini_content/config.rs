@@ -1,7 +1,7 @@
 //! `generationConfig`: how much may come out, and what of it costs otherwise.
 
 use super::{camel, check_spelling};
-use crate::fields::{check_known, is_passed, no_object};
+use crate::fields::{check_listed, is_passed, no_object};
 use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
 use tollgate_types::error::GatewayError;
@@ -62,7 +62,7 @@ impl GenerationConfig {
         let mut has_stops = false;
         for (key, value) in config.members() {
             let name = camel(key);
-            check_known("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
+            check_listed("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
             match name.as_str() {
                 _ if value.is_null() => {}
                 "maxOutputTokens" => {
@@ -70,8 +70,8 @@ impl GenerationConfig {
                 }
                 "candidateCount" => {
                     let count = value.as_u64().filter(|n| (1..=CANDIDATES_MAX).contains(n));
-                    let wanted = "an integer from 1 to 8";
-                    candidates = count.ok_or_else(|| invalid("candidateCount", wanted))?;
+                    let expected = "an integer from 1 to 8";
+                    candidates = count.ok_or_else(|| invalid("candidateCount", expected))?;
                 }
                 "stopSequences" => has_stops = true,
                 "responseModalities" => check_modalities(&value, limits)?,
@@ -88,9 +88,9 @@ fn object<'a>(field: &'static str, value: &Value<'a>) -> Result<Object<'a>, Gate
     read.map_err(|error| GatewayError::invalid(field, no_object(field, value, &error)))
 }
 
-fn invalid(field: &str, wanted: &str) -> GatewayError {
+fn invalid(field: &str, expected: &str) -> GatewayError {
     let field = format!("generationConfig.{field}");
-    let message = format!("`{field}` must be {wanted}");
+    let message = format!("`{field}` must be {expected}");
     GatewayError::invalid(field, message)
 }
 
@@ -99,8 +99,8 @@ fn tokens(value: &Value<'_>, limits: &ModelLimits) -> Result<u64, GatewayError> 
     match value.as_u64() {
         Some(tokens) if (1..=max).contains(&tokens) => Ok(tokens),
         Some(tokens) if tokens > max => {
-            let wanted = format!("at most {max} for this model, not {tokens}");
-            Err(invalid("maxOutputTokens", &wanted))
+            let expected = format!("at most {max} for this model, not {tokens}");
+            Err(invalid("maxOutputTokens", &expected))
         }
         _ => Err(invalid("maxOutputTokens", "an integer of at least 1")),
     }
@@ -109,9 +109,9 @@ fn tokens(value: &Value<'_>, limits: &ModelLimits) -> Result<u64, GatewayError> 
 /// Pictures and sound have prices of their own.
 fn check_modalities(value: &Value<'_>, limits: &ModelLimits) -> Result<(), GatewayError> {
     let is_text = |one: Value<'_>| one.as_str().is_some_and(|it| it.eq_ignore_ascii_case("text"));
-    let is_known = value.elements().is_some_and(|mut all| all.all(is_text));
+    let is_listed = value.elements().is_some_and(|mut all| all.all(is_text));
     let is_passed = || is_passed("generationConfig", "responseModalities", &limits.pass.fields);
-    if is_known || is_passed() {
+    if is_listed || is_passed() {
         return Ok(());
     }
     Err(invalid("responseModalities", "[\"TEXT\"]: what else costs is not known"))

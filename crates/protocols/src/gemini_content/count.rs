@@ -9,10 +9,13 @@ use super::{DIALECTS, check_lists, check_spelling, named, path_of};
 use crate::fields::no_object;
 use crate::json::Object;
 use crate::limits::ModelLimits;
-use crate::metering::{Frame, JsonMeter};
+use crate::metering::{JsonMeter, MeterContext};
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::splice::{Splice, json_string};
-use crate::{Call, Codec, Dialect, Framing, Meter, Operation, PathAsked, Request, Terms, offer};
+use crate::{
+    Call, Codec, Dialect, Framing, Meter, Operation, PathVariables, Request, RequestBounds,
+    request_policy,
+};
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
@@ -33,8 +36,8 @@ impl Codec for GeminiCountTokens {
         "/models/{model}:countTokens"
     }
 
-    fn path_to(&self, asked: &PathAsked<'_>) -> Option<Cow<'static, str>> {
-        path_of(asked.model, "countTokens")
+    fn path_to(&self, request: &PathVariables<'_>) -> Option<Cow<'static, str>> {
+        path_of(request.model, "countTokens")
     }
 
     fn read(
@@ -49,9 +52,13 @@ impl Codec for GeminiCountTokens {
         let inner = WRAPPERS.into_iter().find_map(|key| body.get_non_null(key));
         let inner = inner.as_ref().and_then(|inner| inner.as_object().ok());
         let counted = inner.as_ref().unwrap_or(body);
-        let terms = Terms::of_whole(body, Usage::ZERO, Usage::ZERO)
-            .with_references(offer::references(counted, &offer::GEMINI));
-        Ok(Box::new(CountCall { terms: terms.named_in_path(named(request)?), tokens, inner_model }))
+        let bounds = RequestBounds::from_body(body, Usage::ZERO, Usage::ZERO)
+            .with_references(request_policy::references(counted, &request_policy::GEMINI));
+        Ok(Box::new(CountCall {
+            bounds: bounds.with_model_in_path(named(request)?),
+            tokens,
+            inner_model,
+        }))
     }
 }
 
@@ -76,7 +83,7 @@ pub(crate) fn check_counted(body: &Object<'_>) -> Result<Option<Range<usize>>, G
 
 #[derive(Debug)]
 struct CountCall {
-    terms: Terms,
+    bounds: RequestBounds,
     /// The tokens of the prompt, by an estimate.
     tokens: u64,
     /// Position of the model's name in the body.
@@ -84,12 +91,12 @@ struct CountCall {
 }
 
 impl Call for CountCall {
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn bounds(&self) -> &RequestBounds {
+        &self.bounds
     }
 
-    fn terms_mut(&mut self) -> &mut Terms {
-        &mut self.terms
+    fn bounds_mut(&mut self) -> &mut RequestBounds {
+        &mut self.bounds
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
@@ -105,6 +112,6 @@ impl Call for CountCall {
     }
 
     fn meter(&self, _: Framing) -> Box<dyn Meter> {
-        Box::new(JsonMeter::new(Frame::default(), Box::new(|_| None)))
+        Box::new(JsonMeter::new(MeterContext::default(), Box::new(|_| None)))
     }
 }

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::limits::{Pass, Priced};
-use tollgate_money::price::ServiceTier;
+use crate::limits::{PassList, PricedFeatures};
+use tollgate_money::price::{ServiceTier, UsageSource};
 
 fn limits() -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 500, ..ModelLimits::default() }
@@ -12,7 +12,7 @@ fn limits() -> ModelLimits {
 
 fn read_with(body: &str, limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayError> {
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "m", streams: false };
+    let named = ModelInPath { model: "m", streams: false };
     GeminiContent.read(&Request::JsonAt(object, named), limits)
 }
 
@@ -35,7 +35,7 @@ fn refused(call: Result<Box<dyn Call>, GatewayError>) -> String {
 fn names_of_models_stay_in_their_place_of_the_path() {
     let path = |model: &str, streams| {
         let dialect = Dialect::Gemini;
-        let path = GeminiContent.path_to(&PathAsked { dialect, model, streams });
+        let path = GeminiContent.path_to(&PathVariables { dialect, model, streams });
         path.unwrap_or_default().into_owned()
     };
     assert_eq!(path("gemini-2.5-pro", false), "/models/gemini-2.5-pro:generateContent");
@@ -57,13 +57,13 @@ fn names_of_models_stay_in_their_place_of_the_path() {
 
 #[test]
 fn the_hold_is_the_most_that_a_request_can_cost() {
-    let bound = |fields: &str| read(fields).expect(fields).bound();
-    let plain = bound("");
+    let max_usage = |fields: &str| read(fields).expect(fields).max_usage();
+    let plain = max_usage("");
     assert!(plain.input_tokens < 100, "by its bytes: {plain:?}");
     assert_eq!(plain.output_tokens, 500, "the model's limit");
-    assert_eq!(bound(r#""generationConfig":{"maxOutputTokens":7}"#).output_tokens, 7);
+    assert_eq!(max_usage(r#""generationConfig":{"maxOutputTokens":7}"#).output_tokens, 7);
     let both = r#""generation_config":{"max_output_tokens":7,"candidate_count":3}"#;
-    assert_eq!(bound(both).output_tokens, 21);
+    assert_eq!(max_usage(both).output_tokens, 21);
     for part in [
         r#"{"inlineData":{"mimeType":"image/png","data":"AA"}}"#,
         r#"{"inline_data":{"mime_type":"image/png","data":"AA"}}"#,
@@ -73,11 +73,11 @@ fn the_hold_is_the_most_that_a_request_can_cost() {
         r#"{"functionResponse":{"name":"f","response":{},"parts":[{"inlineData":{}}]}}"#,
     ] {
         let call = parts(part).expect(part);
-        assert_eq!(call.bound().input_tokens, 1000, "{part}");
+        assert_eq!(call.max_usage().input_tokens, 1000, "{part}");
         assert!(call.input_ways().has_media, "{part}");
     }
     let code = read(r#""tools":[{"codeExecution":{}}]"#).expect("billed by its tokens");
-    assert_eq!(code.bound().input_tokens, 10_000, "ten rounds");
+    assert_eq!(code.max_usage().input_tokens, 10_000, "ten rounds");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn what_has_no_price_is_refused_by_name() {
         let message = refused(parts(&format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#)));
         assert!(message.contains("`fileData`"), "{uri}: {message}");
     }
-    let pass = Pass { content: vec!["fileData".to_owned()], ..Pass::default() };
+    let pass = PassList { content: vec!["fileData".to_owned()], ..PassList::default() };
     let passed = ModelLimits { pass, ..limits() };
     let body = r#"{"contents":[{"parts":[{"fileData":{"fileUri":"gs://b/o"}}]}]}"#;
     assert!(read_with(body, &passed).is_ok(), "the operator lets it through");
@@ -166,9 +166,9 @@ fn stream() -> String {
         }
         format!("data: {chunk}\r\n\r\n")
     };
-    let usage = |said: u64, thought: u64| {
-        json!({"usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": said,
-            "thoughtsTokenCount": thought, "totalTokenCount": 9 + said + thought}})
+    let usage = |content_tokens: u64, thought: u64| {
+        json!({"usageMetadata": {"promptTokenCount": 9, "candidatesTokenCount": content_tokens,
+            "thoughtsTokenCount": thought, "totalTokenCount": 9 + content_tokens + thought}})
     };
     let last = json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP",
         "groundingMetadata": {"webSearchQueries": ["a", "b"]}}],
@@ -183,7 +183,7 @@ fn stream() -> String {
 }
 
 fn priced() -> ModelLimits {
-    let priced = Priced { units: vec![Unit::WebSearches], ..Priced::default() };
+    let priced = PricedFeatures { units: vec![Unit::WebSearches], ..PricedFeatures::default() };
     ModelLimits { priced, ..limits() }
 }
 
@@ -246,7 +246,7 @@ fn searches_of_a_document_are_counted_and_blocked_prompts_cost_their_input() {
 }
 
 #[test]
-fn a_refusal_of_the_operators_key_is_not_told() {
+fn a_refusal_of_the_operators_key_stays_hidden() {
     let call = read("").expect("valid");
     let body = br#"{"error":{"code":400,"details":[{"reason":"API_KEY_INVALID"}]}}"#;
     assert_eq!(call.refusal(400, None, body).map(|error| error.kind), Some(ErrorKind::BadGateway));
@@ -257,7 +257,7 @@ fn a_refusal_of_the_operators_key_is_not_told() {
 fn counts_name_the_model_as_the_upstream_knows_it() {
     let body = r#"{"generateContentRequest":{"model":"models/mine","contents":[]}}"#;
     let object = Object::parse(body.as_bytes()).expect("JSON");
-    let named = NamedInPath { model: "mine", streams: false };
+    let named = ModelInPath { model: "mine", streams: false };
     let call = GeminiCountTokens.read(&Request::JsonAt(object, named), &limits()).expect("valid");
     let edited = call.splice("gemini-2.5-pro").apply(&Bytes::from_static(body.as_bytes()));
     let expected = body.replace("models/mine", "models/gemini-2.5-pro");
@@ -267,7 +267,8 @@ fn counts_name_the_model_as_the_upstream_knows_it() {
 
 #[test]
 fn a_tier_needs_a_price_and_counts_as_it_was_served() {
-    let priced = Priced { words: vec![("service_tier", "priority")], ..Priced::default() };
+    let priced =
+        PricedFeatures { words: vec![("service_tier", "priority")], ..PricedFeatures::default() };
     let priced = ModelLimits { priced, ..limits() };
     for spelling in ["serviceTier", "service_tier"] {
         let body = |tier: &str| format!(r#"{{"contents":[{{"parts":[]}}],"{spelling}":"{tier}"}}"#);

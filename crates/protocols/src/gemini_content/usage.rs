@@ -42,7 +42,7 @@ struct WireModality {
 }
 
 /// The tokens of one modality.
-fn of_modality(details: Option<&Vec<WireModality>>, modality: &str) -> u64 {
+fn modality_tokens(details: Option<&Vec<WireModality>>, modality: &str) -> u64 {
     let all = details.into_iter().flatten().filter(|one| one.modality == modality);
     all.filter_map(|one| one.token_count).fold(0, u64::saturating_add)
 }
@@ -54,17 +54,17 @@ impl WireContentUsage {
     }
 
     fn to_report(&self) -> UsageReport {
-        let said = self.candidates_token_count.unwrap_or(0);
+        let content = self.candidates_token_count.unwrap_or(0);
         let thought = self.thoughts_token_count.unwrap_or(0);
         let totals = InclusiveCounts {
             prompt: self.prompt_token_count,
             beside_prompt: self.tool_use_prompt_token_count.unwrap_or(0),
             read: NamedCount::from_values(&[self.cached_content_token_count]),
-            heard: self.input_of("AUDIO"),
-            seen: self.input_of("IMAGE"),
-            watched: self.input_of("VIDEO"),
-            output: said.saturating_add(thought),
-            spoken: of_modality(self.candidates_tokens_details.as_ref(), "AUDIO"),
+            audio_input: self.input_of("AUDIO"),
+            image_input: self.input_of("IMAGE"),
+            video_input: self.input_of("VIDEO"),
+            output: content.saturating_add(thought),
+            audio_output: modality_tokens(self.candidates_tokens_details.as_ref(), "AUDIO"),
             total: self.total_token_count,
             ..InclusiveCounts::new(Unit::CacheWriteTokens)
         };
@@ -87,9 +87,9 @@ impl WireContentUsage {
 
     /// The input of one modality that no cache has read.
     fn input_of(&self, modality: &str) -> u64 {
-        let prompt = of_modality(self.prompt_tokens_details.as_ref(), modality);
-        let cached = of_modality(self.cache_tokens_details.as_ref(), modality);
-        let ran = of_modality(self.tool_use_prompt_tokens_details.as_ref(), modality);
-        prompt.saturating_sub(cached).saturating_add(ran)
+        let prompt = modality_tokens(self.prompt_tokens_details.as_ref(), modality);
+        let cached = modality_tokens(self.cache_tokens_details.as_ref(), modality);
+        let server_calls = modality_tokens(self.tool_use_prompt_tokens_details.as_ref(), modality);
+        prompt.saturating_sub(cached).saturating_add(server_calls)
     }
 }

@@ -45,13 +45,13 @@ impl<'a> Scanner<'a> {
             values: 0,
             values_max: usize::MAX,
             last_key: 0..0,
-            spelling: Spelling::of_part(),
+            spelling: Spelling::for_part(),
         }
     }
 
     /// A scanner of a whole document that stops at more than so many values.
     pub(super) fn within(text: &'a str, values_max: usize) -> Self {
-        let spelling = Spelling::of_document(text.len());
+        let spelling = Spelling::for_document(text.len());
         Self { values_max, spelling, ..Self::new(text) }
     }
 

@@ -60,7 +60,7 @@ struct SpellingMark {
 
 impl Spelling {
     /// For a part of a document: nothing but sizes is noted.
-    pub(super) const fn of_part() -> Self {
+    pub(super) const fn for_part() -> Self {
         Self {
             excess: 0,
             number_bytes: 0,
@@ -72,9 +72,9 @@ impl Spelling {
     }
 
     /// For a whole document of so many bytes.
-    pub(super) fn of_document(bytes: usize) -> Self {
+    pub(super) fn for_document(bytes: usize) -> Self {
         let mark_bytes = (bytes / MARKS_MAX).max(MARK_BYTES_MIN);
-        Self { next_mark: mark_bytes, mark_bytes, ..Self::of_part() }
+        Self { next_mark: mark_bytes, mark_bytes, ..Self::for_part() }
     }
 
     /// The base64 of the media in the text, without escapes and without what stands before it in a URL.

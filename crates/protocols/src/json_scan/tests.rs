@@ -48,7 +48,7 @@ fn the_objects_in_data_are_counted() {
 fn what_is_not_one_whole_object_has_no_usage() {
     for text in ["", "{\"usage\":{}", "[]", "{\"usage\":1}x", "<html>", "{\"usage\":1}{", "}"] {
         let scanned = scan(&[text.as_bytes()]);
-        assert!(!scanned.is_whole() && scanned.usage().is_none(), "{text:?}");
+        assert!(!scanned.is_complete() && scanned.usage().is_none(), "{text:?}");
     }
 }
 
@@ -59,7 +59,7 @@ proptest! {
         let (a, b) = (cut.min(cut2).min(text.len()), cut.max(cut2).min(text.len()));
         let pieces = scan(&[&text[..a], &text[a..b], &text[b..]]);
         let whole = scan(&[text]);
-        prop_assert!(pieces.is_whole());
+        prop_assert!(pieces.is_complete());
         prop_assert_eq!(pieces.usage(), whole.usage());
         prop_assert_eq!(whole.usage(), Some(&br#"{"prompt_tokens":1,"s":"\\"}"#[..]));
     }
@@ -86,9 +86,9 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_key() -> impl Strategy<Value = String> {
-    const KNOWN: [&str; 9] =
+    const KEYS: [&str; 9] =
         ["usage", "error", "data", "choices", "content", "output", "", "usages", "\"usage"];
-    prop::sample::select(KNOWN.as_slice()).prop_map(str::to_owned)
+    prop::sample::select(KEYS.as_slice()).prop_map(str::to_owned)
 }
 
 /// A document, as a list of the texts of its keys and its values: keys can be there twice.
@@ -138,8 +138,8 @@ fn text_bytes(value: &Value) -> u64 {
 
 /// Results of a scan.
 #[derive(Debug, PartialEq)]
-struct SaidUsage {
-    is_whole: bool,
+struct ScanResult {
+    is_complete: bool,
     usages: Vec<Vec<u8>>,
     has_error: bool,
     data_items: u64,
@@ -147,10 +147,10 @@ struct SaidUsage {
     output_bytes: u64,
 }
 
-fn said(pieces: &[&[u8]]) -> SaidUsage {
+fn scan_of(pieces: &[&[u8]]) -> ScanResult {
     let scan = scan(pieces);
-    SaidUsage {
-        is_whole: scan.is_whole(),
+    ScanResult {
+        is_complete: scan.is_complete(),
         usages: scan.usages().map(<[u8]>::to_vec).collect(),
         has_error: scan.has_error(),
         data_items: scan.data_items(),
@@ -160,7 +160,7 @@ fn said(pieces: &[&[u8]]) -> SaidUsage {
 }
 
 /// Results of a parser for the same document.
-fn expected(members: &[(String, Value)]) -> SaidUsage {
+fn expected(members: &[(String, Value)]) -> ScanResult {
     let all = |key: &'static str| {
         members.iter().filter(move |(other, _)| other == key).map(|(_, value)| value)
     };
@@ -170,12 +170,12 @@ fn expected(members: &[(String, Value)]) -> SaidUsage {
         _ => 0,
     };
     let text = |keys: &[&str], of: bool| -> u64 {
-        let is_meant = |(key, _): &&(String, Value)| keys.contains(&key.as_str()) == of;
-        members.iter().filter(is_meant).map(|(_, value)| text_bytes(value)).sum()
+        let is_selected = |(key, _): &&(String, Value)| keys.contains(&key.as_str()) == of;
+        members.iter().filter(is_selected).map(|(_, value)| text_bytes(value)).sum()
     };
     let parse = |text: String| serde_json::from_str::<Value>(&text).expect("JSON").to_string();
-    SaidUsage {
-        is_whole: true,
+    ScanResult {
+        is_complete: true,
         usages: all("usage").map(|it| parse(it.to_string()).into_bytes()).collect(),
         // Two of `null` are no error that anybody writes, and are one here.
         has_error: all("error").count() > 1 || all("error").any(|value| !value.is_null()),
@@ -191,8 +191,8 @@ proptest! {
     fn it_says_what_a_parser_says(members in any_members(), space in "[ \n\t\r]{0,3}") {
         let text = written(&members, &space);
         prop_assert!(serde_json::from_str::<Map<String, Value>>(&text).is_ok(), "JSON: {}", text);
-        let mut said = said(&[text.as_bytes()]);
-        for usage in &mut said.usages {
+        let mut result = scan_of(&[text.as_bytes()]);
+        for usage in &mut result.usages {
             let value: Value = serde_json::from_slice(usage).expect("a usage is JSON");
             *usage = value.to_string().into_bytes();
         }
@@ -201,7 +201,7 @@ proptest! {
         let last = expected.usages.pop();
         expected.usages.truncate(kept);
         expected.usages.extend(last);
-        prop_assert_eq!(said, expected);
+        prop_assert_eq!(result, expected);
     }
 
     /// Wherever a document is cut in two, whether it is JSON or not, the scan says the same; and it
@@ -220,13 +220,13 @@ proptest! {
                 None => text.truncate(place.max(1)),
             }
         }
-        let whole = said(&[&text]);
+        let whole = scan_of(&[&text]);
         for cut in 0..=text.len() {
             let (before, behind) = text.split_at(cut);
-            prop_assert_eq!(&said(&[before, behind]), &whole, "cut at {}", cut);
+            prop_assert_eq!(&scan_of(&[before, behind]), &whole, "cut at {}", cut);
         }
         let bytes: Vec<&[u8]> = text.chunks(1).collect();
-        prop_assert_eq!(&said(&bytes), &whole, "byte by byte");
+        prop_assert_eq!(&scan_of(&bytes), &whole, "byte by byte");
     }
 
     /// An answer has failed if one of its choices says so, as a parser reads it and wherever it is cut.

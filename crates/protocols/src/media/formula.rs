@@ -24,7 +24,7 @@ pub(crate) enum PictureDetail {
 
 impl PictureDetail {
     /// The detail of this word, in OpenAI's spelling or in Google's.
-    pub(crate) fn of_word(word: &str) -> Self {
+    pub(crate) fn from_word(word: &str) -> Self {
         let word = word.to_ascii_lowercase();
         match word.strip_prefix("media_resolution_").unwrap_or(&word) {
             "auto" | "unspecified" => Self::Auto,

@@ -3,9 +3,9 @@ use serde::Deserialize;
 
 use super::*;
 
-fn frame(limits: u64) -> Frame {
-    Frame {
-        floor: Usage { input_tokens: 3, ..Usage::ZERO },
+fn frame(limits: u64) -> MeterContext {
+    MeterContext {
+        min_usage: Usage { input_tokens: 3, ..Usage::ZERO },
         output_tokens_max: 100,
         limits: Usage { input_tokens: limits, output_tokens: limits, ..Usage::ZERO },
     }
@@ -17,8 +17,8 @@ fn report(input_tokens: u64, cache_read_tokens: u64, output_tokens: u64) -> Usag
     UsageReport { usage, has_details: true, rounds: 1, served, cost: None, contradictions }
 }
 
-fn shown(deltas: &[&str]) -> Shown {
-    let mut shown = Shown::default();
+fn shown(deltas: &[&str]) -> VisibleOutput {
+    let mut shown = VisibleOutput::default();
     for delta in deltas {
         shown.add(TextSize::measure(delta.as_bytes()));
     }
@@ -106,7 +106,7 @@ fn of_two_reports_the_dearer_counts() {
 }
 
 #[test]
-fn what_was_shown_is_a_token_a_delta_at_least_and_no_more_than_was_asked_for() {
+fn visible_output_is_a_token_a_delta_at_least_and_the_requested_limit_at_most() {
     let word = "internationalization";
     let whole = shown(&[word]).tokens(100);
     assert!(whole > 1, "{whole}");
@@ -121,18 +121,18 @@ fn what_was_shown_is_a_token_a_delta_at_least_and_no_more_than_was_asked_for() {
 
 #[test]
 fn a_report_is_about_what_was_shown_before_it() {
-    let mut known = StreamState::new(frame(50));
-    known.report(report(10, 0, 1));
-    assert_eq!(known.measure(), (report(10, 0, 1).usage, UsageSource::Upstream));
-    known.show(shown(&["a word", " and another", " and more"]));
-    let (usage, source) = known.measure();
-    assert_eq!((source, usage), (UsageSource::Estimated, known.relayed()));
+    let mut stream = StreamState::new(frame(50));
+    stream.report(report(10, 0, 1));
+    assert_eq!(stream.measure(), (report(10, 0, 1).usage, UsageSource::Upstream));
+    stream.show(shown(&["a word", " and another", " and more"]));
+    let (usage, source) = stream.measure();
+    assert_eq!((source, usage), (UsageSource::Estimated, stream.relayed()));
     assert!(usage.output_tokens > 3 && usage.input_tokens == 10, "{usage:?}");
-    known.failed = true;
-    assert!(known.has_failed());
-    known.report(report(10, 0, 4));
-    assert_eq!(known.measure(), (report(10, 0, 4).usage, UsageSource::Upstream));
-    assert!(!known.has_failed(), "what failed and was reported was used");
+    stream.failed = true;
+    assert!(stream.has_failed());
+    stream.report(report(10, 0, 4));
+    assert_eq!(stream.measure(), (report(10, 0, 4).usage, UsageSource::Upstream));
+    assert!(!stream.has_failed(), "what failed and was reported was used");
 }
 
 fn any_report() -> impl Strategy<Value = UsageReport> {
@@ -144,11 +144,11 @@ fn any_report() -> impl Strategy<Value = UsageReport> {
 proptest! {
     #[test]
     fn no_report_makes_an_answer_cheaper(reports in prop::collection::vec(any_report(), 1..6)) {
-        let mut known = None;
+        let mut total = None;
         for report in &reports {
-            let before: Option<UsageReport> = known;
-            report.add_to(&mut known);
-            let Some(after) = known else { panic!("something was reported") };
+            let before: Option<UsageReport> = total;
+            report.add_to(&mut total);
+            let Some(after) = total else { panic!("something was reported") };
             let least = before.unwrap_or(*report).usage;
             prop_assert!(after.usage.output_tokens >= least.output_tokens.max(report.usage.output_tokens));
             prop_assert!(after.usage.input_tokens_total() >= least.input_tokens_total());

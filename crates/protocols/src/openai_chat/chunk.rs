@@ -3,14 +3,14 @@
 use super::super::base_resp;
 use super::super::estimate::TextSize;
 use super::super::json_cursor::Cursor;
-use super::super::metering::{Shown, service_tier};
+use super::super::metering::{VisibleOutput, service_tier};
 use tollgate_money::price::ServiceTier;
 
 /// The members of a chunk that count.
 #[derive(Default)]
 pub(super) struct Chunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
-    pub(super) shown: Shown,
+    pub(super) shown: VisibleOutput,
     /// Some of it is what the model thought.
     pub(super) has_thoughts: bool,
     pub(super) has_choices: bool,

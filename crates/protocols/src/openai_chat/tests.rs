@@ -1,9 +1,11 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::limits::{Pass, Priced};
-use crate::offer::TOOLS_TOKENS_MAX;
+use crate::limits::{PassList, PricedFeatures};
 use crate::pieces;
+use crate::request_policy::TOOLS_TOKENS_MAX;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::UsageSource;
 
 mod providers;
 
@@ -13,7 +15,7 @@ const STREAM: &str = include_str!("../../fixtures/openai_chat/stream.sse");
 
 /// Of a model for which the operator passes a field of the vendor's.
 fn limits() -> ModelLimits {
-    let pass = Pass { fields: vec!["x_vendor_option".to_owned()], ..Pass::default() };
+    let pass = PassList { fields: vec!["x_vendor_option".to_owned()], ..PassList::default() };
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 100, pass, ..ModelLimits::default() }
 }
 
@@ -45,12 +47,16 @@ fn a_rename_changes_the_name_and_nothing_else() {
         std::str::from_utf8(REQUEST).expect("text").replace("public-name", "upstream-name");
     assert_eq!(renamed, expected.as_bytes());
     assert_eq!(call.splice("public-name").apply(&body).as_ptr(), body.as_ptr(), "no copy");
-    assert_eq!(call.bound().output_tokens, 64, "max_tokens bounds the output");
-    assert_eq!(call.bound().input_tokens, 1000, "nobody knows what the vendor's field stands for");
+    assert_eq!(call.max_usage().output_tokens, 64, "max_tokens bounds the output");
+    assert_eq!(
+        call.max_usage().input_tokens,
+        1000,
+        "nobody knows what the vendor's field stands for"
+    );
 }
 
 #[test]
-fn usage_is_asked_for_and_kept_from_those_who_did_not_ask() {
+fn usage_is_requested_and_shown_only_on_the_customers_request() {
     for (options, expected) in [
         ("", r#","stream_options":{"include_usage":true}}"#),
         (r#","stream_options":null"#, r#""stream_options":{"include_usage":true}}"#),
@@ -191,22 +197,26 @@ fn invalid_requests_name_the_field() {
 
 #[test]
 fn the_hold_covers_choices_media_and_the_models_maximum() {
-    let bound = |field: &str| read(with(field).as_bytes()).expect(field).bound();
-    assert_eq!(bound(r#""n":3,"max_tokens":10"#).output_tokens, 30);
-    assert_eq!(bound(r#""max_tokens":10,"max_completion_tokens":20"#).output_tokens, 20);
+    let max_usage = |field: &str| read(with(field).as_bytes()).expect(field).max_usage();
+    assert_eq!(max_usage(r#""n":3,"max_tokens":10"#).output_tokens, 30);
+    assert_eq!(max_usage(r#""max_tokens":10,"max_completion_tokens":20"#).output_tokens, 20);
     let plain = r#""user":"a""#;
-    assert_eq!(bound(plain).output_tokens, 100, "no more than the model can");
-    assert_eq!(bound(plain).input_tokens, with(plain).len() as u64, "a token has a byte at least");
+    assert_eq!(max_usage(plain).output_tokens, 100, "no more than the model can");
+    assert_eq!(
+        max_usage(plain).input_tokens,
+        with(plain).len() as u64,
+        "a token has a byte at least"
+    );
     let tool = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
-    assert_eq!(bound(tool).input_tokens, 1000.min(with(tool).len() as u64 + TOOLS_TOKENS_MAX));
+    assert_eq!(max_usage(tool).input_tokens, 1000.min(with(tool).len() as u64 + TOOLS_TOKENS_MAX));
     let prediction = r#""max_tokens":10,"prediction":"0123456789""#;
-    assert_eq!(bound(prediction).output_tokens, 10 + 12, "what is predicted wrongly is output");
+    assert_eq!(max_usage(prediction).output_tokens, 10 + 12, "what is predicted wrongly is output");
     let media = |part: &str| format!(r#"{{"model":"m","messages":[{{"content":[{part}]}}]}}"#);
     for part in [
         r#"{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}"#,
         r#"{"type":"\u0069mage_url","\u0069mage_url":{"url":"https://example.com/a.png"}}"#,
     ] {
-        let held = read(media(part).as_bytes()).expect(part).bound().input_tokens;
+        let held = read(media(part).as_bytes()).expect(part).max_usage().input_tokens;
         assert_eq!(held, 1000, "a picture's tokens are not in its URL: {part}");
     }
 }
@@ -214,12 +224,13 @@ fn the_hold_covers_choices_media_and_the_models_maximum() {
 #[test]
 fn a_budget_for_thinking_is_output_beside_max_tokens() {
     let fields = ["enable_thinking", "thinking_budget"].map(str::to_owned).to_vec();
-    let limits = ModelLimits { pass: Pass { fields, ..Pass::default() }, ..limits() };
-    let bound = |field: &str| read_for(with(field).as_bytes(), &limits).expect(field).bound();
-    let asked = r#""max_tokens":16,"enable_thinking":true,"thinking_budget":38000"#;
-    assert_eq!(bound(asked).output_tokens, 38_016);
-    assert_eq!(bound(r#""max_tokens":16,"enable_thinking":true"#).output_tokens, 116);
-    assert_eq!(bound(r#""max_tokens":16,"enable_thinking":false"#).output_tokens, 16);
+    let limits = ModelLimits { pass: PassList { fields, ..PassList::default() }, ..limits() };
+    let max_usage =
+        |field: &str| read_for(with(field).as_bytes(), &limits).expect(field).max_usage();
+    let fields = r#""max_tokens":16,"enable_thinking":true,"thinking_budget":38000"#;
+    assert_eq!(max_usage(fields).output_tokens, 38_016);
+    assert_eq!(max_usage(r#""max_tokens":16,"enable_thinking":true"#).output_tokens, 116);
+    assert_eq!(max_usage(r#""max_tokens":16,"enable_thinking":false"#).output_tokens, 16);
 }
 
 #[test]
@@ -298,7 +309,7 @@ fn zeros_beside_text_are_no_report() {
 }
 
 #[test]
-fn a_report_above_the_limits_is_charged_and_told_of() {
+fn a_report_above_the_limits_is_charged_and_flagged() {
     for (prompt, completion, is_above) in [(1000, 100, false), (1001, 100, true), (1, 101, true)] {
         let report = totals(prompt, completion);
         let (_, meter) = relay(&events(&[TEXT, FINISH, &report, "[DONE]"]), "", 9);
@@ -433,7 +444,7 @@ fn what_an_upstream_says_that_an_answer_costs_is_read() {
 /// Of a model that thinks unasked and reports no tokens of it, what it shows tells.
 #[test]
 fn thoughts_that_are_shown_decide_on_the_price_where_no_tokens_of_them_are_reported() {
-    let priced = Priced { thinking: true, ..Priced::default() };
+    let priced = PricedFeatures { thinking: true, ..PricedFeatures::default() };
     let limits = ModelLimits {
         input_tokens_max: 1000,
         output_tokens_max: 100,
@@ -455,15 +466,15 @@ fn thoughts_that_are_shown_decide_on_the_price_where_no_tokens_of_them_are_repor
         let (_, meter) = pieces::relay(call.meter(framing), &answer, size);
         meter.served().thinking
     };
-    let told =
+    let expected =
         |tokens: u64| format!(r#","completion_tokens_details":{{"reasoning_tokens":{tokens}}}"#);
     for (message, details, expected) in [
         (r#"{"reasoning_content":"well","content":"x"}"#, String::new(), Some(true)),
         (r#"{"content":"x", "reasoning" : "\u0077ell"}"#, String::new(), Some(true)),
         (r#"{"reasoning_content":"","reasoning":null,"content":"x"}"#, String::new(), None),
         (r#"{"content":"{\"reasoning_content\":\"no\"}"}"#, String::new(), None),
-        (r#"{"content":"x"}"#, told(7), Some(true)),
-        (r#"{"reasoning_content":"well","content":"x"}"#, told(0), Some(false)),
+        (r#"{"content":"x"}"#, expected(7), Some(true)),
+        (r#"{"reasoning_content":"well","content":"x"}"#, expected(0), Some(false)),
     ] {
         for framing in [Framing::Json, Framing::Sse] {
             for size in [1, 7, 1000] {
@@ -479,7 +490,7 @@ fn an_answer_without_usage_is_estimated_unless_the_customer_asks_for_what_is_not
     let estimates = |fields: &str, limits: &ModelLimits| {
         read_for(with(fields).as_bytes(), limits).expect(fields).estimates_unreported()
     };
-    let limits = ModelLimits { pass: Pass::default(), ..limits() };
+    let limits = ModelLimits { pass: PassList::default(), ..limits() };
     for fields in [
         r#""stop":null"#,
         r#""max_tokens":9"#,
@@ -499,8 +510,8 @@ fn an_answer_without_usage_is_estimated_unless_the_customer_asks_for_what_is_not
     let picture =
         br#"{"model":"m","messages":[{"content":[{"type":"image_url","image_url":{"url":"x"}}]}]}"#;
     assert!(!read_for(picture, &limits).expect("valid").estimates_unreported());
-    let bound = ModelLimits { missing_usage: MissingUsage::Bound, ..limits };
-    assert!(!estimates(r#""max_tokens":9"#, &bound));
+    let max_usage = ModelLimits { missing_usage: MissingUsage::Bound, ..limits };
+    assert!(!estimates(r#""max_tokens":9"#, &max_usage));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::Value as Tree;
 use tollgate_translation::dialect::TranslationTarget;
 
 use super::*;
-use crate::{Dialect, NamedInPath, codec};
+use crate::{Dialect, ModelInPath, codec};
 
 const MAX: u64 = 64_000;
 
@@ -20,8 +20,8 @@ fn limits(chat: ChatStyle) -> ModelLimits {
 
 fn request(operation: Operation, body: &str) -> Request<'_> {
     let object = Object::parse(body.as_bytes()).unwrap_or_else(|error| panic!("{error}: {body}"));
-    match operation.is_named_in_path() {
-        true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+    match operation.names_model_in_path() {
+        true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
         false => Request::Json(object),
     }
 }
@@ -213,9 +213,9 @@ fn native(operation: Operation) -> &'static dyn crate::Codec {
 }
 
 /// Numbers that follow from a seed: SplitMix64, by Sebastiano Vigna.
-struct Chance(u64);
+struct SeededNumbers(u64);
 
-impl Chance {
+impl SeededNumbers {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -374,7 +374,7 @@ fn take_numbers(operation: Operation, tree: &mut Tree) -> Vec<Option<Tree>> {
     taken
 }
 
-fn check(operation: Operation, style: ChatStyle, chance: &mut Chance) -> bool {
+fn check(operation: Operation, style: ChatStyle, chance: &mut SeededNumbers) -> bool {
     let body = chance.body(operation);
     let before = read_with(style, operation, &body);
     let tokens = 1 + chance.below(MAX);
@@ -392,7 +392,7 @@ fn check(operation: Operation, style: ChatStyle, chance: &mut Chance) -> bool {
     let limits = limits(style);
     let call = native(operation).read(&request(operation, &edited), &limits).expect(&what);
     assert_eq!(call.output_bound().limit, tokens, "{what}");
-    assert_eq!(call.bound().output_tokens, tokens * before.choices(), "{what}");
+    assert_eq!(call.max_usage().output_tokens, tokens * before.choices(), "{what}");
     // All else has the same meaning.
     let parse = |text: &str| serde_json::from_str::<Tree>(text).expect("JSON");
     let (mut old, mut new) = (parse(&body), parse(&edited));
@@ -430,7 +430,8 @@ fn whatever_the_body_only_its_limit_is_lowered() {
         let mut lowered = 0;
         for seed in 0..4_000 {
             let style = if seed % 2 == 0 { ChatStyle::Common } else { ChatStyle::Openai };
-            let run = std::panic::catch_unwind(|| check(operation, style, &mut Chance(seed)));
+            let run =
+                std::panic::catch_unwind(|| check(operation, style, &mut SeededNumbers(seed)));
             match run {
                 Ok(is_lowered) => lowered += u32::from(is_lowered),
                 Err(_) => panic!("seed {seed} of {operation}"),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::PlainVideo;
 use crate::dashscope_video::{
-    ASPECT_RATIO_DEFAULT, Era, ModelClass, RESOLUTION_DEFAULT, SECONDS_DEFAULT, VideoSource,
+    ASPECT_RATIO_DEFAULT, ApiVersion, ModelClass, RESOLUTION_DEFAULT, SECONDS_DEFAULT, VideoSource,
     size_of,
 };
 use crate::limits::VideoLimits;
@@ -18,17 +18,18 @@ pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
     };
     let default = Some(RESOLUTION_DEFAULT).filter(has).or(limits.resolutions.first().copied());
     // A word that is none is refused as what was asked for.
-    let asked = plain.resolution.map(str::to_owned);
-    let resolution =
-        asked.or_else(|| default.map(|default| default.as_str().to_owned())).unwrap_or_default();
+    let requested = plain.resolution.map(str::to_owned);
+    let resolution = requested
+        .or_else(|| default.map(|default| default.as_str().to_owned()))
+        .unwrap_or_default();
     let seconds = plain.seconds.unwrap_or_else(|| {
         SECONDS_DEFAULT.clamp(limits.seconds_min, limits.seconds_max.max(limits.seconds_min))
     });
     let mut parameters = Map::new();
     parameters.insert("duration".to_owned(), json!(seconds));
     let ratio = plain.aspect_ratio;
-    let is_by_size =
-        group.is_some_and(|group| group.era == Era::Sizes && group.kind != VideoSource::Image);
+    let is_by_size = group
+        .is_some_and(|group| group.era == ApiVersion::Sizes && group.kind != VideoSource::Image);
     let size = Resolution::of(&resolution)
         .filter(|_| is_by_size)
         .and_then(|resolution| size_of(resolution, ratio.unwrap_or(ASPECT_RATIO_DEFAULT)));
@@ -38,7 +39,9 @@ pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
         }
         None => {
             parameters.insert("resolution".to_owned(), json!(resolution.to_uppercase()));
-            if let Some(ratio) = ratio.filter(|_| group.is_some_and(|one| one.era == Era::Media)) {
+            if let Some(ratio) =
+                ratio.filter(|_| group.is_some_and(|one| one.era == ApiVersion::Media))
+            {
                 parameters.insert("ratio".to_owned(), json!(ratio));
             }
         }
@@ -63,9 +66,9 @@ fn input(plain: &PlainVideo<'_>, group: Option<ModelClass>) -> Value {
         return input;
     }
     match group.map(|group| (group.era, group.kind)) {
-        Some((Era::Sizes, VideoSource::References)) => input["reference_urls"] = json!(urls),
-        Some((Era::Sizes, _)) => input["img_url"] = json!(urls[0]),
-        Some((Era::Media, kind)) => input["media"] = media(urls, kind == VideoSource::Image),
+        Some((ApiVersion::Sizes, VideoSource::References)) => input["reference_urls"] = json!(urls),
+        Some((ApiVersion::Sizes, _)) => input["img_url"] = json!(urls[0]),
+        Some((ApiVersion::Media, kind)) => input["media"] = media(urls, kind == VideoSource::Image),
         None => input["media"] = media(urls, plain.model.contains("i2v")),
     }
     input

@@ -11,7 +11,7 @@ use crate::{bedrock_converse, json};
 
 /// Verdict on the beginning of an answer's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Beginning {
+pub enum AnswerStart {
     /// Nothing: white space, comments, pings.
     Blank,
     /// Events that come before any output, such as the role of who answers; or a document that is not
@@ -29,46 +29,46 @@ const ERROR_BYTES_MAX: usize = 16 * 1024;
 /// Judges the beginning of a body of JSON or server-sent events, whatever its headers say. `is_all` marks a
 /// complete body.
 #[must_use]
-pub fn beginning(body: &[u8], is_all: bool) -> Beginning {
+pub fn beginning(body: &[u8], is_all: bool) -> AnswerStart {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        None => Beginning::Blank,
-        Some(b'{' | b'[') if !is_all && body.len() > ERROR_BYTES_MAX => Beginning::Answer,
-        Some(b'{' | b'[') if !is_all => Beginning::Preamble,
+        None => AnswerStart::Blank,
+        Some(b'{' | b'[') if !is_all && body.len() > ERROR_BYTES_MAX => AnswerStart::Answer,
+        Some(b'{' | b'[') if !is_all => AnswerStart::Preamble,
         Some(b'{' | b'[') => document(body),
         Some(b':' | b'd' | b'e' | b'i' | b'r') => events(body, is_all),
-        Some(_) => Beginning::Answer,
+        Some(_) => AnswerStart::Answer,
     }
 }
 
 /// Judges the beginning of a body in Amazon's binary frames.
 #[must_use]
-pub fn frames_beginning(body: &[u8]) -> Beginning {
-    let mut shown = Beginning::Blank;
+pub fn frames_beginning(body: &[u8]) -> AnswerStart {
+    let mut shown = AnswerStart::Blank;
     let read = EventFrames::default().read(body, |frame| {
-        if !matches!(shown, Beginning::Blank | Beginning::Preamble) {
+        if !matches!(shown, AnswerStart::Blank | AnswerStart::Preamble) {
             return;
         }
         let is_event = frame.header(":message-type") == Some("event");
         shown = match frame.header(":event-type") {
-            _ if !is_event => Beginning::Error(bedrock_converse::event_data(frame)),
-            Some("messageStart") => Beginning::Preamble,
-            _ => Beginning::Answer,
+            _ if !is_event => AnswerStart::Error(bedrock_converse::event_data(frame)),
+            Some("messageStart") => AnswerStart::Preamble,
+            _ => AnswerStart::Answer,
         };
     });
     // Whoever meters it says what is wrong with it.
-    if read.is_err() { Beginning::Answer } else { shown }
+    if read.is_err() { AnswerStart::Answer } else { shown }
 }
 
-fn document(body: &[u8]) -> Beginning {
+fn document(body: &[u8]) -> AnswerStart {
     if may_be_error(body)
         && let Some(value) = json::from_upstream::<Value>(body)
         && is_error(&value)
     {
-        return Beginning::Error(body.to_vec());
+        return AnswerStart::Error(body.to_vec());
     }
-    Beginning::Answer
+    AnswerStart::Answer
 }
 
 /// The longest document that is looked through for an error without the word in it, in bytes.
@@ -105,12 +105,13 @@ fn is_error(value: &Value) -> bool {
 }
 
 fn says_error(value: &Value) -> bool {
-    let said = |error: &Value| !matches!(error, Value::Null | Value::Bool(false)) && error != "";
+    let is_error_value =
+        |error: &Value| !matches!(error, Value::Null | Value::Bool(false)) && error != "";
     let choices = value["choices"].as_array().into_iter().flatten();
     let has_failed_choice = || {
         choices.into_iter().any(|choice| {
             let reason = choice["finish_reason"].as_str().unwrap_or_default();
-            said(&choice["error"]) || matches!(reason, "error" | "network_error")
+            is_error_value(&choice["error"]) || matches!(reason, "error" | "network_error")
         })
     };
     let is_bare = || {
@@ -124,10 +125,10 @@ fn says_error(value: &Value) -> bool {
         };
         is_code && value["message"].is_string()
     };
-    said(&value["error"])
+    is_error_value(&value["error"])
         || value["type"] == "error"
         || value["object"] == "error"
-        || said(&value["x_groq"]["error"])
+        || is_error_value(&value["x_groq"]["error"])
         || value["base_resp"]["status_code"].as_i64().is_some_and(|code| code != 0)
         || is_bare()
         || has_failed_choice()
@@ -142,7 +143,7 @@ fn has_output(value: &Value) -> bool {
         _ => false,
     };
     let choices = value["choices"].as_array().into_iter().flatten();
-    let is_said = |choice: &Value| {
+    let has_content = |choice: &Value| {
         let parts = [&choice["message"], &choice["delta"]];
         let keys = ["content", "reasoning_content", "reasoning", "tool_calls", "audio", "refusal"];
         is_there(&choice["text"])
@@ -162,7 +163,7 @@ fn has_output(value: &Value) -> bool {
         "transcript",
         "vectors",
     ];
-    choices.into_iter().any(is_said) || keys.iter().any(|key| is_there(&value[*key]))
+    choices.into_iter().any(has_content) || keys.iter().any(|key| is_there(&value[*key]))
 }
 
 /// True if a billable count is reported.
@@ -174,13 +175,13 @@ fn has_usage(usage: &Value) -> bool {
 }
 
 /// Judges the first events of a stream.
-fn events(body: &[u8], is_all: bool) -> Beginning {
-    let (mut shown, mut rest) = (Beginning::Blank, body);
+fn events(body: &[u8], is_all: bool) -> AnswerStart {
+    let (mut shown, mut rest) = (AnswerStart::Blank, body);
     while let Some((event, behind)) = next_event(rest, is_all) {
         rest = behind;
         match judge(event) {
-            Beginning::Blank => {}
-            Beginning::Preamble => shown = Beginning::Preamble,
+            AnswerStart::Blank => {}
+            AnswerStart::Preamble => shown = AnswerStart::Preamble,
             decided => return decided,
         }
     }
@@ -206,27 +207,27 @@ fn next_event(body: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
 }
 
 /// Judges one event.
-fn judge(event: &[u8]) -> Beginning {
+fn judge(event: &[u8]) -> AnswerStart {
     let data = crate::sse::data(event);
     let name = name_of(event);
     match name {
-        b"error" if !data.is_empty() => return Beginning::Error(data.into_owned()),
-        _ if data.trim_ascii().is_empty() => return Beginning::Blank,
+        b"error" if !data.is_empty() => return AnswerStart::Error(data.into_owned()),
+        _ if data.trim_ascii().is_empty() => return AnswerStart::Blank,
         _ => {}
     }
     if may_be_error(&data)
         && let Some(value) = json::from_upstream::<Value>(&data)
         && is_error(&value)
     {
-        return Beginning::Error(data.into_owned());
+        return AnswerStart::Error(data.into_owned());
     }
     match kind_of(&data).as_ref() {
-        b"ping" => Beginning::Blank,
+        b"ping" => AnswerStart::Blank,
         b"message_start" | b"response.created" | b"response.in_progress" | b"response.queued" => {
-            Beginning::Preamble
+            AnswerStart::Preamble
         }
-        _ if is_empty_chunk(&data) => Beginning::Preamble,
-        _ => Beginning::Answer,
+        _ if is_empty_chunk(&data) => AnswerStart::Preamble,
+        _ => AnswerStart::Answer,
     }
 }
 
@@ -278,8 +279,8 @@ fn is_empty_choice(choice: &mut Cursor<'_>) -> Option<bool> {
             b"finish_reason" => is_empty &= value.non_null()?.is_none(),
             b"text" => is_empty &= matches!(value.raw()?, b"\"\"" | b"null"),
             b"delta" => value.object(|key, value| {
-                let said = value.raw()?;
-                is_empty &= key == b"role" || matches!(said, b"\"\"" | b"null" | b"[]");
+                let text = value.raw()?;
+                is_empty &= key == b"role" || matches!(text, b"\"\"" | b"null" | b"[]");
                 Some(())
             })?,
             _ => value.skip()?,
@@ -297,12 +298,12 @@ mod tests {
         named(&beginning(body.as_bytes(), true))
     }
 
-    fn named(beginning: &Beginning) -> &'static str {
+    fn named(beginning: &AnswerStart) -> &'static str {
         match beginning {
-            Beginning::Blank => "blank",
-            Beginning::Preamble => "preamble",
-            Beginning::Answer => "answer",
-            Beginning::Error(_) => "error",
+            AnswerStart::Blank => "blank",
+            AnswerStart::Preamble => "preamble",
+            AnswerStart::Answer => "answer",
+            AnswerStart::Error(_) => "error",
         }
     }
 
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_in_frames_is_told_by_its_first_frame_that_says_anything() {
+    fn a_stream_in_frames_is_judged_by_its_first_meaningful_frame() {
         let frame = crate::event_stream::tests::frame;
         let start = [(":message-type", "event"), (":event-type", "messageStart")];
         let word = [(":message-type", "event"), (":event-type", "contentBlockDelta")];
@@ -371,7 +372,7 @@ mod tests {
             let bytes: Vec<u8> = frames.into_iter().flatten().copied().collect();
             let shown = frames_beginning(&bytes);
             assert_eq!(named(&shown), expected);
-            if let Beginning::Error(error) = shown {
+            if let AnswerStart::Error(error) = shown {
                 let read = crate::refusal::read(crate::Dialect::Bedrock, 200, None, &error);
                 assert_eq!(read.fault, Some(crate::refusal::RefusalFault::Busy), "{read:?}");
             }
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_told_by_its_first_event_that_says_anything() {
+    fn a_stream_is_judged_by_its_first_meaningful_event() {
         let role = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
         let filter = r#"data: {"choices":[],"prompt_filter_results":[{"prompt_index":0}]}"#;
         let error = r#"data: {"error":{"message":"overloaded","code":503}}"#;

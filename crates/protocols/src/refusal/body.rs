@@ -73,9 +73,9 @@ impl RefusalBody {
             read.take_words(place);
         }
         read.message = places.iter().find_map(message_of).unwrap_or_default();
-        if let Some(said) = value.get("base_resp") {
-            read.words.insert(0, format!("base_resp.{}", word(&said["status_code"])));
-            read.message = said["status_msg"].as_str().unwrap_or_default().to_owned();
+        if let Some(base_resp) = value.get("base_resp") {
+            read.words.insert(0, format!("base_resp.{}", word(&base_resp["status_code"])));
+            read.message = base_resp["status_msg"].as_str().unwrap_or_default().to_owned();
         }
         read.has_param = places.iter().any(names_field);
         read.delay = places.iter().find_map(delay_in);
@@ -245,8 +245,8 @@ fn status_in(code: &Value) -> Option<u16> {
 /// A body that is not JSON, as a JSON string if it is a short plain text.
 fn plain_text(body: &[u8]) -> Value {
     let text = std::str::from_utf8(body).unwrap_or_default().trim();
-    let is_said = text.len() <= PLAIN_TEXT_BYTES_MAX && !text.starts_with(['<', '{', '[']);
-    Value::from(if is_said { text } else { "" })
+    let is_readable = text.len() <= PLAIN_TEXT_BYTES_MAX && !text.starts_with(['<', '{', '[']);
+    Value::from(if is_readable { text } else { "" })
 }
 
 /// A message in small letters.

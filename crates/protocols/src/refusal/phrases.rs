@@ -252,7 +252,7 @@ pub(super) fn fault_of(body: &RefusalBody) -> Option<RefusalFault> {
         let rest = words.get(at..).unwrap_or_default();
         let found = PHRASES.iter().find(|(phrase, _)| stands_first(rest, phrase));
         if let Some((phrase, fault)) = found {
-            return Some(of_whom(phrase, *fault, words.get(..at).unwrap_or_default()));
+            return Some(fault_after(phrase, *fault, words.get(..at).unwrap_or_default()));
         }
         let may_lead = rest.first().is_some_and(|word| LEADING.contains(word) || is_id(word));
         if !may_lead {
@@ -263,7 +263,7 @@ pub(super) fn fault_of(body: &RefusalBody) -> Option<RefusalFault> {
 }
 
 /// A key that is disabled or suspended is the credential's fault, and not the account's.
-fn of_whom(phrase: &str, fault: RefusalFault, before: &[&str]) -> RefusalFault {
+fn fault_after(phrase: &str, fault: RefusalFault, before: &[&str]) -> RefusalFault {
     let is_about_state = phrase.starts_with("been ") || phrase.starts_with("is ");
     if is_about_state && before.contains(&"key") { RefusalFault::Credential } else { fault }
 }

@@ -40,8 +40,8 @@ impl Rule {
             Some(beginning) => body.words.iter().any(|word| word.starts_with(beginning)),
             None => self.word.is_empty() || body.words.iter().any(|word| word == self.word),
         };
-        let is_told = self.message.is_empty() || !body.begins_with_field;
-        has_word && is_told && begins(&body.lower, self.message)
+        let is_decisive = self.message.is_empty() || !body.begins_with_field;
+        has_word && is_decisive && begins(&body.lower, self.message)
     }
 }
 

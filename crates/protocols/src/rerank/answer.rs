@@ -7,7 +7,7 @@ use crate::disjoint::count;
 use crate::json::Object;
 use crate::json_scan::UsageScan;
 use crate::splice::Splice;
-use crate::{Meter, Terms, metering};
+use crate::{Meter, RequestBounds, metering};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 
@@ -56,7 +56,7 @@ pub(super) struct RerankMeter {
     scan: UsageScan,
     /// The answer so far, where it has to be changed.
     held: Option<BytesMut>,
-    floor: Usage,
+    min_usage: Usage,
     billed: PricedUnits,
     /// Maximum tokens that the model accepts for all documents: a report above it shows that the limit is out
     /// of date.
@@ -65,7 +65,7 @@ pub(super) struct RerankMeter {
 
 impl RerankMeter {
     pub(super) fn new(
-        terms: &Terms,
+        bounds: &RequestBounds,
         billed: PricedUnits,
         tokens_max: u64,
         is_voyages: bool,
@@ -73,7 +73,7 @@ impl RerankMeter {
         Self {
             scan: UsageScan::default(),
             held: is_voyages.then(BytesMut::new),
-            floor: terms.floor,
+            min_usage: bounds.min_usage,
             billed,
             tokens_max,
         }
@@ -118,11 +118,11 @@ impl Meter for RerankMeter {
     }
 
     fn finish(&mut self) -> Bytes {
-        self.held.take().map_or(Bytes::new(), |held| of_voyage(&held.freeze()))
+        self.held.take().map_or(Bytes::new(), |held| from_voyage(&held.freeze()))
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -141,8 +141,8 @@ impl Meter for RerankMeter {
         let lacks_units = units.is_none() && self.billed.units;
         let estimated = |lacks: bool, count: u64| if lacks { count } else { 0 };
         let usage = Usage {
-            input_tokens: tokens.unwrap_or(estimated(lacks_tokens, self.floor.input_tokens)),
-            rerank_units: units.unwrap_or(estimated(lacks_units, self.floor.rerank_units)),
+            input_tokens: tokens.unwrap_or(estimated(lacks_tokens, self.min_usage.input_tokens)),
+            rerank_units: units.unwrap_or(estimated(lacks_units, self.min_usage.rerank_units)),
             ..Usage::ZERO
         };
         let is_estimated = lacks_tokens || lacks_units;
@@ -164,7 +164,7 @@ impl Meter for RerankMeter {
 }
 
 /// An answer of Voyage's as others answer: with `results`, and documents as objects.
-fn of_voyage(answer: &Bytes) -> Bytes {
+fn from_voyage(answer: &Bytes) -> Bytes {
     let Ok(object) = Object::parse(answer) else { return answer.clone() };
     let (Some(key), Some(data)) = (object.key_range("data"), object.get("data")) else {
         return answer.clone();

@@ -24,7 +24,7 @@ const CHUNK_DOCUMENT_TOKENS_MIN: u64 = CHUNK_TOKENS / 2;
 
 /// A query with the documents that were added so far.
 #[derive(Debug)]
-pub(super) struct Ranked {
+pub(super) struct RankedDocuments {
     query: u64,
     /// Tokens around each pair of query and document.
     added: u64,
@@ -35,7 +35,7 @@ pub(super) struct Ranked {
     chunks: u64,
 }
 
-impl Ranked {
+impl RankedDocuments {
     /// The most that the documents behind a query of so many tokens can come to.
     pub(super) fn most(query: ReadTokens, chunk_tokens: Option<u64>) -> Self {
         Self::new(query.most, PAIR_TOKENS_ADDED_MAX, chunk_tokens)

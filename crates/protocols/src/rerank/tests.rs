@@ -6,7 +6,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::json;
 
 use super::*;
-use crate::limits::{Pass, Priced};
+use crate::limits::{PassList, PricedFeatures};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::UsageSource;
 
@@ -21,7 +21,7 @@ fn limits() -> ModelLimits {
 }
 
 fn priced(units: &[Unit]) -> ModelLimits {
-    let priced = Priced { units: units.to_vec(), ..Priced::default() };
+    let priced = PricedFeatures { units: units.to_vec(), ..PricedFeatures::default() };
     ModelLimits { priced, documents_max: 10_000, ..ModelLimits::default() }
 }
 
@@ -29,9 +29,9 @@ fn read_by(body: &[u8], limits: &ModelLimits) -> Result<Box<dyn Call>, GatewayEr
     OpenaiRerank.read(&Request::Json(Object::parse(body).expect("JSON")), limits)
 }
 
-fn bound(query: &str, documents: &serde_json::Value) -> Usage {
+fn max_usage(query: &str, documents: &serde_json::Value) -> Usage {
     let body = json!({"model": "m", "query": query, "documents": documents}).to_string();
-    read_by(body.as_bytes(), &limits()).expect("valid").bound()
+    read_by(body.as_bytes(), &limits()).expect("valid").max_usage()
 }
 
 fn relay(limits: &ModelLimits, answer: &str) -> (Vec<u8>, Box<dyn Meter>) {
@@ -95,7 +95,7 @@ fn what_is_reported_is_counted_by_each_providers_words() {
 }
 
 #[test]
-fn what_openrouter_says_that_it_costs_is_known() {
+fn openrouters_reported_cost_is_read() {
     let answer = r#"{"results":[{}],"usage":{"cost":0.0025,"search_units":1,"total_tokens":0}}"#;
     let (_, meter) = relay(&priced(&[Unit::RerankUnits]), answer);
     assert_eq!(meter.measure(), (used(0, 1), UsageSource::Upstream));
@@ -154,7 +154,7 @@ fn an_error_in_a_200_is_charged_to_nobody_unless_it_reports_a_use() {
 /// Tokens: the query is counted once for each document. Units: a hundred documents each, of 500 tokens
 /// with the query.
 #[test]
-fn what_is_asked_bounds_what_is_billed() {
+fn the_request_bounds_the_bill() {
     let one = "x".repeat(100);
     let pair = 128;
     for (what, query, documents, expected) in [
@@ -177,7 +177,7 @@ fn what_is_asked_bounds_what_is_billed() {
         // The query alone is 800 chunks long.
         ("a long query", 400_000, json!(vec!["a"; 1000]), used(1000 * (400_001 + pair), 8010)),
     ] {
-        assert_eq!(bound(&"q".repeat(query), &documents), expected, "{what}");
+        assert_eq!(max_usage(&"q".repeat(query), &documents), expected, "{what}");
     }
 }
 
@@ -187,17 +187,17 @@ fn no_text_has_more_tokens_than_its_bound_however_it_is_normalized() {
     for (letters, apart) in
         [("\u{fdfa}", 18), ("\u{fdfb}", 8), ("\u{bd}", 3), ("\u{3316}", 6), ("\u{2a0c}", 4)]
     {
-        let most = bound("q", &json!([letters.repeat(1000)])).input_tokens;
+        let most = max_usage("q", &json!([letters.repeat(1000)])).input_tokens;
         assert!(most >= apart * 1000, "{letters}: {most}");
     }
-    let plain = bound("q", &json!(["\u{4e2d}\u{e9}a"])).input_tokens;
+    let plain = max_usage("q", &json!(["\u{4e2d}\u{e9}a"])).input_tokens;
     assert_eq!(plain, 1 + 128 + 6, "ordinary text has a token a byte at most");
 }
 
 #[test]
 fn an_instruction_is_read_with_the_query() {
     let body = |more: &str| format!(r#"{{"model":"m","query":"q"{more},"documents":["a","b"]}}"#);
-    let tokens = |more| read_by(body(more).as_bytes(), &limits()).expect("valid").bound();
+    let tokens = |more| read_by(body(more).as_bytes(), &limits()).expect("valid").max_usage();
     let plain = tokens("").input_tokens;
     assert_eq!(tokens(r#","instruction":"be strict""#).input_tokens, plain + 2 * 9);
 }
@@ -208,7 +208,7 @@ fn small_chunks_are_many() {
     let body = |more: &str| {
         format!(r#"{{"model":"m","query":"q"{more},"documents":["{}"]}}"#, "x".repeat(4000))
     };
-    let units = |more: &str| read_by(body(more).as_bytes(), &limits()).expect("valid").bound();
+    let units = |more: &str| read_by(body(more).as_bytes(), &limits()).expect("valid").max_usage();
     assert_eq!(units("").rerank_units, 1);
     assert_eq!(units(r#","max_tokens_per_doc":4096"#).rerank_units, 1);
     assert_eq!(units(r#","max_tokens_per_doc":1"#).rerank_units, 40);
@@ -219,14 +219,14 @@ fn small_chunks_are_many() {
 #[test]
 fn a_models_context_bounds_each_pair() {
     let with = |context, pass: &[&str], more: &str| {
-        let pass = Pass {
+        let pass = PassList {
             fields: pass.iter().map(|field| (*field).to_owned()).collect(),
-            ..Pass::default()
+            ..PassList::default()
         };
         let limits = ModelLimits { input_tokens_max: context, pass, ..limits() };
         let body =
             format!(r#"{{"model":"m","query":"q","documents":["{}","b"]{more}}}"#, "x".repeat(999));
-        read_by(body.as_bytes(), &limits).expect("valid").bound()
+        read_by(body.as_bytes(), &limits).expect("valid").max_usage()
     };
     assert_eq!(with(0, &[], "").input_tokens, 2 + 256 + 1000);
     assert_eq!(with(512, &[], "").input_tokens, 1024);
@@ -273,7 +273,7 @@ fn invalid_requests_name_the_field() {
     let of = |count: usize| {
         let body = json!({"model": "m", "query": "q", "documents": vec!["a"; count]}).to_string();
         let limits = ModelLimits { documents_max: 1000, ..limits() };
-        read_by(body.as_bytes(), &limits).map(|call| call.bound().rerank_units)
+        read_by(body.as_bytes(), &limits).map(|call| call.max_usage().rerank_units)
     };
     assert_eq!(of(1000).expect("as many as may be"), 10);
     assert_eq!(of(1001).expect_err("one more").param.as_deref(), Some("documents"));
@@ -363,15 +363,26 @@ fn no_faithful_count_is_above_the_bound() {
             body["max_tokens_per_doc"] = json!(chunk);
         }
         let call = read_by(body.to_string().as_bytes(), &limits()).expect("valid");
-        let (bound, floor) = (call.bound(), call.floor());
+        let (max_usage, min_usage) = (call.max_usage(), call.min_usage());
         let texts: Vec<String> = documents.into_iter().map(|(text, _)| text).collect();
         for repeats_query in [false, true] {
             let counted = faithful(&query, &texts, chunk, repeats_query);
-            prop_assert!(counted.input_tokens <= bound.input_tokens, "{counted:?} {bound:?}");
-            prop_assert!(counted.rerank_units <= bound.rerank_units, "{counted:?} {bound:?}");
+            prop_assert!(
+                counted.input_tokens <= max_usage.input_tokens,
+                "{counted:?} {max_usage:?}"
+            );
+            prop_assert!(
+                counted.rerank_units <= max_usage.rerank_units,
+                "{counted:?} {max_usage:?}"
+            );
         }
-        prop_assert!(floor.input_tokens <= bound.input_tokens && floor.rerank_units >= 1);
-        prop_assert!(floor.rerank_units <= bound.rerank_units, "{floor:?} {bound:?}");
+        prop_assert!(
+            min_usage.input_tokens <= max_usage.input_tokens && min_usage.rerank_units >= 1
+        );
+        prop_assert!(
+            min_usage.rerank_units <= max_usage.rerank_units,
+            "{min_usage:?} {max_usage:?}"
+        );
         Ok(())
     });
     tested.unwrap_or_else(|failed| panic!("seed {seed:?}: {failed}"));

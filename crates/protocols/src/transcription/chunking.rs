@@ -45,8 +45,8 @@ pub(super) fn read(fields: &AudioForm<'_>) -> Result<Option<u64>, GatewayError> 
 fn padding_of(text: &str) -> Result<Option<Value>, GatewayError> {
     let invalid = || invalid("`chunking_strategy` must be `auto` or an object with a `type`");
     let object = crate::json::Object::parse(text.as_bytes()).map_err(|_| invalid())?;
-    let known = ["type", "prefix_padding_ms", "silence_duration_ms", "threshold"];
-    if !object.keys().all(|key| known.contains(&key)) {
+    let keys = ["type", "prefix_padding_ms", "silence_duration_ms", "threshold"];
+    if !object.keys().all(|key| keys.contains(&key)) {
         return Err(invalid());
     }
     let padding = object.get_non_null("prefix_padding_ms");

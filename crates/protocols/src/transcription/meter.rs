@@ -10,45 +10,45 @@ use crate::json_cursor::Cursor;
 use crate::json_scan::UsageScan;
 use crate::metering::Tally;
 use crate::sse::EventAction;
-use crate::{Meter, Terms};
+use crate::{Meter, RequestBounds};
 use tollgate_money::price::{Usage, UsageSource};
 
 /// Facts of the held audio that an estimate needs.
 #[derive(Clone, Copy)]
 struct HeldAudio {
-    bound: Usage,
-    floor: Usage,
+    max_usage: Usage,
+    min_usage: Usage,
     billed: BilledUnits,
 }
 
 impl HeldAudio {
-    fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        Self { bound: terms.bound, floor: terms.floor, billed }
+    fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        Self { max_usage: bounds.max_usage, min_usage: bounds.min_usage, billed }
     }
 
     /// Estimated usage for a transcript of this size.
     fn estimate(&self, written: TextSize) -> Usage {
-        let output_tokens = written.tokens().min(self.bound.output_tokens);
-        self.billed.usage(&Usage { output_tokens, ..self.floor })
+        let output_tokens = written.tokens().min(self.max_usage.output_tokens);
+        self.billed.usage(&Usage { output_tokens, ..self.min_usage })
     }
 
     fn is_exceeded_by(&self, report: &AudioReport) -> bool {
-        self.billed.is_above(report, &self.bound)
+        self.billed.is_above(report, &self.max_usage)
     }
 }
 
 /// Meters a JSON document.
 pub(super) struct DocumentMeter {
     scan: UsageScan,
-    known: HeldAudio,
+    audio: HeldAudio,
     /// The report of a complete document.
     reported: OnceLock<AudioReport>,
 }
 
 impl DocumentMeter {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        let known = HeldAudio::new(terms, billed);
-        Self { scan: UsageScan::default(), known, reported: OnceLock::new() }
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        let audio = HeldAudio::new(bounds, billed);
+        Self { scan: UsageScan::default(), audio, reported: OnceLock::new() }
     }
 
     fn report(&self) -> AudioReport {
@@ -57,7 +57,7 @@ impl DocumentMeter {
             self.scan.usages().for_each(|usage| report.add(usage));
             report
         };
-        if self.scan.is_whole() { *self.reported.get_or_init(read) } else { read() }
+        if self.scan.is_complete() { *self.reported.get_or_init(read) } else { read() }
     }
 }
 
@@ -72,7 +72,7 @@ impl Meter for DocumentMeter {
     }
 
     fn is_complete(&self) -> bool {
-        self.scan.is_whole()
+        self.scan.is_complete()
     }
 
     fn has_failed(&self) -> bool {
@@ -86,11 +86,11 @@ impl Meter for DocumentMeter {
 
     fn measure(&self) -> (Usage, UsageSource) {
         let written = TextSize::unread(self.scan.text_bytes());
-        self.known.billed.measure(&self.report(), &self.known.estimate(written))
+        self.audio.billed.measure(&self.report(), &self.audio.estimate(written))
     }
 
     fn is_above_limits(&self) -> bool {
-        self.known.is_exceeded_by(&self.report())
+        self.audio.is_exceeded_by(&self.report())
     }
 
     fn changes_length(&self) -> bool {
@@ -100,14 +100,14 @@ impl Meter for DocumentMeter {
 
 /// Meters a text, which reports nothing: what was heard is known, and what was written is seen.
 pub(super) struct TextMeter {
-    known: HeldAudio,
+    audio: HeldAudio,
     written_bytes: u64,
     complete: bool,
 }
 
 impl TextMeter {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
-        Self { known: HeldAudio::new(terms, billed), written_bytes: 0, complete: false }
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
+        Self { audio: HeldAudio::new(bounds, billed), written_bytes: 0, complete: false }
     }
 }
 
@@ -132,7 +132,7 @@ impl Meter for TextMeter {
 
     fn measure(&self) -> (Usage, UsageSource) {
         let written = TextSize::unread(self.written_bytes);
-        (self.known.estimate(written), UsageSource::Estimated)
+        (self.audio.estimate(written), UsageSource::Estimated)
     }
 
     fn changes_length(&self) -> bool {
@@ -142,7 +142,7 @@ impl Meter for TextMeter {
 
 /// Meters a stream of a transcript.
 pub(super) struct TranscriptTally {
-    known: HeldAudio,
+    audio: HeldAudio,
     written: TextSize,
     /// Something has come that is of use.
     has_begun: bool,
@@ -152,9 +152,9 @@ pub(super) struct TranscriptTally {
 }
 
 impl TranscriptTally {
-    pub(super) fn new(terms: &Terms, billed: BilledUnits) -> Self {
+    pub(super) fn new(bounds: &RequestBounds, billed: BilledUnits) -> Self {
         Self {
-            known: HeldAudio::new(terms, billed),
+            audio: HeldAudio::new(bounds, billed),
             written: TextSize::default(),
             has_begun: false,
             report: AudioReport::default(),
@@ -213,14 +213,14 @@ impl Tally for TranscriptTally {
     }
 
     fn relayed(&self) -> Usage {
-        if self.has_begun { self.known.estimate(self.written) } else { Usage::ZERO }
+        if self.has_begun { self.audio.estimate(self.written) } else { Usage::ZERO }
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
-        self.known.billed.measure(&self.report, &self.known.estimate(self.written))
+        self.audio.billed.measure(&self.report, &self.audio.estimate(self.written))
     }
 
     fn is_above_limits(&self) -> bool {
-        self.known.is_exceeded_by(&self.report)
+        self.audio.is_exceeded_by(&self.report)
     }
 }

@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::audio_length::kit::{mp3_frame, wav_seconds};
 use crate::form::{Boundary, FormScan};
-use crate::limits::{Pass, Priced};
+use crate::limits::{PassList, PricedFeatures};
 use tollgate_money::price::UsageSource;
 
 /// Fields of a form: name, file name if it is a file, and content.
@@ -32,7 +32,7 @@ fn body(fields: &FormFields) -> Vec<u8> {
 fn limits(units: &[Unit]) -> ModelLimits {
     ModelLimits {
         output_tokens_max: 2_000,
-        priced: Priced { units: units.to_vec(), ..Priced::default() },
+        priced: PricedFeatures { units: units.to_vec(), ..PricedFeatures::default() },
         ..ModelLimits::default()
     }
 }
@@ -81,45 +81,45 @@ fn measured(call: &dyn Call, framing: Framing, answer: &str) -> (Usage, UsageSou
 fn what_is_held_is_as_long_as_the_file_is() {
     let call = read(&fields(90, &[]), &by_seconds()).expect("valid");
     let seconds = |audio_seconds| Usage { audio_seconds, ..Usage::ZERO };
-    assert_eq!((call.bound(), call.floor()), (seconds(90), seconds(90)), "no tokens");
+    assert_eq!((call.max_usage(), call.min_usage()), (seconds(90), seconds(90)), "no tokens");
     let least = |billed_seconds_min| {
         let transcription =
             TranscriptionLimits { billed_seconds_min, ..TranscriptionLimits::default() };
         ModelLimits { transcription, ..by_seconds() }
     };
-    assert_eq!(read(&fields(3, &[]), &least(10)).expect("valid").bound(), seconds(10));
-    assert_eq!(read(&fields(30, &[]), &least(10)).expect("valid").bound(), seconds(30));
+    assert_eq!(read(&fields(3, &[]), &least(10)).expect("valid").max_usage(), seconds(10));
+    assert_eq!(read(&fields(30, &[]), &least(10)).expect("valid").max_usage(), seconds(30));
     let free = read(&fields(3, &[]), &limits(&[])).expect("valid");
-    assert_eq!(free.bound(), Usage::ZERO);
+    assert_eq!(free.max_usage(), Usage::ZERO);
 }
 
 #[test]
 fn tokens_are_bounded_by_the_length_and_by_chunks() {
-    let bound = |seconds, more: &[(&'static str, &'static str)], context| {
+    let max_usage = |seconds, more: &[(&'static str, &'static str)], context| {
         let limits = ModelLimits { input_tokens_max: context, ..by_tokens() };
         let Usage { audio_input_tokens, input_tokens, output_tokens, audio_seconds, .. } =
-            read(&fields(seconds, more), &limits).expect("valid").bound();
+            read(&fields(seconds, more), &limits).expect("valid").max_usage();
         assert_eq!(audio_seconds, 0, "has no price");
         (audio_input_tokens, input_tokens, output_tokens)
     };
-    assert_eq!(bound(90, &[], 0), (900, 64, 2_000));
-    assert_eq!(bound(90, &[], 500), (500, 64, 2_000), "no more than the context");
-    assert_eq!(bound(90, &[("prompt", "abc")], 0), (900, 67, 2_000));
+    assert_eq!(max_usage(90, &[], 0), (900, 64, 2_000));
+    assert_eq!(max_usage(90, &[], 500), (500, 64, 2_000), "no more than the context");
+    assert_eq!(max_usage(90, &[("prompt", "abc")], 0), (900, 67, 2_000));
     let words = [("keywords[]", "abc"), ("keywords[]", "d"), ("languages[]", "en")];
-    assert_eq!(bound(90, &words, 0), (900, 70, 2_000));
+    assert_eq!(max_usage(90, &words, 0), (900, 70, 2_000));
     let auto = [("chunking_strategy", "auto"), ("prompt", "abc")];
-    assert_eq!(bound(90, &auto, 500), (1_800, 3 * 67, 6_000), "three chunks");
+    assert_eq!(max_usage(90, &auto, 500), (1_800, 3 * 67, 6_000), "three chunks");
     let object = r#"{"type":"server_vad","prefix_padding_ms":300,"threshold":0.5}"#;
-    assert_eq!(bound(91, &[("chunking_strategy", object)], 0), (1_820, 256, 8_000));
+    assert_eq!(max_usage(91, &[("chunking_strategy", object)], 0), (1_820, 256, 8_000));
     let members = [
         ("chunking_strategy[type]", "server_vad"),
         ("chunking_strategy[prefix_padding_ms]", "1000"),
     ];
-    assert_eq!(bound(10, &members, 0), (200, 64, 2_000));
+    assert_eq!(max_usage(10, &members, 0), (200, 64, 2_000));
 }
 
 #[test]
-fn what_is_not_known_or_given_twice_is_refused_by_name() {
+fn unlisted_and_repeated_fields_are_refused_by_name() {
     let with = |more: &[(&'static str, &'static str)]| read(&fields(1, more), &by_tokens());
     for (more, named) in [
         (("url", "https://example.com/a.wav"), "url"),
@@ -144,7 +144,7 @@ fn what_is_not_known_or_given_twice_is_refused_by_name() {
     assert_eq!(param(with(&[("prompt", "a"), ("prompt", "b")])), "prompt");
     let both = [("chunking_strategy", "auto"), ("chunking_strategy[type]", "server_vad")];
     assert_eq!(param(with(&both)), "chunking_strategy");
-    let pass = Pass { fields: vec!["url".to_owned()], ..Pass::default() };
+    let pass = PassList { fields: vec!["url".to_owned()], ..PassList::default() };
     let passed = ModelLimits { pass, ..by_tokens() };
     assert!(read(&fields(1, &[("url", "a")]), &passed).is_ok(), "an operator lets it through");
     for missing in ["file", "model"] {
@@ -156,7 +156,7 @@ fn what_is_not_known_or_given_twice_is_refused_by_name() {
     assert_eq!(param(read_with(&OpenaiAudioTranslation, &stream, &by_seconds())), "stream");
     let prompt = fields(1, &[("prompt", "a")]);
     let call = read_with(&OpenaiAudioTranslation, &prompt, &by_seconds()).expect("valid");
-    assert_eq!((call.bound().audio_seconds, call.streams()), (1, false));
+    assert_eq!((call.max_usage().audio_seconds, call.streams()), (1, false));
 }
 
 #[test]

@@ -28,22 +28,22 @@ impl BilledUnits {
     pub(super) fn measure(self, report: &AudioReport, estimate: &Usage) -> (Usage, UsageSource) {
         let seconds = report.seconds.map(|seconds| seconds.max(self.seconds_min));
         let tokens = report.tokens.unwrap_or(*estimate);
-        let is_told = (!self.seconds || seconds.is_some())
+        let is_reported = (!self.seconds || seconds.is_some())
             && (!self.tokens || report.tokens.is_some())
             && (seconds.is_some() || report.tokens.is_some());
         let audio_seconds = seconds.unwrap_or(estimate.audio_seconds);
         let usage = self.usage(&Usage { audio_seconds, ..tokens });
-        (usage, if is_told { UsageSource::Upstream } else { UsageSource::Estimated })
+        (usage, if is_reported { UsageSource::Upstream } else { UsageSource::Estimated })
     }
 
     /// True if a report is above the maximum that was thought possible.
-    pub(super) fn is_above(self, report: &AudioReport, bound: &Usage) -> bool {
+    pub(super) fn is_above(self, report: &AudioReport, max_usage: &Usage) -> bool {
         let seconds = report.seconds.unwrap_or(0).max(self.seconds_min);
         let tokens = report.tokens.unwrap_or(Usage::ZERO);
-        self.seconds && seconds > bound.audio_seconds.max(self.seconds_min)
+        self.seconds && seconds > max_usage.audio_seconds.max(self.seconds_min)
             || self.tokens
-                && (tokens.input_tokens_total() > bound.input_tokens_total()
-                    || tokens.output_tokens > bound.output_tokens)
+                && (tokens.input_tokens_total() > max_usage.input_tokens_total()
+                    || tokens.output_tokens > max_usage.output_tokens)
     }
 }
 
@@ -89,8 +89,8 @@ impl AudioReport {
     /// Adds what a `usage` says.
     pub(super) fn add(&mut self, usage: &[u8]) {
         let Some(wire) = read_wire::<WireUsage>(usage) else { return };
-        let told = wire.seconds.as_ref().or(wire.prompt_audio_seconds.as_ref());
-        self.add_seconds(told.and_then(begun_seconds));
+        let reported_seconds_value = wire.seconds.as_ref().or(wire.prompt_audio_seconds.as_ref());
+        self.add_seconds(reported_seconds_value.and_then(begun_seconds));
         // There is no sound without tokens.
         let total = wire.total_tokens.unwrap_or(0);
         let output = wire.output_tokens.max(wire.completion_tokens).unwrap_or(0);

@@ -52,15 +52,15 @@ fn only_the_gateways_fields_are_cut_out() {
 #[test]
 fn seconds_are_held_and_the_resolution_prices_them() {
     let call = read(REQUEST).expect("valid");
-    assert_eq!(call.bound(), Usage { seconds: 10, ..Usage::ZERO });
-    assert_eq!(call.floor(), Usage::ZERO);
+    assert_eq!(call.max_usage(), Usage { seconds: 10, ..Usage::ZERO });
+    assert_eq!(call.min_usage(), Usage::ZERO);
     let priced = Traits { video_input: Some(false), ..Traits::default() };
     assert_eq!(call.traits(), Traits { resolution: Some(Resolution::P480), ..priced });
     let facts = submit(&*call).facts();
-    assert_eq!((facts.bound, facts.seconds), (call.bound(), 10));
+    assert_eq!((facts.max_usage, facts.seconds), (call.max_usage(), 10));
     assert_eq!((facts.resolution.as_str(), facts.aspect_ratio.as_str()), ("480p", "16:9"));
     let plain = read(r#"{"model":"gif-video","prompt":"a","wait":true}"#).expect("valid");
-    assert_eq!(plain.bound().seconds, 8, "xAI's own default");
+    assert_eq!(plain.max_usage().seconds, 8, "xAI's own default");
     assert_eq!(plain.traits(), priced, "what is left open is priced as the dearest");
     assert!(submit(&*plain).waits());
 }
@@ -149,7 +149,7 @@ fn whole_seconds_are_taken_in_any_spelling() {
             |text: &str| format!(r#"{{"model":"gif-video","duration":{text},"prompt":"a"}}"#);
         let body = with(duration);
         let call = read(&body).expect("valid");
-        assert_eq!(call.bound(), Usage { seconds, ..Usage::ZERO }, "{duration}");
+        assert_eq!(call.max_usage(), Usage { seconds, ..Usage::ZERO }, "{duration}");
         let sent = submit(&*call).body("gif-video", &Bytes::from(body));
         assert_eq!(sent, with(&seconds.to_string()), "{duration}");
     }
@@ -246,8 +246,8 @@ fn every_status_has_its_state() {
 
 #[test]
 fn what_xai_bills_is_read() {
-    let told = report(200, RECORD).expect("a report");
-    assert_eq!(told.billed, Some(Nanousd::new(500_000_000)), "half a dollar");
+    let read = report(200, RECORD).expect("a report");
+    assert_eq!(read.billed, Some(Nanousd::new(500_000_000)), "half a dollar");
     let ticks = |text: &str| report(200, &RECORD.replace("5000000000", text)).expect("read").billed;
     assert_eq!(ticks("11"), Some(Nanousd::new(2)), "rounded up");
     for none in ["-1", "0.5", "null", "\"5\""] {
@@ -257,7 +257,7 @@ fn what_xai_bills_is_read() {
 
 fn shown(report: &Report) -> Value {
     let facts = submit(&*read(REQUEST).expect("valid")).facts();
-    let record = XaiTasks.record(&Shown {
+    let record = XaiTasks.record(&TaskView {
         id: "gt_1",
         model: "gif-video",
         state: report.state,
@@ -304,8 +304,8 @@ fn a_video_that_is_withheld_is_charged_and_says_so() {
     assert_eq!(record["error"]["code"], "moderated");
     assert!(record["error"]["message"].to_string().contains("charged"), "{record}");
     assert_eq!((&record["usage"], record.get("content")), (&json!({"duration": 6}), None));
-    let untold = withheld.replace("\"duration\":6,", "");
-    let read = report(200, &untold).expect("a report");
+    let without_report = withheld.replace("\"duration\":6,", "");
+    let read = report(200, &without_report).expect("a report");
     assert_eq!(read.usage, Some(Usage { seconds: 10, ..Usage::ZERO }), "what was asked for");
     let shown_anyway = RECORD.replace("true", "false");
     let read = report(200, &shown_anyway).expect("a report");

@@ -6,7 +6,7 @@ use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge, IntGaug
 
 use super::register::{gauge, gauges, histograms, int_counters, int_gauge, int_gauges};
 use super::{Metrics, dollars};
-use tollgate_fleet::postgres::{Asked, NodeState, Observer, Outcome, Overview, RoundTrip};
+use tollgate_fleet::postgres::{DbOperation, NodeState, Observer, Outcome, Overview, RoundTrip};
 use tollgate_ledger::Standing;
 
 /// From a database on the same machine to one in trouble, in seconds.
@@ -127,23 +127,23 @@ impl FleetMetrics {
     }
 
     fn count(&self, round_trip: RoundTrip) {
-        let (what, outcome) = (word_of(round_trip.asked), outcome_of(round_trip.outcome));
+        let (what, outcome) = (word_of(round_trip.operation), outcome_of(round_trip.outcome));
         self.round_trips.with_label_values(&[what, outcome]).inc();
         self.duration.with_label_values(&[what]).observe(round_trip.took.as_secs_f64());
     }
 }
 
 /// Everything that is asked of the database.
-const QUERIES: [Asked; 3] = [Asked::Transaction, Asked::Query, Asked::Exchange];
+const QUERIES: [DbOperation; 3] = [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
 /// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
     [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
 
-fn word_of(query: Asked) -> &'static str {
+fn word_of(query: DbOperation) -> &'static str {
     match query {
-        Asked::Transaction => "transaction",
-        Asked::Query => "query",
-        Asked::Exchange => "exchange",
+        DbOperation::Transaction => "transaction",
+        DbOperation::Query => "query",
+        DbOperation::Sync => "exchange",
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::chat::thoughts::SentThoughts;
+use crate::chat::thoughts::TurnReasoning;
 use crate::dialect::{ChatStyle, TranslationTarget, Untranslatable};
 use crate::names::CallIds;
 use crate::part::{
@@ -51,7 +51,7 @@ impl AssistantMessage<'_> {
         self.calls.is_empty()
             && self.refusal.is_empty()
             && self.text.is_empty()
-            && !SentThoughts::of_turn(&self.reasoning).has_content()
+            && !TurnReasoning::from_turn(&self.reasoning).has_content()
     }
 
     fn append(&mut self, more: Self) {

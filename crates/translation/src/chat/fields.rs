@@ -3,43 +3,43 @@
 //! Sources: OpenAI's reference and SDKs; the bodies of opencode, VS Code's Copilot Chat, aider,
 //! LangChain and Vercel's AI SDK; OpenRouter's, DeepSeek's, Qwen's and vLLM's references.
 
-use crate::fate::{FateTable, FieldFate, Rows};
+use crate::field_rules::{FieldRule, FieldRules, Rows};
 
 /// Refusal of a field that the gateway does not know.
-const UNKNOWN: FieldFate =
-    FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
+const UNKNOWN: FieldRule =
+    FieldRule::Refused("the gateway does not know it, and it may change the price or the meaning");
 /// Values by which a customer asks for no tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"default\"", "\"standard\"", "\"standard_only\""];
 
 /// Fields of the request.
-pub(super) const REQUEST: FateTable = FateTable {
+pub(super) const REQUEST: FieldRules = FieldRules {
     rows: &[
         (
             "n",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["1"],
-                &FieldFate::Refused("the model gives one answer to a request"),
+                &FieldRule::Refused("the model gives one answer to a request"),
             ),
         ),
         (
             "logprobs",
-            FieldFate::Usual(&["false"], &FieldFate::Refused("no probabilities come with it")),
+            FieldRule::Usual(&["false"], &FieldRule::Refused("no probabilities come with it")),
         ),
         (
             "modalities",
-            FieldFate::Usual(&["[\"text\"]"], &FieldFate::Refused("the answer is text only")),
+            FieldRule::Usual(&["[\"text\"]"], &FieldRule::Refused("the answer is text only")),
         ),
-        ("audio", FieldFate::Refused("the answer is text only")),
+        ("audio", FieldRule::Refused("the answer is text only")),
         (
             "service_tier",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 USUAL_TIER,
-                &FieldFate::Refused("a tier has a price of that provider's"),
+                &FieldRule::Refused("a tier has a price of that provider's"),
             ),
         ),
-        ("functions", FieldFate::Refused("`tools` has taken its place")),
-        ("function_call", FieldFate::Refused("`tool_choice` has taken its place")),
-        ("moderation", FieldFate::Refused("the provider of another model has its own moderation")),
+        ("functions", FieldRule::Refused("`tools` has taken its place")),
+        ("function_call", FieldRule::Refused("`tool_choice` has taken its place")),
+        ("moderation", FieldRule::Refused("the provider of another model has its own moderation")),
         ("guided_json", STRUCTURE),
         ("guided_regex", STRUCTURE),
         ("guided_choice", STRUCTURE),
@@ -47,145 +47,146 @@ pub(super) const REQUEST: FateTable = FateTable {
         ("structured_outputs", STRUCTURE),
         ("grammar", STRUCTURE),
         // Hints on how words are chosen.
-        ("logit_bias", FieldFate::LeftOut),
-        ("top_logprobs", FieldFate::LeftOut),
-        ("repetition_penalty", FieldFate::LeftOut),
-        ("repeat_penalty", FieldFate::LeftOut),
-        ("min_p", FieldFate::LeftOut),
-        ("top_a", FieldFate::LeftOut),
-        ("typical_p", FieldFate::LeftOut),
-        ("min_tokens", FieldFate::LeftOut),
-        ("do_sample", FieldFate::LeftOut),
-        ("chat_template_kwargs", FieldFate::LeftOut),
+        ("logit_bias", FieldRule::LeftOut),
+        ("top_logprobs", FieldRule::LeftOut),
+        ("repetition_penalty", FieldRule::LeftOut),
+        ("repeat_penalty", FieldRule::LeftOut),
+        ("min_p", FieldRule::LeftOut),
+        ("top_a", FieldRule::LeftOut),
+        ("typical_p", FieldRule::LeftOut),
+        ("min_tokens", FieldRule::LeftOut),
+        ("do_sample", FieldRule::LeftOut),
+        ("chat_template_kwargs", FieldRule::LeftOut),
         // A prediction makes an answer faster, and costs more where it is wrong.
-        ("prediction", FieldFate::LeftOut),
+        ("prediction", FieldRule::LeftOut),
         // What is kept, and under which names.
-        ("store", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
-        ("metadata", FieldFate::LeftOut),
-        ("prompt_cache_retention", FieldFate::LeftOut),
-        ("prompt_cache_options", FieldFate::LeftOut),
-        ("request_id", FieldFate::LeftOut),
-        ("user_id", FieldFate::LeftOut),
-        ("extra_body", FieldFate::LeftOut),
+        ("store", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
+        ("metadata", FieldRule::LeftOut),
+        ("prompt_cache_retention", FieldRule::LeftOut),
+        ("prompt_cache_options", FieldRule::LeftOut),
+        ("request_id", FieldRule::LeftOut),
+        ("user_id", FieldRule::LeftOut),
+        ("extra_body", FieldRule::LeftOut),
         // Tools that a provider runs are only offered.
-        ("web_search_options", FieldFate::LeftOut),
-        ("plugins", FieldFate::LeftOut),
-        ("search_parameters", FieldFate::LeftOut),
-        ("enable_search", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
+        ("web_search_options", FieldRule::LeftOut),
+        ("plugins", FieldRule::LeftOut),
+        ("search_parameters", FieldRule::LeftOut),
+        ("enable_search", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
         // OpenRouter's choice among providers, and its reports.
-        ("provider", FieldFate::LeftOut),
-        ("models", FieldFate::LeftOut),
-        ("route", FieldFate::LeftOut),
-        ("transforms", FieldFate::LeftOut),
-        ("session_id", FieldFate::LeftOut),
-        ("trace", FieldFate::LeftOut),
-        ("usage", FieldFate::Silent),
-        ("include_reasoning", FieldFate::Silent),
+        ("provider", FieldRule::LeftOut),
+        ("models", FieldRule::LeftOut),
+        ("route", FieldRule::LeftOut),
+        ("transforms", FieldRule::LeftOut),
+        ("session_id", FieldRule::LeftOut),
+        ("trace", FieldRule::LeftOut),
+        ("usage", FieldRule::Silent),
+        ("include_reasoning", FieldRule::Silent),
         // What clients keep for themselves: VS Code's Copilot Chat, LiteLLM, the AI SDK, Zhipu's.
-        ("intent", FieldFate::LeftOut),
-        ("intent_threshold", FieldFate::LeftOut),
-        ("intent_content", FieldFate::LeftOut),
-        ("intent_model", FieldFate::LeftOut),
-        ("intent_tokenizer", FieldFate::LeftOut),
-        ("state", FieldFate::LeftOut),
-        ("snippy", FieldFate::LeftOut),
-        ("copilot_thread_id", FieldFate::LeftOut),
-        ("secret_key", FieldFate::LeftOut),
-        ("include", FieldFate::LeftOut),
-        ("truncation", FieldFate::LeftOut),
-        ("context_management", FieldFate::LeftOut),
-        ("drop_params", FieldFate::LeftOut),
-        ("provider_options", FieldFate::LeftOut),
-        ("providerOptions", FieldFate::LeftOut),
-        ("tool_stream", FieldFate::LeftOut),
+        ("intent", FieldRule::LeftOut),
+        ("intent_threshold", FieldRule::LeftOut),
+        ("intent_content", FieldRule::LeftOut),
+        ("intent_model", FieldRule::LeftOut),
+        ("intent_tokenizer", FieldRule::LeftOut),
+        ("state", FieldRule::LeftOut),
+        ("snippy", FieldRule::LeftOut),
+        ("copilot_thread_id", FieldRule::LeftOut),
+        ("secret_key", FieldRule::LeftOut),
+        ("include", FieldRule::LeftOut),
+        ("truncation", FieldRule::LeftOut),
+        ("context_management", FieldRule::LeftOut),
+        ("drop_params", FieldRule::LeftOut),
+        ("provider_options", FieldRule::LeftOut),
+        ("providerOptions", FieldRule::LeftOut),
+        ("tool_stream", FieldRule::LeftOut),
     ],
     others: UNKNOWN,
 };
-const STRUCTURE: FieldFate =
-    FieldFate::Refused("`response_format` is the way to a schema for the answer");
+const STRUCTURE: FieldRule =
+    FieldRule::Refused("`response_format` is the way to a schema for the answer");
 
 /// Fields of `stream_options`: how a stream comes in pieces, which the gateway decides.
-pub(super) const STREAM_OPTIONS: FateTable = FateTable {
+pub(super) const STREAM_OPTIONS: FieldRules = FieldRules {
     rows: &[
-        ("include_obfuscation", FieldFate::Silent),
-        ("continuous_usage_stats", FieldFate::LeftOut),
+        ("include_obfuscation", FieldRule::Silent),
+        ("continuous_usage_stats", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields of `reasoning`, as OpenRouter has it.
-pub(super) const REASONING: FateTable = FateTable {
-    rows: &[("exclude", FieldFate::LeftOut), ("summary", FieldFate::Silent)],
-    others: FieldFate::LeftOut,
+pub(super) const REASONING: FieldRules = FieldRules {
+    rows: &[("exclude", FieldRule::LeftOut), ("summary", FieldRule::Silent)],
+    others: FieldRule::LeftOut,
 };
 
 /// Refusal of media under field names of other programs: they belong to the content, so dropping them would
 /// change the question.
-const ATTACHED: FieldFate = FieldFate::Refused("what is shown to the model stands in `content`");
+const ATTACHED: FieldRule = FieldRule::Refused("what is shown to the model stands in `content`");
 const MESSAGE_ROWS: Rows = &[
     ("images", ATTACHED),
     ("files", ATTACHED),
     ("attachments", ATTACHED),
     ("experimental_attachments", ATTACHED),
-    ("id", FieldFate::Silent),
-    ("prompt_cache_breakpoint", FieldFate::LeftOut),
+    ("id", FieldRule::Silent),
+    ("prompt_cache_breakpoint", FieldRule::LeftOut),
 ];
 /// Fields of messages of a user, of instructions, and of results of tools.
-pub(super) const MESSAGE: FateTable = FateTable { rows: MESSAGE_ROWS, others: FieldFate::LeftOut };
+pub(super) const MESSAGE: FieldRules =
+    FieldRules { rows: MESSAGE_ROWS, others: FieldRule::LeftOut };
 
 /// Fields of messages of the assistant: they repeat what an answer had.
-pub(super) const ASSISTANT: FateTable = FateTable {
+pub(super) const ASSISTANT: FieldRules = FieldRules {
     rows: &[
-        ("function_call", FieldFate::Refused("`tool_calls` has taken its place")),
-        ("id", FieldFate::Silent),
-        ("index", FieldFate::Silent),
-        ("status", FieldFate::Silent),
-        ("phase", FieldFate::Silent),
-        // Claude's thoughts as LiteLLM and Copilot repeat them: their seals are those of another door.
-        ("thinking_blocks", FieldFate::LeftOut),
-        ("reasoning_opaque", FieldFate::LeftOut),
-        ("annotations", FieldFate::LeftOut),
-        ("audio", FieldFate::LeftOut),
-        ("images", FieldFate::LeftOut),
+        ("function_call", FieldRule::Refused("`tool_calls` has taken its place")),
+        ("id", FieldRule::Silent),
+        ("index", FieldRule::Silent),
+        ("status", FieldRule::Silent),
+        ("phase", FieldRule::Silent),
+        // Claude's thoughts as LiteLLM and Copilot repeat them: their seals belong to another API.
+        ("thinking_blocks", FieldRule::LeftOut),
+        ("reasoning_opaque", FieldRule::LeftOut),
+        ("annotations", FieldRule::LeftOut),
+        ("audio", FieldRule::LeftOut),
+        ("images", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields of a call of a tool.
-pub(super) const CALL: FateTable = FateTable {
+pub(super) const CALL: FieldRules = FieldRules {
     rows: &[
-        ("type", FieldFate::Silent),
-        ("index", FieldFate::Silent),
-        ("status", FieldFate::Silent),
+        ("type", FieldRule::Silent),
+        ("index", FieldRule::Silent),
+        ("status", FieldRule::Silent),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields beside the text of a content that is text.
-pub(super) const TEXT: FateTable = FateTable {
-    rows: &[("prompt_cache_breakpoint", FieldFate::LeftOut), ("annotations", FieldFate::LeftOut)],
-    others: FieldFate::LeftOut,
+pub(super) const TEXT: FieldRules = FieldRules {
+    rows: &[("prompt_cache_breakpoint", FieldRule::LeftOut), ("annotations", FieldRule::LeftOut)],
+    others: FieldRule::LeftOut,
 };
 /// Fields beside a picture, a recording, a video or a file: some change what they cost.
-pub(super) const MEDIA: FateTable = FateTable {
+pub(super) const MEDIA: FieldRules = FieldRules {
     rows: &[
-        ("prompt_cache_breakpoint", FieldFate::LeftOut),
-        ("fps", FieldFate::Refused("it changes what a video costs")),
-        ("file_id", FieldFate::Refused("the file is stored by the provider of another model")),
-        ("format", FieldFate::LeftOut),
-        ("media_type", FieldFate::LeftOut),
+        ("prompt_cache_breakpoint", FieldRule::LeftOut),
+        ("fps", FieldRule::Refused("it changes what a video costs")),
+        ("file_id", FieldRule::Refused("the file is stored by the provider of another model")),
+        ("format", FieldRule::LeftOut),
+        ("media_type", FieldRule::LeftOut),
     ],
     others: UNKNOWN,
 };
 
 /// Types of content parts that the reader does not carry.
-pub(super) const CONTENTS: FateTable = FateTable {
+pub(super) const CONTENTS: FieldRules = FieldRules {
     rows: &[(
         "video",
-        FieldFate::Refused("is frames, which other providers do not take as a video"),
+        FieldRule::Refused("is frames, which other providers do not take as a video"),
     )],
-    others: FieldFate::Refused("is not known to the gateway"),
+    others: FieldRule::Refused("is not known to the gateway"),
 };
 /// Types of contents of the assistant: they repeat what an answer had.
-pub(super) const ASSISTANT_CONTENTS: FateTable =
-    FateTable { rows: &[], others: FieldFate::LeftOut };
+pub(super) const ASSISTANT_CONTENTS: FieldRules =
+    FieldRules { rows: &[], others: FieldRule::LeftOut };

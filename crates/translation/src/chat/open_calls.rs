@@ -119,7 +119,7 @@ impl OpenCalls {
             }
             // A second name begins another call, unless the first has no input yet.
             (Some(index), None) => {
-                last(&|call| call.index == index && !(has_name && call.end.is_whole()))
+                last(&|call| call.index == index && !(has_name && call.end.is_complete()))
             }
             (None, None) => last(&|_| !has_name),
         }
@@ -170,7 +170,7 @@ impl OpenCalls {
         while let Some(AnswerBlock::Call(open)) = self.order.open()
             && Some(open) != place
             && let Some(call) = self.calls.get_mut(open)
-            && call.end.is_whole()
+            && call.end.is_complete()
         {
             call.has_ended = true;
             self.order.end(AnswerBlock::Call(open), out);

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::chat::{fields, read_messages};
+use crate::customer_tools::{CustomerTools, RUN_BY_PROVIDER};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::field_path::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::kit;
-use crate::offered::{OfferedTools, RUN_BY_PROVIDER};
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking, Tool, ToolChoice};
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
@@ -14,7 +14,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let root = FieldPath::root(&left_out);
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     let (mut output, mut completion) = (None, None);
-    let mut tools = OfferedTools::default();
+    let mut tools = CustomerTools::default();
     let (mut choice, mut has_messages, mut caches) = (None, false, false);
     // Some of these have two names, and are said once.
     let (mut user, mut thoughts) = (None, Vec::new());
@@ -158,7 +158,7 @@ fn thinking(
 fn tools<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {
     for (place, value) in at.list(value)?.into_iter().enumerate() {
         let at = at.index(place);
@@ -190,7 +190,7 @@ fn tools<'a>(
 fn tool_choice<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<ToolChoice<'a>, Untranslatable> {
     if value.get().starts_with('"') {
         let word = at.text(value)?;

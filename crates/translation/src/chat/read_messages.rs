@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, is_given, is_object};
 use crate::chat::{DETAIL_FORMAT, fields};
 use crate::dialect::Untranslatable;
-use crate::fate::FateTable;
+use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
+use crate::field_rules::FieldRules;
 use crate::kit;
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
@@ -263,7 +263,7 @@ fn tool_call<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolCall<'a>, Unt
 fn contents<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    others: &FateTable,
+    others: &FieldRules,
     mut put: impl FnMut(ContentPart<'a>),
 ) -> Result<(), Untranslatable> {
     if value.get().starts_with('"') {
@@ -281,7 +281,7 @@ fn contents<'a>(
 fn content<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    others: &FateTable,
+    others: &FieldRules,
 ) -> Result<Option<ContentPart<'a>>, Untranslatable> {
     let members = at.object(value)?;
     let kind = at.kind(&members)?;

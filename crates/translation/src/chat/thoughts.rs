@@ -55,7 +55,7 @@ impl ThoughtPlace {
     }
 
     /// `None` for what no model of this dialect has thought.
-    fn of_seal(seal: &str) -> Option<Self> {
+    fn from_seal(seal: &str) -> Option<Self> {
         let token = seal::open(Maker::Chat, seal)?;
         let gap = || json::read(token.strip_prefix("think:")?);
         Some(match token {
@@ -298,7 +298,7 @@ fn without_beginning_of<'t>(tag: &str, text: &'t str) -> &'t str {
 
 /// Reasoning of one turn, at the places where models of this dialect expect it back.
 #[derive(Default)]
-pub(super) struct SentThoughts {
+pub(super) struct TurnReasoning {
     /// Value of the field `reasoning_content`.
     reasoning_content: String,
     /// Value of the field `reasoning`.
@@ -311,13 +311,13 @@ pub(super) struct SentThoughts {
     blocks: Vec<String>,
 }
 
-impl SentThoughts {
+impl TurnReasoning {
     /// Collects the reasoning of a turn. That of other dialects' models is left out: only they can read its
     /// seal.
-    pub(super) fn of_turn(turn: &[&Reasoning<'_>]) -> Self {
+    pub(super) fn from_turn(turn: &[&Reasoning<'_>]) -> Self {
         let mut sent = Self::default();
         for Reasoning { text, seal } in turn {
-            let place = seal.as_deref().and_then(ThoughtPlace::of_seal);
+            let place = seal.as_deref().and_then(ThoughtPlace::from_seal);
             match place {
                 None => {}
                 Some(ThoughtPlace::ReasoningContent) => sent.reasoning_content.push_str(text),

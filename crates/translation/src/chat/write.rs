@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::chat::conversation::{self, AssistantMessage, PromptMessage};
-use crate::chat::thoughts::SentThoughts;
+use crate::chat::thoughts::TurnReasoning;
 use crate::dialect::{ChatStyle, Losses, ThinkingField, TranslationTarget, Untranslatable};
 use crate::json::Members;
 use crate::kit;
@@ -369,7 +369,7 @@ fn assistant(
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
     let mut message = message("assistant", out);
-    let thoughts = SentThoughts::of_turn(&assistant.reasoning);
+    let thoughts = TurnReasoning::from_turn(&assistant.reasoning);
     message.key(out, "content");
     thoughts.write_content(&assistant.text, out);
     if !assistant.refusal.is_empty() {

@@ -23,14 +23,14 @@ const DOCUMENT_NAME: &str = "document";
 const DOCUMENT_TEXT: &str = "(See the document.)";
 
 /// The token of a thought that a model behind this API sealed.
-pub(super) fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<OwnSeal<'s>> {
+pub(super) fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<NativeSeal<'s>> {
     let seal = one.seal.as_deref()?;
-    let signature = seal::open(Maker::Converse, seal).map(OwnSeal::Signature);
-    signature.or_else(|| seal::open(Maker::ConverseRedacted, seal).map(OwnSeal::Redacted))
+    let signature = seal::open(Maker::Converse, seal).map(NativeSeal::Signature);
+    signature.or_else(|| seal::open(Maker::ConverseRedacted, seal).map(NativeSeal::Redacted))
 }
 
 /// A token, by the field in which it stands.
-pub(super) enum OwnSeal<'s> {
+pub(super) enum NativeSeal<'s> {
     /// Beside the text of the thought.
     Signature(&'s str),
     /// In the place of the thought.
@@ -214,14 +214,14 @@ fn reasoning(one: &Reasoning<'_>, list: &mut Members, out: &mut Vec<u8>) {
     object.key(out, "reasoningContent");
     let mut inner = Members::object(out);
     match own {
-        OwnSeal::Signature(signature) => {
+        NativeSeal::Signature(signature) => {
             inner.key(out, "reasoningText");
             let mut text = Members::object(out);
             text.text(out, "text", &one.text);
             text.text(out, "signature", signature);
             text.end(out);
         }
-        OwnSeal::Redacted(data) => inner.text(out, "redactedContent", data),
+        NativeSeal::Redacted(data) => inner.text(out, "redactedContent", data),
     }
     inner.end(out);
     object.end(out);

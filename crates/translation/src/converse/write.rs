@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::claude::{self, Thinks};
+use crate::claude::{self, ThinkingSetting};
 use crate::converse::content::{self, ContentWriter, own_seal};
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
-use crate::offer::{self, Offer};
 use crate::part::{AnswerFormat, PromptPart, Reasoning, Sampling, Speaker, ToolChoice};
 use crate::schemas::{self, Subset};
-use crate::turns::{self, AlternatingTurns, CacheMarks, ThoughtsAtEnd};
+use crate::turns::{self, AlternatingTurns, CacheMarks, TrailingThoughts};
+use crate::upstream_tools::{self, UpstreamTools};
 
 pub(super) fn request(
     parts: &[PromptPart<'_>],
@@ -17,7 +17,7 @@ pub(super) fn request(
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
     let is_own = |one: &Reasoning<'_>| own_seal(one).is_some();
-    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
+    let mut conversation = AlternatingTurns::gather(parts, TrailingThoughts::Drop, is_own);
     let mut settings = Settings::read(parts, target, losses, &conversation)?;
     let is_claude = is_anthropics(target);
     if is_claude {
@@ -31,7 +31,7 @@ pub(super) fn request(
         conversation.separate_results();
     }
     let subset = is_claude.then_some(Subset::Claude);
-    let mut offer = Offer::gather(parts, &conversation, subset, target, losses)?;
+    let mut offer = UpstreamTools::gather(parts, &conversation, subset, target, losses)?;
     let choice = settings.choose_tools(parts, &mut offer, &conversation, target, losses)?;
     let marks = std::mem::take(&mut offer.marks);
     let marks = match is_claude || target.caches {
@@ -78,7 +78,7 @@ fn messages(conversation: &AlternatingTurns<'_>, out: &mut Vec<u8>) -> Result<()
 }
 
 fn tool_config(
-    offer: &Offer<'_>,
+    offer: &UpstreamTools<'_>,
     choice: Option<&ToolChoice<'_>>,
     marks: &CacheMarks,
     out: &mut Vec<u8>,
@@ -128,7 +128,7 @@ fn tool_config(
 /// Settings of a request beside tools and turns.
 struct Settings<'p> {
     output_max: u64,
-    thinks: Option<Thinks>,
+    thinks: Option<ThinkingSetting>,
     temperature: Option<f64>,
     top_p: Option<f64>,
     top_k: Option<u64>,
@@ -162,7 +162,7 @@ impl<'p> Settings<'p> {
             tool_choice: None,
         };
         let has_temperature =
-            claude::has_temperature(parts, settings.thinks.is_some_and(Thinks::is_on));
+            claude::has_temperature(parts, settings.thinks.is_some_and(ThinkingSetting::is_on));
         for part in parts {
             match part {
                 PromptPart::Stop(texts) => settings.stop(texts, target, losses)?,
@@ -195,7 +195,7 @@ impl<'p> Settings<'p> {
         if is_anthropics(target) {
             return claude::takes(
                 sampling,
-                self.thinks.is_some_and(Thinks::is_on),
+                self.thinks.is_some_and(ThinkingSetting::is_on),
                 has_temperature,
             );
         }
@@ -231,15 +231,18 @@ impl<'p> Settings<'p> {
     fn choose_tools(
         &mut self,
         parts: &'p [PromptPart<'p>],
-        offer: &mut Offer<'p>,
+        offer: &mut UpstreamTools<'p>,
         conversation: &AlternatingTurns<'p>,
         target: &TranslationTarget,
         losses: &mut Losses,
     ) -> Result<Option<&'p ToolChoice<'p>>, Untranslatable> {
-        let choice =
-            if offer.is_history { Some(&ToolChoice::None) } else { offer::tool_choice(parts) };
+        let choice = if offer.is_history {
+            Some(&ToolChoice::None)
+        } else {
+            upstream_tools::tool_choice(parts)
+        };
         let is_none = choice == Some(&ToolChoice::None);
-        let is_single = offer::is_single(parts);
+        let is_single = upstream_tools::is_single(parts);
         if offer.tools.is_empty() || !is_none && !is_single {
             return Ok(choice);
         }

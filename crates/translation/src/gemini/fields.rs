@@ -2,117 +2,117 @@
 //!
 //! Sources: Google's reference and SDKs, and the requests of gemini-cli.
 
-use crate::fate::{FateTable, FieldFate};
+use crate::field_rules::{FieldRule, FieldRules};
 
-const STORED: FieldFate = FieldFate::Refused("it is stored by the provider of another model");
-const UNKNOWN: FieldFate =
-    FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
+const STORED: FieldRule = FieldRule::Refused("it is stored by the provider of another model");
+const UNKNOWN: FieldRule =
+    FieldRule::Refused("the gateway does not know it, and it may change the price or the meaning");
 
 /// Fields of the request.
-pub(super) const REQUEST: FateTable = FateTable {
+pub(super) const REQUEST: FieldRules = FieldRules {
     rows: &[
         ("cachedContent", STORED),
         (
             "serviceTier",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["\"standard\"", "\"SERVICE_TIER_STANDARD\"", "\"SERVICE_TIER_UNSPECIFIED\""],
-                &FieldFate::Refused("a tier has a price of that provider's"),
+                &FieldRule::Refused("a tier has a price of that provider's"),
             ),
         ),
         // The path names the model.
-        ("model", FieldFate::Silent),
-        ("safetySettings", FieldFate::LeftOut),
-        ("labels", FieldFate::LeftOut),
-        ("store", FieldFate::LeftOut),
-        ("modelArmorConfig", FieldFate::LeftOut),
+        ("model", FieldRule::Silent),
+        ("safetySettings", FieldRule::LeftOut),
+        ("labels", FieldRule::LeftOut),
+        ("store", FieldRule::LeftOut),
+        ("modelArmorConfig", FieldRule::LeftOut),
     ],
     others: UNKNOWN,
 };
 
 /// Fields of `systemInstruction` and of turns, beside their parts. Google does not look at the role of
 /// an instruction; what else stands there repeats an answer.
-pub(super) const CONTENT: FateTable =
-    FateTable { rows: &[("role", FieldFate::Silent)], others: FieldFate::LeftOut };
+pub(super) const CONTENT: FieldRules =
+    FieldRules { rows: &[("role", FieldRule::Silent)], others: FieldRule::LeftOut };
 
 /// Fields of parts: what a provider ran, and hints on how media are read.
-pub(super) const PART: FateTable = FateTable {
+pub(super) const PART: FieldRules = FieldRules {
     rows: &[
-        ("executableCode", FieldFate::LeftOut),
-        ("codeExecutionResult", FieldFate::LeftOut),
-        ("toolCall", FieldFate::LeftOut),
-        ("toolResponse", FieldFate::LeftOut),
-        ("videoMetadata", FieldFate::LeftOut),
-        ("mediaResolution", FieldFate::LeftOut),
-        ("partMetadata", FieldFate::LeftOut),
-        ("groundingMetadata", FieldFate::LeftOut),
-        ("citationMetadata", FieldFate::LeftOut),
+        ("executableCode", FieldRule::LeftOut),
+        ("codeExecutionResult", FieldRule::LeftOut),
+        ("toolCall", FieldRule::LeftOut),
+        ("toolResponse", FieldRule::LeftOut),
+        ("videoMetadata", FieldRule::LeftOut),
+        ("mediaResolution", FieldRule::LeftOut),
+        ("partMetadata", FieldRule::LeftOut),
+        ("groundingMetadata", FieldRule::LeftOut),
+        ("citationMetadata", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 /// Fields of calls, results and media.
-pub(super) const INSIDE: FateTable = FateTable {
+pub(super) const INSIDE: FieldRules = FieldRules {
     rows: &[
         (
             "willContinue",
-            FieldFate::Usual(&["false"], &FieldFate::Refused("a result comes once, and whole")),
+            FieldRule::Usual(&["false"], &FieldRule::Refused("a result comes once, and whole")),
         ),
-        ("scheduling", FieldFate::LeftOut),
-        ("partialArgs", FieldFate::LeftOut),
+        ("scheduling", FieldRule::LeftOut),
+        ("partialArgs", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields of a function's declaration.
-pub(super) const DECLARATION: FateTable = FateTable {
+pub(super) const DECLARATION: FieldRules = FieldRules {
     rows: &[
-        ("response", FieldFate::LeftOut),
-        ("responseJsonSchema", FieldFate::LeftOut),
+        ("response", FieldRule::LeftOut),
+        ("responseJsonSchema", FieldRule::LeftOut),
         (
             "behavior",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["\"BLOCKING\"", "\"UNSPECIFIED\""],
-                &FieldFate::Refused("the answer waits for each call"),
+                &FieldRule::Refused("the answer waits for each call"),
             ),
         ),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 /// Fields of `toolConfig`: where the tools of the provider's search.
-pub(super) const TOOL_CONFIG: FateTable =
-    FateTable { rows: &[("retrievalConfig", FieldFate::LeftOut)], others: FieldFate::LeftOut };
+pub(super) const TOOL_CONFIG: FieldRules =
+    FieldRules { rows: &[("retrievalConfig", FieldRule::LeftOut)], others: FieldRule::LeftOut };
 /// Uncarried fields of `functionCallingConfig`, in the tool settings.
-pub(super) const CALLING: FateTable =
-    FateTable { rows: &[("streamFunctionCallArguments", FieldFate::LeftOut)], others: UNKNOWN };
+pub(super) const CALLING: FieldRules =
+    FieldRules { rows: &[("streamFunctionCallArguments", FieldRule::LeftOut)], others: UNKNOWN };
 
 /// Uncarried fields of `generationConfig`, such as other outputs than text.
-pub(super) const GENERATION: FateTable = FateTable {
+pub(super) const GENERATION: FieldRules = FieldRules {
     rows: &[
         (
             "candidateCount",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["1"],
-                &FieldFate::Refused("the model gives one answer to a request"),
+                &FieldRule::Refused("the model gives one answer to a request"),
             ),
         ),
         (
             "responseLogprobs",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["false"],
-                &FieldFate::Refused("no probabilities come with the answer"),
+                &FieldRule::Refused("no probabilities come with the answer"),
             ),
         ),
-        ("speechConfig", FieldFate::Refused("the answer is text only")),
-        ("logprobs", FieldFate::LeftOut),
-        ("mediaResolution", FieldFate::LeftOut),
-        ("imageConfig", FieldFate::LeftOut),
-        ("audioTimestamp", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
-        ("enableEnhancedCivicAnswers", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
-        ("enableAffectiveDialog", FieldFate::Usual(&["false"], &FieldFate::LeftOut)),
-        ("routingConfig", FieldFate::LeftOut),
-        ("modelSelectionConfig", FieldFate::LeftOut),
-        ("modelConfig", FieldFate::LeftOut),
+        ("speechConfig", FieldRule::Refused("the answer is text only")),
+        ("logprobs", FieldRule::LeftOut),
+        ("mediaResolution", FieldRule::LeftOut),
+        ("imageConfig", FieldRule::LeftOut),
+        ("audioTimestamp", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
+        ("enableEnhancedCivicAnswers", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
+        ("enableAffectiveDialog", FieldRule::Usual(&["false"], &FieldRule::LeftOut)),
+        ("routingConfig", FieldRule::LeftOut),
+        ("modelSelectionConfig", FieldRule::LeftOut),
+        ("modelConfig", FieldRule::LeftOut),
     ],
     others: UNKNOWN,
 };
 /// Uncarried fields of `thinkingConfig`: all of them are hints.
-pub(super) const THINKING: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };
+pub(super) const THINKING: FieldRules = FieldRules { rows: &[], others: FieldRule::LeftOut };

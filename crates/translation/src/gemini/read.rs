@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
+use crate::customer_tools::CustomerTools;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::field_path::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::gemini::{calls, fields, seal_of_signature, settings};
-use crate::offered::OfferedTools;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
@@ -19,7 +19,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let mut parts = Vec::new();
     // Instructions stand before the first turn, wherever the field stands.
     let mut conversation = ReadConversation::default();
-    let (mut config, mut tools, mut has_contents) = (None, OfferedTools::default(), false);
+    let (mut config, mut tools, mut has_contents) = (None, CustomerTools::default(), false);
     for (key, value) in members(&root, document(body)?)? {
         let at = root.key(&key);
         if !is_given(value) {

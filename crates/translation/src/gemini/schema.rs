@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Raw, is_given};
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Raw, is_given};
 use crate::json::{self, Members};
 
 /// The JSON schema that a schema of Google's stands for. One that is a JSON schema already stays as it

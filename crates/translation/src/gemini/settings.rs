@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Raw, is_given};
+use crate::customer_tools::CustomerTools;
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Raw, is_given};
 use crate::gemini::fields;
 use crate::gemini::read::members;
 use crate::gemini::schema::json_schema;
-use crate::offered::OfferedTools;
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, Tool, ToolChoice};
 
 pub(super) fn tools<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {
     for (place, value) in at.list(value)?.into_iter().enumerate() {
         let at = at.index(place);
@@ -38,7 +38,7 @@ pub(super) fn tools<'a>(
 fn declaration<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {
     let (mut name, mut description, mut schema) = (None, None, None);
     for (key, value) in members(at, value)? {
@@ -65,7 +65,7 @@ fn declaration<'a>(
 pub(super) fn tool_config<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
     for (key, value) in members(at, value)? {
@@ -82,7 +82,7 @@ pub(super) fn tool_config<'a>(
 fn function_calling<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
     let (mut mode, mut names) = (Cow::Borrowed("AUTO"), Vec::new());
@@ -133,7 +133,7 @@ pub(super) fn generation<'a>(
                 parts.push(PromptPart::Sampling(Sampling::Temperature(at.number(value)?)));
             }
             "topP" => parts.push(PromptPart::Sampling(Sampling::TopP(at.number(value)?))),
-            "topK" => parts.push(PromptPart::Sampling(Sampling::TopK(whole(&at, value)?))),
+            "topK" => parts.push(PromptPart::Sampling(Sampling::TopK(whole_number(&at, value)?))),
             "seed" => parts.push(PromptPart::Sampling(Sampling::Seed(at.integer(value)?))),
             "presencePenalty" => {
                 parts.push(PromptPart::Sampling(Sampling::PresencePenalty(at.number(value)?)));
@@ -157,7 +157,7 @@ pub(super) fn generation<'a>(
 }
 
 /// An integer, which Python's SDK writes as a float.
-fn whole(at: &FieldPath<'_>, value: Raw<'_>) -> Result<u64, Untranslatable> {
+fn whole_number(at: &FieldPath<'_>, value: Raw<'_>) -> Result<u64, Untranslatable> {
     let text = value.get();
     let digits = text.strip_suffix(".0").unwrap_or(text);
     digits.parse().map_err(|_| at.malformed("an integer from 0 up"))

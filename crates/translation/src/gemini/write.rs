@@ -10,7 +10,7 @@ use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{ContentPart, MediaPart, PromptPart, Reasoning, Speaker, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
-use crate::turns::{self, AlternatingTurns, MergedTurn, ThoughtsAtEnd, TurnBlock, TurnContent};
+use crate::turns::{self, AlternatingTurns, MergedTurn, TrailingThoughts, TurnBlock, TurnContent};
 
 /// The pictures that Gemini takes.
 const IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"];
@@ -23,7 +23,7 @@ pub(super) fn request(
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     let is_own = |one: &Reasoning<'_>| own_token(one).is_some();
-    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Stay, is_own);
+    let mut conversation = AlternatingTurns::gather(parts, TrailingThoughts::Stay, is_own);
     if target.thinking == ThinkingStyle::Effort && conversation.ends_with_assistant() {
         // "Requests ending with a model turn are not supported" (litellm PR 38652, of Gemini 3).
         losses.drop_hint(target.mode, PREFILL)?;

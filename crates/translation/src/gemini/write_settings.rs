@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
-use crate::offer::{self, Offer};
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, ToolChoice};
 use crate::schemas::{self, Subset};
 use crate::tool_schema;
 use crate::turns::AlternatingTurns;
+use crate::upstream_tools::{self, UpstreamTools};
 
 /// The refusal of a JSON answer beside tools.
 const FORMAT_BESIDE_TOOLS: &str = "`response_format` cannot be combined with `tools` for this model: leave \
@@ -28,11 +28,12 @@ pub(super) fn tools<'p>(
     members: &mut Members,
     out: &mut Vec<u8>,
 ) -> Result<(), Untranslatable> {
-    let offer = Offer::gather(parts, conversation, Some(Subset::GeminiTools), target, losses)?;
+    let offer =
+        UpstreamTools::gather(parts, conversation, Some(Subset::GeminiTools), target, losses)?;
     if offer.tools.is_empty() {
         return Ok(());
     }
-    if offer::is_single(parts) && !offer.is_history {
+    if upstream_tools::is_single(parts) && !offer.is_history {
         losses.drop_hint(target.mode, "parallel_tool_calls")?;
     }
     members.key(out, "tools");
@@ -55,7 +56,8 @@ pub(super) fn tools<'p>(
     object.end(out);
     list.end(out);
     let is_strict = offer.tools.iter().any(|tool| tool.is_strict);
-    let choice = if offer.is_history { Some(&ToolChoice::None) } else { offer::tool_choice(parts) };
+    let choice =
+        if offer.is_history { Some(&ToolChoice::None) } else { upstream_tools::tool_choice(parts) };
     let (word, name) = match choice {
         Some(ToolChoice::None) => ("NONE", None),
         // Calls that must come fit their schemas.

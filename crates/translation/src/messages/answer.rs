@@ -256,8 +256,8 @@ impl Blocks {
             }
         };
         match shown(seal) {
-            ShownSeal::Redacted(data) => self.redacted(data, out),
-            ShownSeal::Signature(signature) => self.thinking(&text, signature, out),
+            SealField::Redacted(data) => self.redacted(data, out),
+            SealField::Signature(signature) => self.thinking(&text, signature, out),
         }
     }
 
@@ -273,15 +273,15 @@ impl Blocks {
 }
 
 /// The seal as a customer's `signature` or `data`.
-pub(super) fn shown(seal: &str) -> ShownSeal<'_> {
+pub(super) fn shown(seal: &str) -> SealField<'_> {
     if let Some(data) = seal::open(Maker::MessagesRedacted, seal) {
-        return ShownSeal::Redacted(data);
+        return SealField::Redacted(data);
     }
-    ShownSeal::Signature(seal::open(Maker::Messages, seal).unwrap_or(seal))
+    SealField::Signature(seal::open(Maker::Messages, seal).unwrap_or(seal))
 }
 
-/// In which field a seal stands.
-pub(super) enum ShownSeal<'s> {
+/// The field that holds a seal.
+pub(super) enum SealField<'s> {
     Signature(&'s str),
     Redacted(&'s str),
 }

@@ -3,57 +3,57 @@
 //! Sources: Anthropic's reference and SDKs, and the requests of Claude Code. `anthropic-version` changes
 //! nothing here: what later versions add stands in the body, and has its row.
 
-use crate::fate::{FateTable, FieldFate};
+use crate::field_rules::{FieldRule, FieldRules};
 
 /// Values by which a customer asks for no tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"standard_only\"", "\"default\"", "\"standard\""];
-const STORED: FieldFate = FieldFate::Refused("it is stored by the provider of another model");
-const UNKNOWN: FieldFate =
-    FieldFate::Refused("the gateway does not know it, and it may change the price or the meaning");
+const STORED: FieldRule = FieldRule::Refused("it is stored by the provider of another model");
+const UNKNOWN: FieldRule =
+    FieldRule::Refused("the gateway does not know it, and it may change the price or the meaning");
 
 /// Fields of the request.
-pub(super) const REQUEST: FateTable = FateTable {
+pub(super) const REQUEST: FieldRules = FieldRules {
     rows: &[
         (
             "service_tier",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 USUAL_TIER,
-                &FieldFate::Refused("a tier has a price of that provider's"),
+                &FieldRule::Refused("a tier has a price of that provider's"),
             ),
         ),
         (
             "speed",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["\"standard\""],
-                &FieldFate::Refused("the speed has a price of its own"),
+                &FieldRule::Refused("the speed has a price of its own"),
             ),
         ),
         (
             "inference_geo",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["\"global\""],
-                &FieldFate::Refused("the place has a price of its own"),
+                &FieldRule::Refused("the place has a price of its own"),
             ),
         ),
         ("container", STORED),
         // Hints.
-        ("context_management", FieldFate::LeftOut),
-        ("diagnostics", FieldFate::LeftOut),
-        ("user_profile_id", FieldFate::LeftOut),
-        ("betas", FieldFate::LeftOut),
-        ("anthropic_beta", FieldFate::LeftOut),
-        ("anthropic_version", FieldFate::Silent),
+        ("context_management", FieldRule::LeftOut),
+        ("diagnostics", FieldRule::LeftOut),
+        ("user_profile_id", FieldRule::LeftOut),
+        ("betas", FieldRule::LeftOut),
+        ("anthropic_beta", FieldRule::LeftOut),
+        ("anthropic_version", FieldRule::Silent),
         // Other models and tools that the provider would only be ready to use.
-        ("fallbacks", FieldFate::LeftOut),
-        ("fallback_credit_token", FieldFate::LeftOut),
-        ("mcp_servers", FieldFate::LeftOut),
+        ("fallbacks", FieldRule::LeftOut),
+        ("fallback_credit_token", FieldRule::LeftOut),
+        ("mcp_servers", FieldRule::LeftOut),
         // Claude Code reviews calls itself where an answer has no `safeguard_results`.
-        ("safeguards", FieldFate::LeftOut),
+        ("safeguards", FieldRule::LeftOut),
         (
             "thread",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["{\"type\":\"create\"}"],
-                &FieldFate::Refused("the provider of another model keeps the conversation"),
+                &FieldRule::Refused("the provider of another model keeps the conversation"),
             ),
         ),
     ],
@@ -61,58 +61,58 @@ pub(super) const REQUEST: FateTable = FateTable {
 };
 
 /// Uncarried fields of `thinking`: all of them are hints.
-pub(super) const THINKING: FateTable =
-    FateTable { rows: &[("display", FieldFate::Silent)], others: FieldFate::LeftOut };
+pub(super) const THINKING: FieldRules =
+    FieldRules { rows: &[("display", FieldRule::Silent)], others: FieldRule::LeftOut };
 /// Fields of `output_config`: hints on how much is put out.
-pub(super) const OUTPUT_CONFIG: FateTable =
-    FateTable { rows: &[("task_budget", FieldFate::LeftOut)], others: UNKNOWN };
+pub(super) const OUTPUT_CONFIG: FieldRules =
+    FieldRules { rows: &[("task_budget", FieldRule::LeftOut)], others: UNKNOWN };
 /// Uncarried fields of `metadata`: none changes the answer.
-pub(super) const METADATA: FateTable = FateTable { rows: &[], others: FieldFate::LeftOut };
+pub(super) const METADATA: FieldRules = FieldRules { rows: &[], others: FieldRule::LeftOut };
 /// Uncarried fields of `tool_choice`: an unknown one may change the calls.
-pub(super) const TOOL_CHOICE: FateTable = FateTable { rows: &[], others: UNKNOWN };
+pub(super) const TOOL_CHOICE: FieldRules = FieldRules { rows: &[], others: UNKNOWN };
 
 /// Fields of messages, beside what they say. Some programs send back all of an answer.
-pub(super) const MESSAGE: FateTable = FateTable {
+pub(super) const MESSAGE: FieldRules = FieldRules {
     rows: &[
-        ("id", FieldFate::Silent),
-        ("type", FieldFate::Silent),
-        ("model", FieldFate::Silent),
-        ("stop_reason", FieldFate::Silent),
-        ("stop_sequence", FieldFate::Silent),
-        ("stop_details", FieldFate::Silent),
-        ("usage", FieldFate::Silent),
-        ("container", FieldFate::Silent),
-        ("output_config", FieldFate::LeftOut),
+        ("id", FieldRule::Silent),
+        ("type", FieldRule::Silent),
+        ("model", FieldRule::Silent),
+        ("stop_reason", FieldRule::Silent),
+        ("stop_sequence", FieldRule::Silent),
+        ("stop_details", FieldRule::Silent),
+        ("usage", FieldRule::Silent),
+        ("container", FieldRule::Silent),
+        ("output_config", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Types of blocks that are not carried.
-pub(super) const BLOCKS: FateTable = FateTable {
+pub(super) const BLOCKS: FieldRules = FieldRules {
     rows: &[
         // What a provider ran, and what came of it.
-        ("server_tool_use", FieldFate::LeftOut),
-        ("mcp_tool_use", FieldFate::LeftOut),
-        ("web_search_tool_result", FieldFate::LeftOut),
-        ("web_fetch_tool_result", FieldFate::LeftOut),
-        ("code_execution_tool_result", FieldFate::LeftOut),
-        ("bash_code_execution_tool_result", FieldFate::LeftOut),
-        ("text_editor_code_execution_tool_result", FieldFate::LeftOut),
-        ("tool_search_tool_result", FieldFate::LeftOut),
-        ("advisor_tool_result", FieldFate::LeftOut),
-        ("mcp_tool_result", FieldFate::LeftOut),
-        ("container_upload", FieldFate::LeftOut),
+        ("server_tool_use", FieldRule::LeftOut),
+        ("mcp_tool_use", FieldRule::LeftOut),
+        ("web_search_tool_result", FieldRule::LeftOut),
+        ("web_fetch_tool_result", FieldRule::LeftOut),
+        ("code_execution_tool_result", FieldRule::LeftOut),
+        ("bash_code_execution_tool_result", FieldRule::LeftOut),
+        ("text_editor_code_execution_tool_result", FieldRule::LeftOut),
+        ("tool_search_tool_result", FieldRule::LeftOut),
+        ("advisor_tool_result", FieldRule::LeftOut),
+        ("mcp_tool_result", FieldRule::LeftOut),
+        ("container_upload", FieldRule::LeftOut),
         // Where another model went on: it is no part of the prompt.
-        ("fallback", FieldFate::Silent),
+        ("fallback", FieldRule::Silent),
         (
             "compaction",
-            FieldFate::Refused(
+            FieldRule::Refused(
                 "holds a summary that only the provider that wrote it can read, and the conversation \
                  with it; begin a new one, or go on with a model of that provider",
             ),
         ),
     ],
-    others: FieldFate::Refused("is not known to the gateway"),
+    others: FieldRule::Refused("is not known to the gateway"),
 };
 
 /// True if an unlisted block type belongs to an answer and needs nothing more: a call that a provider ran, or
@@ -122,24 +122,24 @@ pub(super) fn is_done(kind: &str) -> bool {
 }
 
 /// Fields of blocks of an answer, and of what customers say in words.
-pub(super) const BLOCK: FateTable = FateTable {
+pub(super) const BLOCK: FieldRules = FieldRules {
     rows: &[
-        ("type", FieldFate::Silent),
-        ("id", FieldFate::Silent),
-        ("citations", FieldFate::LeftOut),
-        ("caller", FieldFate::LeftOut),
+        ("type", FieldRule::Silent),
+        ("id", FieldRule::Silent),
+        ("citations", FieldRule::LeftOut),
+        ("caller", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields of pictures and documents.
-pub(super) const MEDIA: FateTable = FateTable {
+pub(super) const MEDIA: FieldRules = FieldRules {
     rows: &[
         (
             "citations",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 &["{\"enabled\":false}"],
-                &FieldFate::Refused("only the provider of another model cites documents"),
+                &FieldRule::Refused("only the provider of another model cites documents"),
             ),
         ),
         ("file_id", STORED),
@@ -148,5 +148,5 @@ pub(super) const MEDIA: FateTable = FateTable {
 };
 
 /// Fields of a result of a search that the customer ran.
-pub(super) const SEARCH_RESULT: FateTable =
-    FateTable { rows: &[("citations", FieldFate::LeftOut)], others: FieldFate::LeftOut };
+pub(super) const SEARCH_RESULT: FieldRules =
+    FieldRules { rows: &[("citations", FieldRule::LeftOut)], others: FieldRule::LeftOut };

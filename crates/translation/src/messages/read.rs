@@ -1,11 +1,11 @@
 //! Reads a customer's message request as parts.
 
-use crate::at::{FieldPath, OmissionLog, Raw, document, is_given};
+use crate::customer_tools::CustomerTools;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::field_path::{FieldPath, OmissionLog, Raw, document, is_given};
 use crate::kit;
 use crate::messages::read_turns::TurnReader;
 use crate::messages::{fields, read_tools};
-use crate::offered::OfferedTools;
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking};
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
@@ -14,7 +14,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let (mut parts, mut frame) = (Vec::new(), AnswerFrame::default());
     // Instructions stand before the first turn, wherever the field stands.
     let mut turns = Vec::new();
-    let (mut tools, mut choice) = (OfferedTools::default(), None);
+    let (mut tools, mut choice) = (CustomerTools::default(), None);
     let (mut has_messages, mut caches) = (false, false);
     for (key, value) in root.object(document(body)?)? {
         let at = root.key(&key);

@@ -1,10 +1,10 @@
 //! The tools of a customer's message, as they are offered.
 
-use crate::at::{FieldPath, Members, Raw, is_given};
+use crate::customer_tools::CustomerTools;
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Members, Raw, is_given};
 use crate::kit;
 use crate::messages::fields;
-use crate::offered::OfferedTools;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// A tool that the customer runs and that Anthropic's models know without a schema.
@@ -41,7 +41,7 @@ const BUILTIN_TOOLS: [BuiltinTool; 3] = [
 pub(super) fn tools<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {
     for (place, value) in at.list(value)?.into_iter().enumerate() {
         let at = at.index(place);
@@ -69,7 +69,7 @@ fn tool<'a>(
     at: &FieldPath<'_>,
     members: Members<'a>,
     builtin: Option<&BuiltinTool>,
-    tools: &mut OfferedTools<'a>,
+    tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {
     let (mut name, mut is_strict, mut cache) = (None, None, None);
     let mut description = builtin.map(|builtin| builtin.description.into());
@@ -102,7 +102,7 @@ fn tool<'a>(
 pub(super) fn tool_choice<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-    tools: &OfferedTools<'a>,
+    tools: &CustomerTools<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<(), Untranslatable> {
     let members = at.object(value)?;

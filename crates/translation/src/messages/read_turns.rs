@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, is_given};
+use crate::customer_tools::{self, CustomerTools};
 use crate::dialect::Untranslatable;
+use crate::field_path::{FieldPath, Members, Raw, is_given};
 use crate::kit;
 use crate::messages::fields;
-use crate::offered::{self, OfferedTools};
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
     ToolResult,
@@ -21,7 +21,7 @@ const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 pub(super) struct TurnReader<'r, 'a> {
     pub(super) parts: &'r mut Vec<PromptPart<'a>>,
     /// Tools, to which blocks can refer.
-    pub(super) tools: &'r mut OfferedTools<'a>,
+    pub(super) tools: &'r mut CustomerTools<'a>,
 }
 
 impl<'a> TurnReader<'_, 'a> {
@@ -317,7 +317,7 @@ impl<'a> TurnReader<'_, 'a> {
             }
         }
         if !found.is_empty() {
-            let text = offered::found_text(found.iter().map(|name| &**name)).into();
+            let text = customer_tools::found_text(found.iter().map(|name| &**name)).into();
             contents.push(ContentPart::Text(Text { text, cache: None }));
         }
         Ok(contents)
@@ -500,7 +500,7 @@ fn thought<'a>(
     }
     let maker = if kind == "thinking" { Maker::Messages } else { Maker::MessagesRedacted };
     let seal = seal.filter(|seal| !seal.is_empty());
-    let seal = seal.map(|seal| Cow::Owned(seal::of_customer(maker, &seal).into_owned()));
+    let seal = seal.map(|seal| Cow::Owned(seal::from_customer(maker, &seal).into_owned()));
     Ok(Reasoning { text, seal })
 }
 

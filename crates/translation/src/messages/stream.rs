@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
-use crate::messages::answer::{self, ShownSeal, WireBlock, stop_reason};
+use crate::messages::answer::{self, SealField, WireBlock, stop_reason};
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
 use crate::sequence::Sequencer;
@@ -144,12 +144,12 @@ impl MessageReader {
             #[serde(rename = "type")]
             kind: String,
             index: Option<u64>,
-            content_block: Typed,
-            delta: Typed,
+            content_block: EventType,
+            delta: EventType,
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Typed {
+        struct EventType {
             #[serde(rename = "type")]
             kind: String,
         }
@@ -431,8 +431,8 @@ impl WriteStream for MessageWriter {
                 self.delta("thinking_delta", "thinking", text, out);
             }
             AnswerPart::Seal(seal) => match answer::shown(seal) {
-                ShownSeal::Redacted(data) => self.redacted(data, out),
-                ShownSeal::Signature(signature) => {
+                SealField::Redacted(data) => self.redacted(data, out),
+                SealField::Signature(signature) => {
                     self.think(out);
                     self.delta("signature_delta", "signature", signature, out);
                     self.close(out);

@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use crate::claude::{self, Thinks};
+use crate::claude::{self, ThinkingSetting};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
 use crate::kit;
 use crate::media::MediaContent;
-use crate::offer::{self, Offer};
 use crate::part::{
     AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker,
     ToolCall, ToolChoice, ToolResult,
 };
 use crate::schemas::{self, Subset};
 use crate::seal::{self, Maker};
-use crate::turns::{self, AlternatingTurns, CacheMarks, ThoughtsAtEnd, TurnBlock, TurnContent};
+use crate::turns::{self, AlternatingTurns, CacheMarks, TrailingThoughts, TurnBlock, TurnContent};
+use crate::upstream_tools::{self, UpstreamTools};
 
 /// The pictures that Claude takes.
 const IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -28,7 +28,7 @@ pub(super) fn request(
     losses: &mut Losses,
 ) -> Result<Vec<u8>, Untranslatable> {
     let is_own = |one: &Reasoning<'_>| own_seal(one).is_some();
-    let mut conversation = AlternatingTurns::gather(parts, ThoughtsAtEnd::Drop, is_own);
+    let mut conversation = AlternatingTurns::gather(parts, TrailingThoughts::Drop, is_own);
     let mut out = Vec::with_capacity(1024);
     let mut members = Members::object(&mut out);
     let requested = parts.iter().find_map(|part| match part {
@@ -39,7 +39,8 @@ pub(super) fn request(
     members.integer(&mut out, "max_tokens", output_max);
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
     claude::end_turns(&mut conversation, parts, thinks, target, losses)?;
-    let mut offer = Offer::gather(parts, &conversation, Some(Subset::Claude), target, losses)?;
+    let mut offer =
+        UpstreamTools::gather(parts, &conversation, Some(Subset::Claude), target, losses)?;
     let marks = std::mem::take(&mut offer.marks);
     let marks = CacheMarks::place(marks, &mut conversation, target, losses)?;
     tools(&offer, &marks, &mut members, &mut out);
@@ -60,7 +61,7 @@ pub(super) fn request(
         losses,
         members: &mut members,
         out: &mut out,
-        thinks: thinks.is_some_and(Thinks::is_on),
+        thinks: thinks.is_some_and(ThinkingSetting::is_on),
     };
     settings.write(parts, thinks)?;
     if target.streams {
@@ -71,13 +72,13 @@ pub(super) fn request(
 }
 
 /// The token of a thought that Anthropic sealed.
-fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<OwnSeal<'s>> {
+fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<NativeSeal<'s>> {
     let seal = one.seal.as_deref()?;
-    let signature = seal::open(Maker::Messages, seal).map(OwnSeal::Signature);
-    signature.or_else(|| seal::open(Maker::MessagesRedacted, seal).map(OwnSeal::Redacted))
+    let signature = seal::open(Maker::Messages, seal).map(NativeSeal::Signature);
+    signature.or_else(|| seal::open(Maker::MessagesRedacted, seal).map(NativeSeal::Redacted))
 }
 
-enum OwnSeal<'s> {
+enum NativeSeal<'s> {
     Signature(&'s str),
     Redacted(&'s str),
 }
@@ -100,7 +101,7 @@ fn text(text: &str, cache: Option<Cache>, out: &mut Vec<u8>) {
     object.end(out);
 }
 
-fn tools(offer: &Offer<'_>, marks: &CacheMarks, members: &mut Members, out: &mut Vec<u8>) {
+fn tools(offer: &UpstreamTools<'_>, marks: &CacheMarks, members: &mut Members, out: &mut Vec<u8>) {
     if offer.tools.is_empty() {
         return;
     }
@@ -125,15 +126,15 @@ fn tools(offer: &Offer<'_>, marks: &CacheMarks, members: &mut Members, out: &mut
 
 fn choose_tools(
     parts: &[PromptPart<'_>],
-    offer: &Offer<'_>,
+    offer: &UpstreamTools<'_>,
     members: &mut Members,
     out: &mut Vec<u8>,
 ) {
     let choice = match offer.is_history {
         true => Some(&ToolChoice::None),
-        false => offer::tool_choice(parts),
+        false => upstream_tools::tool_choice(parts),
     };
-    let is_single = offer::is_single(parts);
+    let is_single = upstream_tools::is_single(parts);
     if offer.tools.is_empty() || choice.is_none() && !is_single {
         return;
     }
@@ -175,12 +176,12 @@ fn write_block(block: &TurnBlock<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
 fn reasoning(one: &Reasoning<'_>, out: &mut Vec<u8>) {
     let mut object = Members::object(out);
     match own_seal(one) {
-        Some(OwnSeal::Signature(signature)) => {
+        Some(NativeSeal::Signature(signature)) => {
             object.text(out, "type", "thinking");
             object.text(out, "thinking", &one.text);
             object.text(out, "signature", signature);
         }
-        Some(OwnSeal::Redacted(data)) => {
+        Some(NativeSeal::Redacted(data)) => {
             object.text(out, "type", "redacted_thinking");
             object.text(out, "data", data);
         }
@@ -328,7 +329,7 @@ impl MessageSettings<'_> {
     fn write(
         &mut self,
         parts: &[PromptPart<'_>],
-        thinks: Option<Thinks>,
+        thinks: Option<ThinkingSetting>,
     ) -> Result<(), Untranslatable> {
         if let Some(thinks) = thinks {
             self.members.key(self.out, "thinking");
@@ -353,7 +354,7 @@ impl MessageSettings<'_> {
                 _ => {}
             }
         }
-        self.output_config(thinks.and_then(Thinks::effort), format)
+        self.output_config(thinks.and_then(ThinkingSetting::effort), format)
     }
 
     fn drop_hint(&mut self, field: &'static str) -> Result<(), Untranslatable> {

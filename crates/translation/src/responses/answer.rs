@@ -226,7 +226,7 @@ pub(super) enum OpenItem {
     Message {
         text: String,
         refusal: String,
-        cited: Cited,
+        cited: CitedPages,
     },
     Reasoning {
         text: String,
@@ -247,7 +247,7 @@ impl OpenItem {
     /// A message that says this.
     pub(super) fn message(text: &str, refusal: &str) -> Self {
         let (text, refusal) = (text.to_owned(), refusal.to_owned());
-        Self::Message { text, refusal, cited: Cited::default() }
+        Self::Message { text, refusal, cited: CitedPages::default() }
     }
 
     /// A call without its input, as the customer knows the tool.
@@ -361,13 +361,13 @@ impl OpenItem {
 
 /// The pages to which a text refers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cited {
+pub(super) struct CitedPages {
     /// Annotations as JSON, with commas between them.
     annotations: Vec<u8>,
     count: u64,
 }
 
-impl Cited {
+impl CitedPages {
     /// Adds a page that this text refers to. Gives the annotation as JSON, and its place among all.
     pub(super) fn add(&mut self, text: &str, cited: &Citation<'_>) -> Option<(Vec<u8>, u64)> {
         let length = text.chars().count() as u64;
@@ -391,7 +391,7 @@ impl Cited {
 }
 
 /// A text in a message.
-pub(super) fn text_content(text: &str, cited: &Cited, out: &mut Vec<u8>) {
+pub(super) fn text_content(text: &str, cited: &CitedPages, out: &mut Vec<u8>) {
     let mut content = Members::object(out);
     content.text(out, "type", "output_text");
     content.text(out, "text", text);

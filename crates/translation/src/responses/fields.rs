@@ -2,98 +2,98 @@
 //!
 //! Sources: OpenAI's reference and SDKs, and the requests of Codex.
 
-use crate::fate::{FateTable, FieldFate};
+use crate::field_rules::{FieldRule, FieldRules};
 
 /// Values by which a customer asks for no tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"default\"", "\"standard\""];
-const STORED: FieldFate = FieldFate::Refused("it is stored by the provider of another model");
+const STORED: FieldRule = FieldRule::Refused("it is stored by the provider of another model");
 
 /// Fields of the request.
-pub(super) const REQUEST: FateTable = FateTable {
+pub(super) const REQUEST: FieldRules = FieldRules {
     rows: &[
         ("previous_response_id", STORED),
         ("conversation", STORED),
         ("prompt", STORED),
         (
             "background",
-            FieldFate::Usual(&["false"], &FieldFate::Refused("an answer comes at once")),
+            FieldRule::Usual(&["false"], &FieldRule::Refused("an answer comes at once")),
         ),
         (
             "service_tier",
-            FieldFate::Usual(
+            FieldRule::Usual(
                 USUAL_TIER,
-                &FieldFate::Refused("a tier has a price of that provider's"),
+                &FieldRule::Refused("a tier has a price of that provider's"),
             ),
         ),
-        ("moderation", FieldFate::Refused("the provider of another model has its own moderation")),
+        ("moderation", FieldRule::Refused("the provider of another model has its own moderation")),
         // Nothing is stored here, and thoughts come encrypted whether they are asked for or not.
-        ("store", FieldFate::Silent),
-        ("include", FieldFate::Silent),
-        ("stream_options", FieldFate::Silent),
-        ("generate", FieldFate::Usual(&["true"], &FieldFate::Refused("an answer is always made"))),
+        ("store", FieldRule::Silent),
+        ("include", FieldRule::Silent),
+        ("stream_options", FieldRule::Silent),
+        ("generate", FieldRule::Usual(&["true"], &FieldRule::Refused("an answer is always made"))),
         // Hints.
-        ("metadata", FieldFate::LeftOut),
-        ("truncation", FieldFate::LeftOut),
-        ("top_logprobs", FieldFate::LeftOut),
-        ("max_tool_calls", FieldFate::LeftOut),
-        ("client_metadata", FieldFate::LeftOut),
-        ("prompt_cache_retention", FieldFate::LeftOut),
-        ("prompt_cache_options", FieldFate::LeftOut),
-        ("image", FieldFate::LeftOut),
-        ("access_programs", FieldFate::LeftOut),
-        ("context_management", FieldFate::LeftOut),
-        ("provider_options", FieldFate::LeftOut),
-        ("providerOptions", FieldFate::LeftOut),
-        ("extra_body", FieldFate::LeftOut),
+        ("metadata", FieldRule::LeftOut),
+        ("truncation", FieldRule::LeftOut),
+        ("top_logprobs", FieldRule::LeftOut),
+        ("max_tool_calls", FieldRule::LeftOut),
+        ("client_metadata", FieldRule::LeftOut),
+        ("prompt_cache_retention", FieldRule::LeftOut),
+        ("prompt_cache_options", FieldRule::LeftOut),
+        ("image", FieldRule::LeftOut),
+        ("access_programs", FieldRule::LeftOut),
+        ("context_management", FieldRule::LeftOut),
+        ("provider_options", FieldRule::LeftOut),
+        ("providerOptions", FieldRule::LeftOut),
+        ("extra_body", FieldRule::LeftOut),
     ],
-    others: FieldFate::Refused(
+    others: FieldRule::Refused(
         "the gateway does not know it, and it may change the price or the meaning",
     ),
 };
 
 /// Fields of `reasoning`: how thoughts are shown, which other dialects do as they like.
-pub(super) const REASONING: FateTable = FateTable {
+pub(super) const REASONING: FieldRules = FieldRules {
     rows: &[
-        ("summary", FieldFate::Silent),
-        ("generate_summary", FieldFate::Silent),
-        ("context", FieldFate::Silent),
+        ("summary", FieldRule::Silent),
+        ("generate_summary", FieldRule::Silent),
+        ("context", FieldRule::Silent),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Types of items that are not carried. Items of an answer have been run and are done: their provider's
 /// model said what it made of them.
-pub(super) const ITEMS: FateTable = FateTable {
+pub(super) const ITEMS: FieldRules = FieldRules {
     rows: &[
-        ("web_search_call", FieldFate::LeftOut),
-        ("file_search_call", FieldFate::LeftOut),
-        ("code_interpreter_call", FieldFate::LeftOut),
-        ("image_generation_call", FieldFate::LeftOut),
-        ("mcp_call", FieldFate::LeftOut),
-        ("mcp_list_tools", FieldFate::LeftOut),
-        ("mcp_approval_request", FieldFate::LeftOut),
-        ("mcp_approval_response", FieldFate::LeftOut),
-        ("program", FieldFate::LeftOut),
-        ("program_output", FieldFate::LeftOut),
+        ("web_search_call", FieldRule::LeftOut),
+        ("file_search_call", FieldRule::LeftOut),
+        ("code_interpreter_call", FieldRule::LeftOut),
+        ("image_generation_call", FieldRule::LeftOut),
+        ("mcp_call", FieldRule::LeftOut),
+        ("mcp_list_tools", FieldRule::LeftOut),
+        ("mcp_approval_request", FieldRule::LeftOut),
+        ("mcp_approval_response", FieldRule::LeftOut),
+        ("program", FieldRule::LeftOut),
+        ("program_output", FieldRule::LeftOut),
         // Codex' snapshots of a repository: they are no part of a prompt.
-        ("ghost_snapshot", FieldFate::Silent),
+        ("ghost_snapshot", FieldRule::Silent),
         ("compaction", COMPACTED),
         ("compaction_summary", COMPACTED),
         ("context_compaction", COMPACTED),
         (
             "compaction_trigger",
-            FieldFate::Refused(
+            FieldRule::Refused(
                 "asks the provider of another model to sum up the conversation, which this one cannot",
             ),
         ),
         (
             "item_reference",
-            FieldFate::Refused("stands for an item that the provider of another model stores"),
+            FieldRule::Refused("stands for an item that the provider of another model stores"),
         ),
     ],
-    others: FieldFate::Refused("is not known to the gateway"),
+    others: FieldRule::Refused("is not known to the gateway"),
 };
-const COMPACTED: FieldFate = FieldFate::Refused(
+const COMPACTED: FieldRule = FieldRule::Refused(
     "holds a summary that only the provider that wrote it can read, and the conversation with it; \
      begin a new one, or go on with a model of that provider",
 );
@@ -105,48 +105,48 @@ pub(super) fn is_done(kind: &str) -> bool {
 }
 
 /// Fields of items, beside what they say: they repeat what an answer had.
-pub(super) const ITEM: FateTable = FateTable {
+pub(super) const ITEM: FieldRules = FieldRules {
     rows: &[
-        ("type", FieldFate::Silent),
-        ("id", FieldFate::Silent),
-        ("status", FieldFate::Silent),
-        ("phase", FieldFate::Silent),
-        ("role", FieldFate::Silent),
-        ("execution", FieldFate::Silent),
-        ("created_by", FieldFate::Silent),
-        ("internal_chat_message_metadata_passthrough", FieldFate::Silent),
-        ("max_output_length", FieldFate::Silent),
-        ("caller", FieldFate::LeftOut),
-        ("environment", FieldFate::LeftOut),
+        ("type", FieldRule::Silent),
+        ("id", FieldRule::Silent),
+        ("status", FieldRule::Silent),
+        ("phase", FieldRule::Silent),
+        ("role", FieldRule::Silent),
+        ("execution", FieldRule::Silent),
+        ("created_by", FieldRule::Silent),
+        ("internal_chat_message_metadata_passthrough", FieldRule::Silent),
+        ("max_output_length", FieldRule::Silent),
+        ("caller", FieldRule::LeftOut),
+        ("environment", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 
 /// Fields beside a text.
-pub(super) const TEXT: FateTable = FateTable {
+pub(super) const TEXT: FieldRules = FieldRules {
     rows: &[
-        ("annotations", FieldFate::LeftOut),
-        ("logprobs", FieldFate::LeftOut),
-        ("prompt_cache_breakpoint", FieldFate::LeftOut),
+        ("annotations", FieldRule::LeftOut),
+        ("logprobs", FieldRule::LeftOut),
+        ("prompt_cache_breakpoint", FieldRule::LeftOut),
     ],
-    others: FieldFate::LeftOut,
+    others: FieldRule::LeftOut,
 };
 /// Fields beside a picture, a recording or a file.
-pub(super) const MEDIA: FateTable = FateTable {
+pub(super) const MEDIA: FieldRules = FieldRules {
     rows: &[
-        ("prompt_cache_breakpoint", FieldFate::LeftOut),
+        ("prompt_cache_breakpoint", FieldRule::LeftOut),
         ("file_id", STORED),
-        ("detail", FieldFate::LeftOut),
-        ("filename", FieldFate::LeftOut),
+        ("detail", FieldRule::LeftOut),
+        ("filename", FieldRule::LeftOut),
     ],
-    others: FieldFate::Refused("the gateway does not know it, and it may change the price"),
+    others: FieldRule::Refused("the gateway does not know it, and it may change the price"),
 };
 /// Types of contents that are not carried.
-pub(super) const CONTENTS: FateTable = FateTable {
+pub(super) const CONTENTS: FieldRules = FieldRules {
     rows: &[
-        ("encrypted_content", FieldFate::LeftOut),
-        ("reasoning_text", FieldFate::LeftOut),
-        ("summary_text", FieldFate::LeftOut),
+        ("encrypted_content", FieldRule::LeftOut),
+        ("reasoning_text", FieldRule::LeftOut),
+        ("summary_text", FieldRule::LeftOut),
     ],
-    others: FieldFate::Refused("is not known to the gateway"),
+    others: FieldRule::Refused("is not known to the gateway"),
 };

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::dialect::Malformed;
 use crate::part::AnswerPart;
 use crate::responses::item::{CitedText, WireItem};
-use crate::sequence::{Passed, Sequencer};
+use crate::sequence::{PassedText, Sequencer};
 
 /// Reference of an event to its item.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ struct OpenItem {
     kind: ItemKind,
     has_ended: bool,
     parts: Sequencer<PartKind>,
-    passed: Vec<(PartKind, Passed)>,
+    passed: Vec<(PartKind, PassedText)>,
     /// Citations in the texts of a message.
     cited: Vec<CitedText>,
 }
@@ -323,7 +323,7 @@ impl OpenItems {
 impl OpenItem {
     fn held_bytes(&self) -> usize {
         let cited = self.cited.iter().map(CitedText::held_bytes).sum::<usize>();
-        let passed = self.passed.len() * size_of::<(PartKind, Passed)>();
+        let passed = self.passed.len() * size_of::<(PartKind, PassedText)>();
         self.parts.held_bytes() + cited + passed + self.id.as_ref().map_or(0, String::len)
     }
 
@@ -337,7 +337,7 @@ impl OpenItem {
             if let PartKind::Summary(1..) = part {
                 self.parts.push(part, AnswerPart::Reasoning("\n\n".into()), out);
             }
-            self.passed.push((part, Passed::default()));
+            self.passed.push((part, PassedText::default()));
             self.passed.len() - 1
         });
         if let Some((_, passed)) = self.passed.get_mut(place) {
@@ -351,7 +351,7 @@ impl OpenItem {
         let entry = self.passed.iter().find(|(entry, _)| *entry == part);
         let rest = entry.map_or(whole, |(_, passed)| passed.rest(whole));
         if entry.is_none() && part == PartKind::FreeInput {
-            self.passed.push((part, Passed::default()));
+            self.passed.push((part, PassedText::default()));
             // Free text can be empty, and is an object with nothing in it then.
             self.parts.push(part, part.piece(whole.into()), out);
         } else if !rest.is_empty() {

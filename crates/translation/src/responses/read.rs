@@ -1,7 +1,7 @@
 //! Reads a customer's response request as parts.
 
-use crate::at::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
+use crate::field_path::{FieldPath, Members, OmissionLog, Raw, document, is_given};
 use crate::kit;
 use crate::part::{PromptPart, Sampling, Text};
 use crate::responses::fields;

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::at::{FieldPath, Members, Raw, is_given, is_object};
+use crate::customer_tools;
 use crate::dialect::{NamespacedTool, Untranslatable};
+use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
 use crate::kit;
-use crate::offered;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
@@ -184,7 +184,7 @@ impl<'a> ItemReader<'_, 'a> {
             let call = ToolCall { id, name, input, is_free: false, seal: None, cache: None };
             self.say(Speaker::Assistant, PromptPart::ToolCall(call));
         } else {
-            let text = offered::found_text(found.iter().map(|name| &**name)).into();
+            let text = customer_tools::found_text(found.iter().map(|name| &**name)).into();
             let content = vec![ContentPart::Text(Text { text, cache: None })];
             let result = ToolResult { id, content, is_error: false, cache: None };
             self.say(Speaker::User, PromptPart::ToolResult(result));

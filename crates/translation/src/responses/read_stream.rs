@@ -122,7 +122,7 @@ impl ResponseReader {
             ItemName { index: event.output_index, id: event.item_id.as_ref().map(|id| &*id.0) };
         let content = event.content_index.unwrap_or(0);
         let summary = event.summary_index.unwrap_or(0);
-        let (kind, text, is_whole) = match &*event.kind.0 {
+        let (kind, text, is_complete) = match &*event.kind.0 {
             "response.output_text.delta" => (PartKind::Text(content), event.delta, false),
             "response.output_text.done" => (PartKind::Text(content), event.text, true),
             "response.refusal.delta" => (PartKind::Refusal(content), event.delta, false),
@@ -147,7 +147,7 @@ impl ResponseReader {
             _ => return Ok(()),
         };
         let Some(text) = text.0 else { return Ok(()) };
-        match is_whole {
+        match is_complete {
             true => self.items.complete(name, kind, &text, out),
             false => self.items.say(name, kind, text, out),
         }

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use crate::at::{FieldPath, Members, Raw, is_given};
+use crate::customer_tools::{CustomerTools, RUN_BY_PROVIDER};
 use crate::dialect::{AnswerFrame, NamespacedTool, Untranslatable};
+use crate::field_path::{FieldPath, Members, Raw, is_given};
 use crate::kit;
-use crate::offered::{OfferedTools, RUN_BY_PROVIDER};
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// The name by which a model knows the search for tools that the customer runs.
@@ -14,7 +14,7 @@ const TOOL_SEARCH: &str = "tool_search";
 /// The tools of a request, as they are read.
 #[derive(Default)]
 pub(super) struct ReadTools<'a> {
-    offered: OfferedTools<'a>,
+    offered: CustomerTools<'a>,
     namespaced: Vec<NamespacedTool>,
     /// A search that the customer runs is offered.
     has_search: bool,

@@ -1,8 +1,8 @@
 //! Parts as a response for an upstream.
 
-use crate::at::{FieldPath, Raw, is_object};
 use crate::chat::conversation::{BEGIN, SAY_JSON, says_json};
 use crate::dialect::{Efforts, Losses, Mode, TranslationTarget, Untranslatable};
+use crate::field_path::{FieldPath, Raw, is_object};
 use crate::json::{self, Members};
 use crate::kit;
 use crate::media;

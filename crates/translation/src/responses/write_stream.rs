@@ -8,7 +8,8 @@ use crate::json::{self, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, UpstreamFailure};
 use crate::responses::answer::{
-    self, Cited, OpenItem, ResponseState, Status, item_id, refusal_content, sealed, text_content,
+    self, CitedPages, OpenItem, ResponseState, Status, item_id, refusal_content, sealed,
+    text_content,
 };
 
 /// Writes events for a customer.
@@ -83,7 +84,7 @@ impl ResponseWriter {
     }
 
     /// The open item as it stands, in the event that says so.
-    fn whole_item(&mut self, kind: &str, status: &str, out: &mut Vec<u8>) -> Vec<u8> {
+    fn full_item(&mut self, kind: &str, status: &str, out: &mut Vec<u8>) -> Vec<u8> {
         let Some(open) = &self.open else { return Vec::new() };
         let mut item = Vec::new();
         open.write(&item_id(open, &self.frame, self.place), status, &mut item);
@@ -105,7 +106,7 @@ impl ResponseWriter {
             call => call.clone(),
         };
         self.open = Some(begun);
-        drop(self.whole_item("response.output_item.added", "in_progress", out));
+        drop(self.full_item("response.output_item.added", "in_progress", out));
         self.open = Some(item);
     }
 
@@ -116,7 +117,7 @@ impl ResponseWriter {
             event.key(out, "part");
             match is_refusal {
                 true => refusal_content("", out),
-                false => text_content("", &Cited::default(), out),
+                false => text_content("", &CitedPages::default(), out),
             }
         });
     }
@@ -179,7 +180,7 @@ impl ResponseWriter {
                 });
             }
         }
-        let item = self.whole_item("response.output_item.done", "completed", out);
+        let item = self.full_item("response.output_item.done", "completed", out);
         if self.place > 0 {
             self.output.push(b',');
         }

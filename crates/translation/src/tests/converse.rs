@@ -188,7 +188,7 @@ proptest! {
         drop(Converse.stream_reader().read(text.as_bytes(), &mut |_| {}));
         drop(Converse.read_answer(text.as_bytes()));
         drop(Converse.read_failure(400, text.as_bytes()));
-        drop(Converse.read_named_failure(400, &text, text.as_bytes()));
+        drop(Converse.read_failure_by_name(400, &text, text.as_bytes()));
     }
 }
 
@@ -500,7 +500,7 @@ fn failures_are_classified_by_name_and_message() {
         (500, None, "", Upstream),
     ] {
         let failure = match name {
-            Some(name) => Converse.read_named_failure(status, name, body.as_bytes()),
+            Some(name) => Converse.read_failure_by_name(status, name, body.as_bytes()),
             None => Converse.read_failure(status, body.as_bytes()),
         };
         assert_eq!(failure.kind, kind, "{status} {name:?} {body}");

@@ -22,7 +22,7 @@ fn translated(customer: &dyn Dialect, body: &Value) -> (Vec<Value>, Vec<String>)
         let read = customer.read_request(text.as_bytes()).unwrap_or_else(|error| {
             panic!("{customer:?}: {error:?} {text}");
         });
-        let mut losses = Losses::of_request(read.left_out, Mode::Lenient).expect("lenient");
+        let mut losses = Losses::from_request(read.left_out, Mode::Lenient).expect("lenient");
         names = losses.fields().iter().map(ToString::to_string).collect();
         names.sort();
         let sent = upstream.write_request(&read.parts, &target(), &mut losses);
@@ -40,7 +40,7 @@ fn left_out(customer: &dyn Dialect, body: &Value, expected: &[&str]) {
     assert_eq!(names, expected, "{customer:?} {body}");
     let text = body.to_string();
     let read = customer.read_request(text.as_bytes()).expect("read");
-    let strict = Losses::of_request(read.left_out, Mode::Strict);
+    let strict = Losses::from_request(read.left_out, Mode::Strict);
     assert_eq!(strict.is_err(), !expected.is_empty(), "{customer:?} {body}");
 }
 
@@ -570,7 +570,7 @@ fn names_of_what_is_left_out_fit_a_header() {
         assert!(omission.name.chars().all(fits), "{omission:?}");
     }
     let strict = TranslationTarget { mode: Mode::Strict, ..target() };
-    let refusal = Losses::of_request(read.left_out, strict.mode).expect_err("strict");
+    let refusal = Losses::from_request(read.left_out, strict.mode).expect_err("strict");
     assert!(refusal.field.starts_with("messages[1].k"), "{refusal:?}");
     assert_eq!(AnswerFrame::default().tool_search, None);
 }

@@ -63,13 +63,13 @@ fn any_blocks(random: &mut Random) -> Vec<ScriptedBlock> {
 }
 
 /// The events of each block, and those before and behind all, in an upstream's dialect.
-struct Streamed {
+struct ScriptedStream {
     begin: Vec<Value>,
     blocks: Vec<Vec<Value>>,
     end: Vec<Value>,
 }
 
-fn chat(blocks: &[ScriptedBlock]) -> Streamed {
+fn chat(blocks: &[ScriptedBlock]) -> ScriptedStream {
     let chunk = |delta: Value| json!({"id": "c", "choices": [{"index": 0, "delta": delta}]});
     let mut index = 0;
     let of_block = |block: &ScriptedBlock| match block {
@@ -94,14 +94,14 @@ fn chat(blocks: &[ScriptedBlock]) -> Streamed {
     let blocks = blocks.iter().map(of_block).collect();
     let mut end = chunk(json!({}));
     end["choices"][0]["finish_reason"] = json!("tool_calls");
-    Streamed {
+    ScriptedStream {
         begin: vec![chunk(json!({"role": "assistant", "content": ""}))],
         blocks,
         end: vec![end],
     }
 }
 
-fn messages(blocks: &[ScriptedBlock]) -> Streamed {
+fn messages(blocks: &[ScriptedBlock]) -> ScriptedStream {
     let of_block = |(index, block): (usize, &ScriptedBlock)| {
         let start = |block: Value| json!({"type": "content_block_start", "index": index, "content_block": block});
         let delta =
@@ -133,14 +133,14 @@ fn messages(blocks: &[ScriptedBlock]) -> Streamed {
         events
     };
     let stop = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
-    Streamed {
+    ScriptedStream {
         begin: vec![json!({"type": "message_start", "message": {"id": "m"}})],
         blocks: blocks.iter().enumerate().map(of_block).collect(),
         end: vec![stop, json!({"type": "message_stop"})],
     }
 }
 
-fn responses(blocks: &[ScriptedBlock]) -> Streamed {
+fn responses(blocks: &[ScriptedBlock]) -> ScriptedStream {
     let of_block = |(index, block): (usize, &ScriptedBlock)| {
         let event = |kind: &str, mut event: Value| {
             event["type"] = json!(format!("response.{kind}"));
@@ -186,14 +186,14 @@ fn responses(blocks: &[ScriptedBlock]) -> Streamed {
         events
     };
     let end = json!({"type": "response.completed", "response": {"status": "completed"}});
-    Streamed {
+    ScriptedStream {
         begin: vec![json!({"type": "response.created", "response": {"id": "r"}})],
         blocks: blocks.iter().enumerate().map(of_block).collect(),
         end: vec![end],
     }
 }
 
-fn converse(blocks: &[ScriptedBlock]) -> Streamed {
+fn converse(blocks: &[ScriptedBlock]) -> ScriptedStream {
     let event =
         |name: &str, payload: Value| json!({"kind": "event", "name": name, "payload": payload});
     let of_block = |(index, block): (usize, &ScriptedBlock)| {
@@ -220,7 +220,7 @@ fn converse(blocks: &[ScriptedBlock]) -> Streamed {
         events.push(event("contentBlockStop", json!({"contentBlockIndex": index})));
         events
     };
-    Streamed {
+    ScriptedStream {
         begin: vec![event("messageStart", json!({"role": "assistant"}))],
         blocks: blocks.iter().enumerate().map(of_block).collect(),
         end: vec![event("messageStop", json!({"stopReason": "tool_use"}))],
@@ -228,7 +228,7 @@ fn converse(blocks: &[ScriptedBlock]) -> Streamed {
 }
 
 /// One order of the events in which each block begins behind the one before it, as upstreams number them.
-fn interleaved(streamed: &Streamed, random: &mut Random) -> Vec<Value> {
+fn interleaved(streamed: &ScriptedStream, random: &mut Random) -> Vec<Value> {
     let mut queues: Vec<_> = streamed.blocks.iter().map(|block| block.iter()).collect();
     let mut begun = 0;
     let mut events = streamed.begin.clone();
@@ -245,7 +245,7 @@ fn interleaved(streamed: &Streamed, random: &mut Random) -> Vec<Value> {
     events
 }
 
-fn sequential(streamed: &Streamed) -> Vec<Value> {
+fn sequential(streamed: &ScriptedStream) -> Vec<Value> {
     let blocks = streamed.blocks.iter().flatten();
     streamed.begin.iter().chain(blocks).chain(&streamed.end).cloned().collect()
 }
@@ -436,7 +436,7 @@ fn by_value(read: StreamedAnswer) -> (String, String, Vec<(String, String, Value
 
 #[test]
 fn pieces_belong_to_their_block_in_whatever_order_they_come() {
-    type Write = fn(&[ScriptedBlock]) -> Streamed;
+    type Write = fn(&[ScriptedBlock]) -> ScriptedStream;
     let upstreams: [(&dyn UpstreamDialect, Write); 4] =
         [(&Chat, chat), (&Messages, messages), (&Responses, responses), (&Converse, converse)];
     for seed in 1..400_u64 {

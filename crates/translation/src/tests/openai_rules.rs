@@ -295,8 +295,8 @@ fn strict_is_set_for_strict_schemas_alone() {
 #[test]
 fn effort_is_mapped_to_words_that_the_model_accepts() {
     use crate::dialect::Efforts;
-    let gpt_5 = Efforts::of_words(["minimal", "low", "medium", "high"]);
-    let newer = Efforts::of_words(["none", "low", "medium", "high", "xhigh"]);
+    let gpt_5 = Efforts::from_words(["minimal", "low", "medium", "high"]);
+    let newer = Efforts::from_words(["none", "low", "medium", "high", "xhigh"]);
     let request = |effort: &str| json!({"messages": [user("a")], "reasoning_effort": effort});
     for (efforts, effort, word, is_named) in [
         (newer, "none", "none", false),

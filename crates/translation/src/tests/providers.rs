@@ -51,7 +51,7 @@ fn assistants_message(request: &Value) -> Value {
     found.expect("a message of the assistant").clone()
 }
 
-fn read_whole(message: &Value) -> Vec<AnswerPart<'static>> {
+fn read_document(message: &Value) -> Vec<AnswerPart<'static>> {
     let whole =
         json!({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
     let whole = whole.to_string();
@@ -74,11 +74,11 @@ fn thoughts_go_back_to_where_they_stood() {
             {"type": "text", "text": "Hi."}]}),
         json!({"content": "Hi.", "reasoning_details": signed}),
     ] {
-        let contents = answer_contents(read_whole(&message));
+        let contents = answer_contents(read_document(&message));
         assert_eq!(contents.len(), 4, "a thought, its seal, a text, an end: {contents:?}");
         assert_eq!(contents[0].replace('\n', ""), "thought I sée.", "{message}");
         assert_eq!(contents[2], "text Hi.", "{message}");
-        for mut sent in sent_back_to_chat(read_whole(&message)) {
+        for mut sent in sent_back_to_chat(read_document(&message)) {
             sent.as_object_mut().expect("a message").remove("role");
             assert_eq!(sent, message);
         }
@@ -133,7 +133,7 @@ fn pieces_of_signed_thoughts_are_put_together() {
     let contents = read_both(&whole, &deltas, "stop");
     assert_eq!(contents[0], "thought I see.");
     // Words that do not fit the details any more go without them.
-    let mut parts = read_whole(&whole);
+    let mut parts = read_document(&whole);
     for part in &mut parts {
         if let AnswerPart::Reasoning(text) = part {
             *text = "I saw it.".into();

@@ -40,7 +40,7 @@ pub(crate) fn models(dialect: StrictDialect) -> Vec<TargetModel> {
         ..target(Effort, takes_sampling)
     };
     let reasons = |takes_sampling| TranslationTarget {
-        efforts: Efforts::of_words(["none", "low", "medium", "high"]),
+        efforts: Efforts::from_words(["none", "low", "medium", "high"]),
         ..openai(takes_sampling)
     };
     let plain = TranslationTarget { thinking: None, efforts: Efforts::NONE, ..openai(true) };

@@ -1,7 +1,7 @@
 //! Buffer for a body that arrives in pieces.
 
 use bytes::Bytes;
-use tollgate_resident::Buffer;
+use tollgate_process_memory::Buffer;
 
 /// Most bytes that are reserved for a declared length; pages that are never written take no memory.
 const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;

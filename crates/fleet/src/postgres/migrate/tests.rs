@@ -123,11 +123,11 @@ fn the_list_has_every_file_and_no_gap() {
 #[test]
 fn tables_are_read_from_the_steps() {
     assert_eq!(tables(&[ONE, TWO]), ["one", "two"]);
-    let gone = Migration { sql: "DROP TABLE tollgate.one;", ..TWO };
-    assert!(tables(&[ONE, gone]).is_empty());
+    let dropped = Migration { sql: "DROP TABLE tollgate.one;", ..TWO };
+    assert!(tables(&[ONE, dropped]).is_empty());
 }
 
-/// What a node writes that knows no step behind the seventh.
+/// The statement of a node that knows only the first seven steps.
 const COUNTED_BEFORE: &str = "INSERT INTO tollgate.usage AS u
     (account, hour, key, model, calls, charged, owed, written_off, input_tokens, cache_read_tokens,
      cache_write_tokens, cache_write_1h_tokens, output_tokens, images, seconds, characters)
@@ -144,8 +144,8 @@ const COUNTED_BEFORE: &str = "INSERT INTO tollgate.usage AS u
         images = u.images + EXCLUDED.images, seconds = u.seconds + EXCLUDED.seconds,
         characters = u.characters + EXCLUDED.characters";
 
-/// What was counted before there were rows of units, and what a node counts that knows nothing of them, adds
-/// up with what this version counts; and a unit of a later version is never taken for nothing.
+/// Usage counted before there were rows of units, or by a node without them, adds up with the usage of this
+/// version; and a unit of a later version is never dropped.
 #[tokio::test]
 async fn nodes_of_before_the_units_count_into_the_same_sums() {
     let (account, key) = (AccountId::from_number(1), KeyId::from_number(2));

@@ -1,8 +1,8 @@
-//! What the database has, read for its way out.
+//! Reads of the database for a move out of it.
 
 use std::time::Duration;
 
-use super::super::exchange::{count, id, number};
+use super::super::columns::{count, id, number};
 use super::super::{Db, DbError, Transaction};
 use super::tallies;
 use crate::lease::{Epoch, Turn};
@@ -18,17 +18,17 @@ const CHUNKS_MAX: i64 = 64;
 pub(crate) struct NodeOut {
     /// The number of the node.
     pub(crate) node: NodeId,
-    /// What operators call it.
+    /// The operators' name for it.
     pub(crate) name: String,
     /// Its life, and its last turn: they stay while it is stopped.
     pub(crate) at: (Epoch, Turn),
-    /// How much longer the treasury waits for it.
+    /// The time until the treasury considers it silent.
     pub(crate) term_left: Duration,
-    /// What it has out.
+    /// The sum of its leases.
     pub(crate) out: Nanousd,
 }
 
-/// Where the directory ends, and whether it is still in use.
+/// The end of the directory, and its state of use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryHead {
     /// The last place of the directory.
@@ -81,7 +81,7 @@ impl Db {
         Ok(nodes)
     }
 
-    /// What counts as spent of an account because nodes that had it are silent.
+    /// The money of an account that counts as spent because the nodes that leased it are silent.
     pub(crate) async fn charged_in_suspense(&self, account: AccountId) -> Result<Nanousd, DbError> {
         let sql = "SELECT COALESCE(SUM(charged), 0)::bigint FROM tollgate.resolved
                    WHERE account = $1";
@@ -96,15 +96,15 @@ impl Db {
         rows.iter().map(|row| id(row.try_get(0)?)).collect()
     }
 
-    /// What is counted of these accounts, but for what stands in the directory and in statements.
+    /// Counts the rows of these accounts, except for the directory and statements.
     pub(crate) async fn tallies_of(&self, accounts: &[AccountId]) -> Result<Tallies, DbError> {
         let ids: Vec<String> = accounts.iter().map(AccountId::to_string).collect();
         let ids = &ids;
         self.transact(|tx| Box::pin(async move { tallies(tx, ids).await })).await
     }
 
-    /// Chunks of an account's statement that tell of a node's calls, behind one of them. Gives the
-    /// last place of each.
+    /// Reads chunks of an account's statement with a node's calls, after a given one, with the last position
+    /// of each.
     pub(crate) async fn chunks_of(
         &self,
         account: AccountId,

@@ -1,8 +1,8 @@
-//! Tasks on their way into the database, and out of it.
+//! Tasks of a ledger that moves into the database or out of it.
 
 use std::sync::Arc;
 
-use super::super::exchange::{encoded, number};
+use super::super::columns::{encoded, number};
 use super::super::{Db, DbError, Transaction};
 use super::ROWS_MAX;
 use tollgate_ledger::moving::{MovedSubmit, MovedTask};
@@ -31,7 +31,7 @@ pub(super) async fn put(
     Ok(())
 }
 
-/// Writes a task that no node has taken: who finds it due looks after it.
+/// Writes a task without a node: the first node that finds it due takes it.
 async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError> {
     let task = &*moved.task;
     let hold = moved.hold.clone().unwrap_or_else(|| paid(task));
@@ -72,7 +72,7 @@ async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError
     Ok(())
 }
 
-/// What has paid for a task that has ended, where the journal does not say.
+/// The hold that paid for a finished task, for a journal without it.
 fn paid(task: &Task) -> OpenHold {
     let amount = task.ended().map_or(Nanousd::ZERO, |ended| ended.charged);
     let reservation = Reservation {

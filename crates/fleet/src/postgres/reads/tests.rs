@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use super::super::exchange::encoded;
+use super::super::columns::encoded;
 use super::super::server::Postgres;
 use super::super::usage::put_usage;
 use super::super::{Param, PostgresOptions, TlsMode, migrate};
@@ -77,10 +77,10 @@ async fn usage_adds_up_by_the_hour_and_by_the_day() {
             if random.bool() { (Grain::Hour, 1, 480_000) } else { (Grain::Day, 24, 20_000) };
         let first = base + random.u32(..120 / each);
         let times = first..first + random.u32(..120 / each);
-        let asked = |cell: &UsageCell| times.contains(&(cell.time / each));
+        let is_in_range = |cell: &UsageCell| times.contains(&(cell.time / each));
         for account in (1..5).map(AccountId::from_number) {
             let mut expected: BTreeMap<UsageCell, (u64, u64)> = BTreeMap::new();
-            let own = calls.iter().filter(|(cell, _)| cell.account == account && asked(cell));
+            let own = calls.iter().filter(|(cell, _)| cell.account == account && is_in_range(cell));
             for (cell, units) in own {
                 let cell = UsageCell { time: cell.time / each, ..cell.clone() };
                 let row = expected.entry(cell).or_default();
@@ -92,7 +92,7 @@ async fn usage_adds_up_by_the_hour_and_by_the_day() {
             assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{grain:?} {times:?}");
         }
         let mut expected: BTreeMap<(u32, Arc<str>), (u64, u64)> = BTreeMap::new();
-        for (cell, units) in calls.iter().filter(|(cell, _)| asked(cell)) {
+        for (cell, units) in calls.iter().filter(|(cell, _)| is_in_range(cell)) {
             let row = expected.entry((cell.time / each, Arc::clone(&cell.model))).or_default();
             *row = (row.0 + 1, row.1 + units);
         }
@@ -179,7 +179,7 @@ async fn calls_are_found_among_more_chunks_than_one_query_gives() {
     assert_eq!(db.end_of_call(account, nobody).await, Ok(None));
 }
 
-/// How the database would do a statement.
+/// The database's plan for a statement.
 async fn plan(db: &Db, sql: &str, params: &[Param<'_>]) -> String {
     let rows = db.query(&format!("EXPLAIN {sql}"), params).await.expect("a plan");
     rows.iter().map(|row| row.get::<_, String>(0) + "\n").collect()

@@ -1,5 +1,5 @@
-//! Which node looks at which task, when, and what it heard. Who does so holds the task for a while: if
-//! it dies, another one finds the task due.
+//! Polling of tasks: each node claims due tasks for a while and stores their upstream's status. If a node
+//! dies, its tasks become due for another one.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{AccountId, Task, TaskId};
 use tollgate_types::clock::UnixMs;
 
-/// What this node is to do now.
+/// The work of this node now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// Tasks that are due, the one first that has been for longest.
     pub tasks: Vec<(AccountId, TaskId)>,
-    /// How many nodes are alive: they share what upstreams allow.
+    /// The number of nodes alive, which share the upstreams' limits.
     pub nodes: u32,
 }
 
-/// What an upstream said of a task that has not ended: its state in the customers' words, and JSON.
+/// An upstream's status of a task that has not ended: the state as customers see it, and JSON.
 pub type UpstreamProgress<'a> = (&'a str, &'a str);
 
 /// Whom a task belongs to for so long: the longest question to an upstream takes less.
@@ -76,7 +76,7 @@ impl SharedTasks {
         Ok(Claims { tasks, nodes: u32::try_from(nodes).unwrap_or(u32::MAX) })
     }
 
-    /// Takes a task to ask its upstream, unless another node does so, or asked less than `fresh` ago.
+    /// Claims a task for a poll of its upstream, unless another node polls it, or did less than `fresh` ago.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -95,15 +95,14 @@ impl SharedTasks {
         Ok(claimed.await? == 1)
     }
 
-    /// Notes that a task's upstream was asked, what it said, and when the task must be looked at
-    /// again: by whichever node.
+    /// Stores a poll of a task's upstream, its status, and the time of the next poll by any node.
     ///
     /// # Errors
     /// See [`DbError`].
-    pub async fn note_asked(
+    pub async fn note_poll(
         &self,
         id: TaskId,
-        heard: Option<UpstreamProgress<'_>>,
+        status: Option<UpstreamProgress<'_>>,
         due_at: UnixMs,
     ) -> Result<(), DbError> {
         let sql = "UPDATE tollgate.tasks
@@ -113,7 +112,7 @@ impl SharedTasks {
                        said_document = COALESCE($3::text, said_document),
                        asked_at = now(), due_at = $5, holder = NULL, held_until = NULL
                    WHERE id = $1 AND stage = 'submitted'";
-        let (state, document) = heard.unzip();
+        let (state, document) = status.unzip();
         let (id, now, due_at) = (&id.to_string(), ms(UnixMs::now()), ms(due_at));
         let noted = self.db().transact(move |tx| {
             Box::pin(async move { tx.execute(sql, &[id, &state, &document, &now, &due_at]).await })
@@ -121,8 +120,7 @@ impl SharedTasks {
         noted.await.map(|_| ())
     }
 
-    /// Says when a task must be looked at next, by whichever node, unless it is further by now than
-    /// `task` says.
+    /// Sets the time of a task's next poll, by any node, unless the task has advanced beyond `task`.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -151,7 +149,7 @@ impl SharedTasks {
         put_off.await.map(|_| ())
     }
 
-    /// How many tasks that this node took have not ended.
+    /// The number of this node's tasks that have not ended.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -163,8 +161,8 @@ impl SharedTasks {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many; and
-    /// as many submits that are recognised for `repeated_within` at most.
+    /// Deletes tasks that ended before `ended_before`, at most `limit` of them, and returns their number; and
+    /// as many idempotency records older than `repeated_within`.
     ///
     /// # Errors
     /// See [`DbError`].

@@ -1,5 +1,5 @@
-//! What changes a task: its row is locked, looked at and written in one transaction, and with its end
-//! goes its money. Whoever comes second finds it changed.
+//! Changes of a task: its row is locked, read and written in one transaction, and its end settles its money.
+//! A second caller finds it changed.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl SharedTasks {
         changed.await
     }
 
-    /// Ends a task and settles what it held, as `decide` says; `None` when it has ended before. An error
-    /// of `decide` is handed on and changes nothing.
+    /// Ends a task and settles its hold as `decide` returns; `None` if it has already ended. An error of
+    /// `decide` is returned and changes nothing.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -95,12 +95,12 @@ async fn lock(
                WHERE id = $1 AND account = $2 AND stage NOT IN ('ended', 'never') FOR UPDATE";
     let Some(row) = tx.query_opt(sql, &[id, account]).await? else { return Ok(None) };
     let sql = "SELECT available, debt FROM tollgate.accounts WHERE id = $1 FOR UPDATE";
-    let purse = tx.query_one(sql, &[account]).await?;
+    let funds = tx.query_one(sql, &[account]).await?;
     Ok(Some(OpenTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         hold: decode(row.try_get(1)?)?,
-        available: Nanousd::new(purse.try_get(0)?),
-        debt: Nanousd::new(purse.try_get(1)?),
+        available: Nanousd::new(funds.try_get(0)?),
+        debt: Nanousd::new(funds.try_get(1)?),
     }))
 }
 

@@ -14,7 +14,7 @@ const DOUBTS_MAX: i64 = 1000;
 pub struct Listing {
     /// The tasks of the page, the newest first.
     pub tasks: Vec<SharedTask>,
-    /// Whether the list goes on behind them.
+    /// True if more tasks follow.
     pub has_more: bool,
 }
 
@@ -31,7 +31,7 @@ impl SharedTasks {
         after: Option<TaskId>,
         limit: usize,
     ) -> Result<Option<Listing>, DbError> {
-        let (is_wanted, state) = match filter {
+        let (matches, state) = match filter {
             None => ("stage <> 'never'", None),
             Some(TaskFilter::Open) => ("stage IN ('submitting', 'submitted')", None),
             Some(TaskFilter::InDoubt) => ("stage = 'in_doubt'", None),
@@ -61,7 +61,7 @@ impl SharedTasks {
             .map_or(String::new(), |account| format!("AND account = ${}", place(account)));
         let sql = format!(
             "SELECT {COLUMNS} FROM tollgate.tasks
-             WHERE {is_wanted} AND (submitted_at, id) < (${at}, ${id}) {of_account}
+             WHERE {matches} AND (submitted_at, id) < (${at}, ${id}) {of_account}
              ORDER BY submitted_at DESC, id DESC LIMIT ${}",
             place(&more)
         );
@@ -72,7 +72,7 @@ impl SharedTasks {
         Ok(Some(Listing { tasks, has_more }))
     }
 
-    /// The tasks of which nobody knows whether their upstream took them, oldest first.
+    /// The tasks with an unknown outcome of their submission, oldest first.
     ///
     /// # Errors
     /// See [`DbError`].

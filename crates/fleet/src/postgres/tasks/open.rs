@@ -11,10 +11,10 @@ use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{HoldId, OpenHold, Task};
 use tollgate_types::clock::UnixMs;
 
-/// A new task is looked at after this if its node says nothing more of it: it has died, or is still
-/// asking the upstream.
+/// The delay after which a new task is polled if its node stores nothing more: the node has died, or still
+/// waits for the upstream.
 pub(super) const SOON: Duration = Duration::from_secs(5);
-/// The most holds that one query asks about.
+/// The most holds of one query.
 const HOLDS_MAX: usize = 1000;
 
 /// A task that is to be opened.
@@ -26,7 +26,7 @@ pub struct Opening {
     encoded: (Vec<u8>, Vec<u8>),
 }
 
-/// What becomes of an [`Opening`].
+/// The outcome of an [`Opening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// Task and money are in the database.
@@ -37,7 +37,7 @@ pub enum Opened {
     Refused,
 }
 
-/// What became of an [`Opening`] of which nobody knew.
+/// The state of an [`Opening`] whose COMMIT was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The task was opened.
@@ -47,8 +47,8 @@ pub enum Found {
 }
 
 impl Opening {
-    /// Of a task that `hold` pays for. A submit that repeats one, as [`SharedTasks::repeated`] says with
-    /// `repeat_within`, is refused.
+    /// The opening of a task that `hold` pays for. A repeated submit, as defined by [`SharedTasks::repeated`]
+    /// with `repeat_within`, is refused.
     ///
     /// # Errors
     /// [`DbError::Failed`] for what cannot be encoded.
@@ -120,8 +120,8 @@ impl SharedTasks {
         Ok(if is_covered { Opened::Done } else { Opened::Refused })
     }
 
-    /// Makes the row of a task, or with `never` one that keeps it from ever being opened, and says
-    /// whether there was none.
+    /// Inserts the row of a task, or with `never` a row that prevents its opening; returns false if there was
+    /// one.
     async fn enter(
         &self,
         tx: &Transaction<'_>,
@@ -168,8 +168,8 @@ impl SharedTasks {
         Ok(if row.try_get::<_, &str>(0)? == "never" { Found::Never } else { Found::Done })
     }
 
-    /// What became of an opening whose COMMIT was not answered. The row that says "never" waits for
-    /// the one that may still be on its way, and keeps it out.
+    /// Resolves an opening whose COMMIT was not answered. The row that says "never" waits for a transaction
+    /// that may still be in progress, and excludes it.
     ///
     /// # Errors
     /// See [`DbError`]: ask again.
@@ -185,9 +185,8 @@ impl SharedTasks {
         settled.await
     }
 
-    /// Which of these holds have gone into the database with their tasks. To be asked at a start of the
-    /// node, about the holds that its last process left open: once the node has joined, none of them
-    /// can go there any more.
+    /// Filters the holds that are in the database with their tasks. For the start of a node, about the holds
+    /// that its last process left open: once the node has joined, none of them can arrive any more.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -205,8 +204,8 @@ impl SharedTasks {
         Ok(found)
     }
 
-    /// Whether the node that took a task is no longer the process that it was, so that nobody asks
-    /// the task's upstream to take it.
+    /// True if the node that took a task runs as another process now, so that nobody submits the task to its
+    /// upstream.
     ///
     /// # Errors
     /// See [`DbError`].
@@ -217,8 +216,8 @@ impl SharedTasks {
     }
 }
 
-/// Notes what marks repetitions of a submit, unless one of the same name came before that is under way
-/// or in doubt, or was answered within the time.
+/// Inserts the idempotency record of a submit, unless one with its key is in progress, in doubt, or was
+/// answered within the time.
 async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> {
     let intent = &opening.task.intent;
     let Some(repeat) = intent.repeat else { return Ok(true) };

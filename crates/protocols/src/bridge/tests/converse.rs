@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::upstream::{Chance, bent, present};
+use super::upstream::{SeededNumbers, bent, present};
 use super::*;
 use crate::event_stream::tests::frame;
 
@@ -71,7 +71,7 @@ fn document_with(usage: &Value) -> Vec<u8> {
         .into_bytes()
 }
 
-fn any_usage(chance: &mut Chance) -> Value {
+fn any_usage(chance: &mut SeededNumbers) -> Value {
     let mut usage = present(&[
         ("inputTokens", Some(chance.count().max(1))),
         ("outputTokens", Some(chance.count().max(1))),
@@ -127,7 +127,7 @@ fn a_stream_that_is_cut_has_no_end_and_costs_what_was_shown() {
     let frames = rich_stream();
     let stream = frames.concat();
     // Behind this all has been said, and only what was used is missing.
-    let said: usize = frames[..frames.len() - 1].iter().map(Vec::len).sum();
+    let content_bytes: usize = frames[..frames.len() - 1].iter().map(Vec::len).sum();
     for (bridge, customer) in converse_cells() {
         let call = call(bridge, &(customer.request)(true), &limits());
         let mut shown = 0;
@@ -137,9 +137,13 @@ fn a_stream_that_is_cut_has_no_end_and_costs_what_was_shown() {
             assert_eq!(source, UsageSource::Estimated, "{bridge:?} at {at}");
             assert!(usage.output_tokens >= shown, "{bridge:?} at {at}");
             shown = usage.output_tokens;
-            assert_eq!(usage.input_tokens, call.floor().input_tokens, "{bridge:?} at {at}");
-            assert_eq!(meter.is_complete(), at == said, "{bridge:?} at {at}");
-            assert_eq!(out.contains(customer.end), at == said, "{bridge:?} at {at}: {out}");
+            assert_eq!(usage.input_tokens, call.min_usage().input_tokens, "{bridge:?} at {at}");
+            assert_eq!(meter.is_complete(), at == content_bytes, "{bridge:?} at {at}");
+            assert_eq!(
+                out.contains(customer.end),
+                at == content_bytes,
+                "{bridge:?} at {at}: {out}"
+            );
         }
         assert!(shown > 8, "{bridge:?}: {shown}");
     }
@@ -175,7 +179,7 @@ fn the_usage_is_the_charge() {
         for stream in [false, true] {
             let call = call(bridge, &(customer.request)(stream), &limits());
             for seed in USAGES {
-                let usage = any_usage(&mut Chance(seed));
+                let usage = any_usage(&mut SeededNumbers(seed));
                 let (out, meter) = if stream {
                     relay_frames(call.as_ref(), [&stream_with(&usage)[..]])
                 } else {
@@ -184,9 +188,9 @@ fn the_usage_is_the_charge() {
                 let (used, source) = meter.measure();
                 assert_eq!(source, UsageSource::Upstream, "{usage}");
                 let charge = u128::try_from(prices().cost(&used).get()).expect("an amount");
-                let told = (customer.told)(&out, stream).expect("a usage");
-                let what = format!("{bridge:?} told {told} of {usage}");
-                assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+                let shown_usage = (customer.shown_usage)(&out, stream).expect("a usage");
+                let what = format!("{bridge:?} told {shown_usage} of {usage}");
+                assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
             }
         }
     }
@@ -209,10 +213,10 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
                 let (seen, source) = meter.measure();
                 assert!(meter.is_complete(), "{what}");
                 assert_eq!(source, UsageSource::Estimated, "{what}");
-                let billed = if reasoning { call.bound() } else { seen };
+                let billed = if reasoning { call.max_usage() } else { seen };
                 let charge = u128::try_from(prices().cost(&billed).get()).expect("an amount");
-                let told = (customer.told)(&out, stream).expect(&what);
-                assert_eq!((customer.price)(&told, &PRICES), charge, "{what}");
+                let shown_usage = (customer.shown_usage)(&out, stream).expect(&what);
+                assert_eq!((customer.price)(&shown_usage, &PRICES), charge, "{what}");
             }
         }
     }
@@ -220,7 +224,7 @@ fn without_a_report_customers_read_what_they_are_billed_by() {
 
 /// Nothing of a call is made up, mixed with another, or silently left out: the stream breaks there.
 #[test]
-fn calls_that_cannot_be_told_break_the_stream() {
+fn calls_without_a_name_break_the_stream() {
     let input = |index: u64| delta(index, &json!({"toolUse": {"input": "{}"}}));
     for (what, begun) in [
         ("no name", call_of(9, "")),
@@ -288,8 +292,11 @@ fn a_stream_without_end_takes_no_memory_without_end() {
             let repeats = customer.operation == Operation::Responses
                 || customer.operation == Operation::GenerateContent && what == "input"
                 || what == "text that waits";
-            let bound = if repeats { WRITER_BYTES_MAX + 2 * more.len() } else { 1 << 20 };
-            assert!(held_bytes_max <= bound, "{bridge:?} {what}: {held_bytes_max} bytes are held");
+            let bytes_max = if repeats { WRITER_BYTES_MAX + 2 * more.len() } else { 1 << 20 };
+            assert!(
+                held_bytes_max <= bytes_max,
+                "{bridge:?} {what}: {held_bytes_max} bytes are held"
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ fn upstream_body(
 ) -> (Value, crate::OutputBound) {
     let mut request = request.clone();
     let operation = codec.operation();
-    let streams = operation.is_named_in_path();
+    let streams = operation.names_model_in_path();
     if streams && let Some(members) = request.as_object_mut() {
         members.remove("stream");
     }
@@ -21,7 +21,7 @@ fn upstream_body(
     let of = |text: &[u8]| -> (Bytes, Option<Bytes>, crate::OutputBound) {
         let object = Object::parse(text).expect("JSON");
         let request = match streams {
-            true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+            true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
             false => Request::Json(object),
         };
         let call = codec.read(&request, &limits).unwrap_or_else(|error| panic!("{error:?}"));
@@ -34,20 +34,20 @@ fn upstream_body(
         (sent, edited, call.output_bound())
     };
     let text = request.to_string();
-    let (sent, edited, bound) = of(text.as_bytes());
-    let (sent, bound) = match edited {
-        None => (sent, bound),
+    let (sent, edited, max_usage) = of(text.as_bytes());
+    let (sent, max_usage) = match edited {
+        None => (sent, max_usage),
         Some(edited) => {
             let object = Object::parse(&edited).expect("JSON");
             let request = match streams {
-                true => Request::JsonAt(object, NamedInPath { model: "m", streams: false }),
+                true => Request::JsonAt(object, ModelInPath { model: "m", streams: false }),
                 false => Request::Json(object),
             };
             let call = codec.read(&request, &limits).unwrap_or_else(|error| panic!("{error:?}"));
             (call.splice("theirs").apply(&edited), call.output_bound())
         }
     };
-    (serde_json::from_slice(&sent).expect("JSON"), bound)
+    (serde_json::from_slice(&sent).expect("JSON"), max_usage)
 }
 
 /// The limit in an upstream's body, which is taken out of it.
@@ -100,10 +100,14 @@ fn the_limit_is_all_that_changes_upstream_in_every_cell() {
             let (mut low, low_bound) = upstream_body(codec, request, Some(tokens));
             let what = format!("{codec:?}: {full}\n{low}");
             // Some dialects must be told, and are told the most of the model.
-            let told = take_limit(upstream, is_converse, &mut full).and_then(|it| it.as_u64());
-            assert!(told == before || told == Some(1000) && before.is_none(), "{what}");
-            let told = take_limit(upstream, is_converse, &mut low);
-            assert_eq!(told, Some(json!(tokens)), "{what}");
+            let upstream_limit =
+                take_limit(upstream, is_converse, &mut full).and_then(|it| it.as_u64());
+            assert!(
+                upstream_limit == before || upstream_limit == Some(1000) && before.is_none(),
+                "{what}"
+            );
+            let upstream_limit = take_limit(upstream, is_converse, &mut low);
+            assert_eq!(upstream_limit, Some(json!(tokens)), "{what}");
             assert_eq!(full, low, "{what}");
             assert_eq!(full_bound.limit, before.unwrap_or(1000), "{what}");
             assert_eq!((low_bound.limit, low_bound.per_token), (tokens, full_bound.per_token));

@@ -4,7 +4,7 @@ use super::super::BRIDGES;
 use crate::json::Object;
 use crate::limits::ModelLimits;
 use crate::media::PictureFamily;
-use crate::{Codec as _, NamedInPath, Operation, Request};
+use crate::{Codec as _, ModelInPath, Operation, Request};
 
 /// A screenshot of 1024 × 1024 pixels.
 fn screenshot() -> String {
@@ -50,14 +50,16 @@ fn a_picture_is_held_by_its_formula_however_it_is_translated() {
                 ..ModelLimits::default()
             };
             let object = Object::parse(body.as_bytes()).expect("JSON");
-            let named = NamedInPath { model: "m", streams: false };
-            let request = match operation.is_named_in_path() {
+            let named = ModelInPath { model: "m", streams: false };
+            let request = match operation.names_model_in_path() {
                 true => Request::JsonAt(object, named),
                 false => Request::Json(object),
             };
             let call = bridge.read(&request, &limits).expect("translated");
-            let (tokens, what) =
-                (call.bound().input_tokens, format!("{operation} over {:?}", bridge.dialects()));
+            let (tokens, what) = (
+                call.max_usage().input_tokens,
+                format!("{operation} over {:?}", bridge.dialects()),
+            );
             assert!((1_399..3_000).contains(&tokens), "{what}: {tokens}");
             assert!(call.input_ways().has_media && !call.is_all_shown(), "{what}");
             cells += 1;

@@ -41,21 +41,21 @@ fn price(
     let details = ["/prompt_tokens_details", "/input_tokens_details"];
     let detail =
         |key: &str| details.iter().map(|at| number(usage, &format!("{at}/{key}"))).sum::<u64>();
-    let (heard, seen) = (detail("audio_tokens"), detail("image_tokens"));
-    let watched = detail("video_tokens");
+    let (audio_input, image_input) = (detail("audio_tokens"), detail("image_tokens"));
+    let video_input = detail("video_tokens");
     let cached = detail("cached_tokens") + number(usage, "/cache_read_input_tokens");
-    let [output, spoken] = outputs;
+    let [output, audio_output] = outputs;
     let [short, long] = writes;
     round_up(&[
-        (input - heard - seen - watched, prices.input),
+        (input - audio_input - image_input - video_input, prices.input),
         (cached, prices.cache_read),
         (short, prices.cache_write),
         (long, prices.cache_write_1h),
-        (heard, prices.audio_input),
-        (seen, prices.image_input),
-        (watched, prices.video_input),
-        (output - spoken, prices.output),
-        (spoken, prices.audio_output),
+        (audio_input, prices.audio_input),
+        (image_input, prices.image_input),
+        (video_input, prices.video_input),
+        (output - audio_output, prices.output),
+        (audio_output, prices.audio_output),
         (number(usage, "/server_tool_use/web_search_requests"), prices.web_search),
     ])
 }
@@ -101,24 +101,27 @@ pub(super) fn gemini(usage: &Value, prices: &PriceSheet) -> u128 {
         let one = all.filter(|one| one["modality"] == modality);
         one.map(|one| number(one, "/tokenCount")).sum::<u64>()
     };
-    let heard = of_modality("promptTokensDetails", "AUDIO");
-    let seen = of_modality("promptTokensDetails", "IMAGE");
-    let watched = of_modality("promptTokensDetails", "VIDEO");
-    let spoken = of_modality("candidatesTokensDetails", "AUDIO");
+    let audio_input = of_modality("promptTokensDetails", "AUDIO");
+    let image_input = of_modality("promptTokensDetails", "IMAGE");
+    let video_input = of_modality("promptTokensDetails", "VIDEO");
+    let audio_output = of_modality("candidatesTokensDetails", "AUDIO");
     let (cached, written) = (count("cachedContentTokenCount"), count("cacheWriteTokenCount"));
     let long = count("cacheWrite1hTokenCount");
     let output = count("candidatesTokenCount") + count("thoughtsTokenCount");
     assert_eq!(count("totalTokenCount"), count("promptTokenCount") + output, "{usage}");
     round_up(&[
-        (count("promptTokenCount") - cached - written - heard - seen - watched, prices.input),
+        (
+            count("promptTokenCount") - cached - written - audio_input - image_input - video_input,
+            prices.input,
+        ),
         (cached, prices.cache_read),
         (written - long, prices.cache_write),
         (long, prices.cache_write_1h),
-        (heard, prices.audio_input),
-        (seen, prices.image_input),
-        (watched, prices.video_input),
-        (output - spoken, prices.output),
-        (spoken, prices.audio_output),
+        (audio_input, prices.audio_input),
+        (image_input, prices.image_input),
+        (video_input, prices.video_input),
+        (output - audio_output, prices.output),
+        (audio_output, prices.audio_output),
         (count("webSearchCount"), prices.web_search),
     ])
 }

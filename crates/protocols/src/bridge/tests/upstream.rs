@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 /// Numbers that follow from a seed.
-pub(super) struct Chance(pub(super) u64);
+pub(super) struct SeededNumbers(pub(super) u64);
 
-impl Chance {
+impl SeededNumbers {
     /// SplitMix64, by Sebastiano Vigna.
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -40,7 +40,7 @@ impl Chance {
 }
 
 /// Writes some counts as imitators do: as floats, or as strings.
-pub(super) fn bent(usage: Value, chance: &mut Chance) -> Value {
+pub(super) fn bent(usage: Value, chance: &mut SeededNumbers) -> Value {
     let Value::Object(mut members) = usage else { return usage };
     for value in members.values_mut() {
         if let Some(number) = value.as_u64().filter(|number| *number < 1 << 40) {
@@ -63,7 +63,7 @@ pub(super) fn present(members: &[(&str, Option<u64>)]) -> Value {
         .into()
 }
 
-pub(super) fn chat_usage(chance: &mut Chance) -> Value {
+pub(super) fn chat_usage(chance: &mut SeededNumbers) -> Value {
     let (prompt, completion) = (chance.count().max(1), chance.count().max(1));
     let mut usage = json!({
         "prompt_tokens": prompt,
@@ -100,7 +100,7 @@ pub(super) fn chat_usage(chance: &mut Chance) -> Value {
     bent(usage, chance)
 }
 
-pub(super) fn messages_usage(chance: &mut Chance) -> Value {
+pub(super) fn messages_usage(chance: &mut SeededNumbers) -> Value {
     let mut usage = present(&[
         ("input_tokens", Some(chance.count().max(1))),
         ("output_tokens", Some(chance.count().max(1))),
@@ -119,7 +119,7 @@ pub(super) fn messages_usage(chance: &mut Chance) -> Value {
     bent(usage, chance)
 }
 
-pub(super) fn responses_usage(chance: &mut Chance) -> Value {
+pub(super) fn responses_usage(chance: &mut SeededNumbers) -> Value {
     let (input, output) = (chance.count().max(1), chance.count().max(1));
     let mut usage = json!({
         "input_tokens": input,
@@ -300,7 +300,7 @@ pub(super) fn rich_responses_stream() -> String {
 }
 
 /// Tokens by what they are, in Google's words; some lists are left out.
-fn modalities(chance: &mut Chance) -> Value {
+fn modalities(chance: &mut SeededNumbers) -> Value {
     if chance.is(3) {
         return Value::Null;
     }
@@ -313,7 +313,7 @@ fn modalities(chance: &mut Chance) -> Value {
     json!(all)
 }
 
-pub(super) fn gemini_usage(chance: &mut Chance) -> Value {
+pub(super) fn gemini_usage(chance: &mut SeededNumbers) -> Value {
     let mut usage = present(&[
         ("promptTokenCount", Some(chance.count().max(1))),
         ("candidatesTokenCount", Some(chance.count().max(1))),

@@ -24,7 +24,7 @@ fn bills() -> Vec<PictureBill<'static>> {
         let family = PictureFamily::of(next()).expect(line);
         let number = |cell: &str| cell.parse().expect(line);
         let size = size(number(next()), number(next()));
-        let detail = PictureDetail::of_word(next());
+        let detail = PictureDetail::from_word(next());
         let (bytes, tokens) = (number(next()), number(next()));
         assert!(next().len() > 4, "a source: {line}");
         PictureBill { line, family, size, detail, bytes, tokens }
@@ -85,7 +85,7 @@ fn detail_bounds_pictures_that_have_no_limit_otherwise() {
         ("xhigh", D::Unknown),
         ("", D::Unknown),
     ] {
-        assert_eq!(PictureDetail::of_word(word), expected, "{word}");
+        assert_eq!(PictureDetail::from_word(word), expected, "{word}");
     }
 }
 
@@ -98,7 +98,7 @@ proptest! {
         detail in prop::sample::select(vec!["auto", "low", "medium", "high", "original", "ultra_high", "x"]),
     ) {
         for family in PictureFamily::ALL {
-            let detail = PictureDetail::of_word(detail);
+            let detail = PictureDetail::from_word(detail);
             let tokens = family.tokens_max(Some(size(width, height)), detail);
             let most = family.tokens_max(None, detail);
             prop_assert!(tokens > Some(0), "{}", family);

@@ -44,7 +44,7 @@ fn usage_is_found_where_moonshot_and_groq_put_it() {
 
 #[test]
 fn an_error_in_the_place_of_an_answer_is_none() {
-    for said in [
+    for body in [
         r#"{"id":"x","choices":null,"usage":{"total_tokens":0},"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#,
         r#"{"base_resp":{"status_msg":"rate limit","status_code":1002}}"#,
         r#"{"choices":[{"index":0,"error":{"code":502,"message":"down"},"finish_reason":"error"}]}"#,
@@ -52,18 +52,18 @@ fn an_error_in_the_place_of_an_answer_is_none() {
         r#"{"choices":[{"finish_reason" : "network_error","index":0}]}"#,
         r#"{"error":{"code":502,"message":"down"},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#,
     ] {
-        assert!(document(said).2, "a document: {said}");
-        assert!(measured(&[said]).2, "a stream: {said}");
+        assert!(document(body).2, "a document: {body}");
+        assert!(measured(&[body]).2, "a stream: {body}");
     }
     let stopped = r#"{"choices":[],"x_groq":{"id":"req_1","error":"over capacity"}}"#;
     assert!(measured(&[HI, stopped]).2, "a stream that Groq has stopped");
-    for said in [
+    for body in [
         r#"{"choices":[{"index":0,"error":null,"finish_reason":"stop"}],"base_resp":{"status_code":0,"status_msg":""}}"#,
         r#"{"choices":[{"message":{"content":"error","finish_reason":"error","error":{}},"finish_reason":"stop"}]}"#,
         r#"{"choices":[{"finish_reason":"stop","stop_reason":"error","x":{}}],"base_resp":null}"#,
     ] {
-        assert!(!document(said).2, "a document: {said}");
-        assert!(!measured(&[said]).2, "a stream: {said}");
+        assert!(!document(body).2, "a document: {body}");
+        assert!(!measured(&[body]).2, "a stream: {body}");
     }
 }
 
