@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tollgate::clock::UnixMs;
 use tollgate::finished::{Finished, Settled};
 use tollgate::ledger::{
-    AccountId, Intent, KeyId, Ledger, Options, RequestId, Reserve, Settlement, Stage, Task, TaskId,
-    TaskSettlement, Webhook,
+    AccountId, Intent, KeyId, Ledger, Options, RequestId, Reserve, Settlement, Task, TaskId,
+    TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
@@ -329,11 +329,11 @@ async fn film(
         intent,
         upstream: "films".to_owned(),
         upstream_model: "wan2.7-t2v".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: if is_announced { Webhook::Delivered } else { Webhook::None },
     };
     ledger.open_task(hold, Arc::new(task), Duration::ZERO).await?;
-    let taken = Stage::Submitted { upstream_id: format!("native-{number}").as_str().into() };
+    let taken = TaskPhase::Submitted { upstream_id: format!("native-{number}").as_str().into() };
     let change = |task: &Task| Task { stage: taken.clone(), ..task.clone() };
     ledger.change_task((account, id), change).await?;
     let document = json!({"video_url": format!("https://cdn.example/{number}.mp4")}).to_string();

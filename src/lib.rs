@@ -8,25 +8,24 @@
 // The request's path.
 pub use tollgate_mcp as mcp;
 pub mod gateway;
-pub mod pipeline;
-pub use tollgate_protocols as protocols;
-pub mod balance;
-pub use tollgate_holds as holds;
-pub use tollgate_limits as limits;
-pub mod tasks;
+pub use tollgate_balance as balance;
 pub use tollgate_fleet as fleet;
+pub use tollgate_holds as holds;
 pub use tollgate_ledger as ledger;
+pub use tollgate_limits as limits;
 pub use tollgate_options as options;
+pub use tollgate_pipeline as pipeline;
 use tollgate_pricing as pricing;
+pub use tollgate_protocols as protocols;
+pub use tollgate_tasks as tasks;
 pub use tollgate_upstream_calls as outbound;
 
 // What it is told, and what it tells.
+pub use tollgate_admin as admin;
 pub use tollgate_config as config;
 pub use tollgate_credentials as credentials;
+use tollgate_customer_console as console;
 pub use tollgate_reload as reload;
-use tollgate_web_kit as web;
-mod console;
-pub mod admin;
 pub use tollgate_telemetry::{finished, logging, metrics, request_log};
 #[cfg(feature = "otlp")]
 pub use tollgate_traces as traces;
@@ -40,8 +39,6 @@ pub use tollgate_simulator as sim;
 use tollgate_client_address as forwarded;
 pub use tollgate_money::{money, price};
 pub use tollgate_protocols::public_url;
+use tollgate_types::closest;
 pub use tollgate_types::{clock, error, ids, secret};
-use tollgate_types::{closest, words};
 pub use tollgate_web_kit::password;
-#[cfg(test)]
-mod sample;

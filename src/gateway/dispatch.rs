@@ -7,7 +7,7 @@ use http::Method;
 use pingora_proxy::Session;
 
 use crate::config::snapshot::Route;
-use crate::error::{Allow, GatewayError};
+use crate::error::{AllowedMethods, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::call::task_record;
 use crate::gateway::local::stored::{self, StoredResponse};
@@ -107,7 +107,7 @@ async fn answer_here(
     };
     ctx.routing.local_route = local.route();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(Allow::Get));
+        return Err(local::wrong_method(AllowedMethods::Get));
     }
     let key = gateway.admit_customer(session, ctx)?;
     let (envelope, snapshot) = (ctx.routing.envelope, &ctx.snapshot);
@@ -141,7 +141,7 @@ async fn answer_task(
 ) -> Result<Dispatch, GatewayError> {
     let head = session.req_header();
     if head.method != Method::GET && head.method != Method::HEAD {
-        return Err(local::wrong_method(Allow::Get));
+        return Err(local::wrong_method(AllowedMethods::Get));
     }
     let account = gateway.admit_customer(session, ctx)?.account;
     let record = task_record::record(gateway, account, task).await?;

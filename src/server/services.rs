@@ -10,6 +10,9 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use http::Request;
 use http::header::CONTENT_LENGTH;
 use http_body_util::Full;
+use tollgate_web_kit::Client;
+use tollgate_web_kit::password::Passwords;
+use tower::ServiceExt as _;
 
 use crate::config::ConfigHandle;
 use crate::console::{self, ConsoleParts};
@@ -21,7 +24,6 @@ use crate::mcp::{
     self, AgentConnection, CallError, GatewayClient, GatewayRequest, GatewayResponse, McpServer,
     ReservedMemory,
 };
-use crate::password::Passwords;
 
 /// The services that the configuration has switched on.
 ///
@@ -37,9 +39,23 @@ pub(super) fn hosted(gateway: &GatewayParts, passwords: &Passwords) -> anyhow::R
         limits: Arc::clone(&gateway.limits),
         metrics: Arc::clone(&gateway.metrics),
     };
-    let console = console::hosted(parts).context("cannot prepare the customers' console")?;
+    let console = console::service(parts).context("cannot prepare the customers' console")?;
+    let console = console.map(|(path, pages)| {
+        let pages = pages.map_request(from_client);
+        Hosted::new(path, console::ROUTE, console::BODY_BYTES_MAX, pages)
+    });
     let agents = agents(&gateway.config, &gateway.inward);
     Ok(console.into_iter().chain(agents).collect())
+}
+
+/// Names the client of a request in the console's own terms.
+fn from_client(mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+    let extensions = request.extensions_mut();
+    if let Some(Downstream { address, tls, .. }) = extensions.get() {
+        let client = Client { address: *address, tls: *tls };
+        extensions.insert(client);
+    }
+    request
 }
 
 /// The MCP server, for agents that show a key.

@@ -135,7 +135,7 @@ fn open_ledger(
                 observer.journal_committed(commit.took, commit.records);
             })),
             accept_fork: role == Role::GoesOnAsCopy,
-            keeping: keeping(config, metrics),
+            maintenance: maintenance(config, metrics),
             pruning: config.store.pruning,
             ..ledger::Options::new(&config.store.data_dir)
         })
@@ -177,13 +177,13 @@ fn open_ledger(
     Ok(ledger)
 }
 
-/// Retention of the journal's closed files.
-fn keeping(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::Keeping {
+/// Settings for the maintenance of the journal's closed files.
+fn maintenance(config: &Snapshot, metrics: &Arc<Metrics>) -> ledger::MaintenanceOptions {
     let observer = Arc::clone(metrics);
-    ledger::Keeping {
+    ledger::MaintenanceOptions {
         archive: config.store.archive.clone(),
-        on_kept: Some(Box::new(move |kept| observer.journal_kept(&kept))),
-        ..ledger::Keeping::default()
+        on_event: Some(Box::new(move |kept| observer.journal_kept(&kept))),
+        ..ledger::MaintenanceOptions::default()
     }
 }
 

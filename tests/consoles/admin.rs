@@ -21,8 +21,8 @@ use tollgate::credentials::RefreshOutcome;
 use tollgate::finished::{Finished, Settled, TaskEnded};
 use tollgate::fleet::postgres::{DbOperation, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
-    AccountId, KeyId, Ledger, Loss, LossCause, NodeId, Options, RecoveryPolicy, RequestId, Reserve,
-    Settlement, Standing, TaskId, VoidReason,
+    AccountId, KeyId, Ledger, Loss, LossCause, NodeId, NodeStatus, Options, RecoveryPolicy,
+    RequestId, Reserve, Settlement, TaskId, VoidReason,
 };
 use tollgate::limits::{Limit, Scope};
 use tollgate::logging;
@@ -262,17 +262,17 @@ async fn a_debt_is_shown_paid_first_and_written_off() {
     let admin = Admin::start(dir.path());
     let (account, id, key) = admin.customer("0.01").await;
     let write_offs = format!("{account}/write-offs");
-    let asked = |amount: &str| json!({"amount": amount, "note": "agreed", "id": "w"});
-    let (status, refused) = admin.post(&write_offs, asked("0.001")).await;
+    let request = |amount: &str| json!({"amount": amount, "note": "agreed", "id": "w"});
+    let (status, refused) = admin.post(&write_offs, request("0.001")).await;
     assert_eq!((status.as_u16(), &refused["error"]["code"]), (409, &json!("conflict")));
     admin.hold(id, &key, 10_000_000).post(charge(15_000_000));
     let shown = admin.get(&account).await;
     assert_eq!(shown["balance"]["debt"], "0.005");
     let metrics = admin.get("/metrics").await;
     assert!(text(&metrics).contains("tollgate_debt_dollars 0.005"), "{metrics}");
-    let (status, written) = admin.post(&write_offs, asked("0.001")).await;
+    let (status, written) = admin.post(&write_offs, request("0.001")).await;
     assert_eq!((status.as_u16(), &written["amount"]), (201, &json!("0.001")), "{written}");
-    assert_eq!(admin.post(&write_offs, asked("0.001")).await, (StatusCode::OK, written));
+    assert_eq!(admin.post(&write_offs, request("0.001")).await, (StatusCode::OK, written));
     let grant = json!({"amount": "0.01", "id": "second"});
     assert_eq!(admin.post(&format!("{account}/grants"), grant).await.0, 201);
     let shown = admin.get(&account).await;
@@ -517,9 +517,9 @@ async fn nothing_is_told_without_the_token() {
                 let (status, body) = answer(request).await;
                 // An address that guesses is not listened to any more after so many guesses.
                 let is_guess = values.iter().any(|value| value.starts_with("Bearer admin-token"));
-                let told = (status.as_u16(), body["error"]["code"].as_str());
-                let is_refused = told == (401, Some("unauthorized"))
-                    || is_guess && told == (429, Some("too_many_requests"));
+                let message = (status.as_u16(), body["error"]["code"].as_str());
+                let is_refused = message == (401, Some("unauthorized"))
+                    || is_guess && message == (429, Some("too_many_requests"));
                 assert!(is_refused, "{method} {path} with {values:?}: {body}");
                 assert!(body["error"].as_object().is_some_and(|error| error.len() == 4));
                 refused += 1;
@@ -722,7 +722,7 @@ async fn entries_tell_every_movement_newest_first() {
         before = format!("&before={}", page["next_before"]);
     }
     assert_eq!(&paged, entries, "pages add up to the whole");
-    open.void(VoidReason::ClientGone);
+    open.void(VoidReason::ClientDisconnected);
     admin.stop().await;
 }
 
@@ -910,8 +910,8 @@ async fn the_commands_of_the_reference_work_when_pasted() {
 }
 
 /// A node of a fleet with nothing to tell.
-fn standing() -> Standing {
-    Standing {
+fn standing() -> NodeStatus {
+    NodeStatus {
         node: NodeId::from_number(1).expect("a node"),
         name: "gw-1".to_owned(),
         epoch: 1,
@@ -994,8 +994,8 @@ async fn the_reference_lists_every_metric() {
     admin.stop().await;
 }
 
-/// What `promtool check metrics` looks at, and that each series is given once. Gives the count of
-/// samples.
+/// Checks the exposition as `promtool check metrics` does, and that each series occurs once. Returns the
+/// number of samples.
 fn check_exposition(text: &str) -> usize {
     let (mut help, mut types) = (HashMap::new(), HashMap::new());
     let mut series = HashSet::new();

@@ -13,7 +13,7 @@ use tollgate::money::Nanousd;
 use tollgate::sim::Sim;
 
 const PASSWORD: &str = "four words in here";
-/// What a page may weigh over the wire.
+/// Largest size of a page as transferred, in bytes.
 const PAGE_BYTES_MAX: usize = 100 * 1024;
 /// Every form that changes something, for somebody who is logged in; `{key}` is a key's id.
 const FORMS: [&str; 12] = [
@@ -73,7 +73,7 @@ impl House {
         visitor
     }
 
-    /// What a call with this key is answered with.
+    /// Status of a call with this key.
     fn call(&self, key: &str) -> u16 {
         let body =
             json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
@@ -279,8 +279,8 @@ async fn only_the_consoles_own_pages_send_forms() {
             assert!(answer.headers.get("set-cookie").is_none(), "{path} with {what}");
         }
         // Nor may it be asked for.
-        let asked = visitor.get(&path).await;
-        assert!(matches!(asked.status, 200 | 405), "GET {path}: {}", asked.status);
+        let request = visitor.get(&path).await;
+        assert!(matches!(request.status, 200 | 405), "GET {path}: {}", request.status);
     }
     assert_eq!(visitor.get(&format!("/keys/{id}")).await.text, before, "something was changed");
     assert_eq!(house.call(&key), 200);
@@ -369,8 +369,8 @@ async fn passwords_cannot_be_guessed() {
         let (wrong, one) = timed("ann@example.com", "wrong words in here").await;
         let (unknown, other) = timed("nobody@example.com", "wrong words in here").await;
         assert_eq!((wrong.status, unknown.status), (403, 403));
-        let said = |shown: &Shown| shown.between("role=\"status\">", "<");
-        assert_eq!(said(&wrong), said(&unknown), "the page tells whose address is known");
+        let message = |shown: &Shown| shown.between("role=\"status\">", "<");
+        assert_eq!(message(&wrong), message(&unknown), "the page tells whose address is known");
         (took, as_long) = (took.min(one), as_long.min(other));
     }
     // A hash takes tens of milliseconds; whatever else a page takes is far below.
@@ -534,15 +534,15 @@ async fn the_playground_has_a_key_for_an_hour() {
     let request = answer.headers()["x-request-id"].to_str().expect("text").to_owned();
     answer.bytes().await.expect("an answer");
     let path = format!("/playground/cost?request={request}");
-    let mut told = Value::Null;
+    let mut message = Value::Null;
     for _ in 0..100 {
-        told = serde_json::from_str(&ann.get(&path).await.text).expect("JSON");
-        if told["settled"] == true {
+        message = serde_json::from_str(&ann.get(&path).await.text).expect("JSON");
+        if message["settled"] == true {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(told["settled"] == true && told["charged"] != "0.00", "{told}");
+    assert!(message["settled"] == true && message["charged"] != "0.00", "{message}");
     let eve = house.customer("eve@example.com").await;
     assert_eq!(eve.get(&path).await.status, 404);
     assert_eq!(ann.get("/playground/cost?request=x").await.status, 404);
@@ -773,12 +773,12 @@ async fn answers_beside_the_consoles_are_what_they_say() {
     ] {
         let answer = ask(address, format!("{request}\r\n").as_bytes());
         assert_eq!(answer.status(), status, "{request}: {answer:?}");
-        let told = answer.header("x-content-type-options");
-        assert_eq!(told.as_deref(), Some("nosniff"), "{request}: {}", answer.head());
+        let reply = answer.header("x-content-type-options");
+        assert_eq!(reply.as_deref(), Some("nosniff"), "{request}: {}", answer.head());
     }
 }
 
-/// What a page and the files that it loads weigh as a browser gets them, compressed.
+/// Bytes of a page and its files as a browser receives them, compressed.
 async fn wire_bytes(house: &House, visitor: &Visitor, path: &str) -> usize {
     let client = http_builder().build().expect("a client");
     let origin = format!("http://{}", house.gateway.address);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tollgate::sim::Sim;
 use visitor::{Shown, Visitor, dollars, utc};
 
-/// What a stranger would write, wherever they may: markup, an attribute's end, a formula.
+/// Hostile text: markup, the end of an attribute, a spreadsheet formula.
 const HOSTILE: &str = "=1+1\"><script>alert(1)</script>";
 
 /// A gateway, and the customer whose account and key it has.
@@ -404,9 +404,9 @@ fn usage_and_its_file_say_what_the_api_says() {
     gateway.settled();
     // The ledger's own reading brings the projection up to here.
     entries(&gateway);
-    let said = customer_get(&gateway, "/v1/usage?days=30");
-    let rows = said["data"].as_array().expect("a list").clone();
-    assert_eq!(rows.len(), 3, "{said}");
+    let reply = customer_get(&gateway, "/v1/usage?days=30");
+    let rows = reply["data"].as_array().expect("a list").clone();
+    assert_eq!(rows.len(), 3, "{reply}");
     let nano = |text: &str| text.parse::<tollgate::money::Nanousd>().expect("an amount").get();
     let cost: i64 = rows.iter().map(|row| nano(row["cost"].as_str().expect("a cost"))).sum();
     let sum = |field: &str| rows.iter().filter_map(|row| row[field].as_u64()).sum::<u64>();
@@ -543,8 +543,8 @@ fn videos_are_played_and_their_announcements_sent_again() {
     let (address, taken) = receiver(&[500, 204]);
     let hook = format!("http://{address}/hook?x=%22%3E<script>alert(1)</script>");
     let film = submit(&gateway, "film", Some(&hook));
-    let count = |wanted: usize| {
-        eventually("an announcement", || taken.lock().expect("no poison").len() == wanted)
+    let count = |required: usize| {
+        eventually("an announcement", || taken.lock().expect("no poison").len() == required)
     };
     count(1);
     let failing = submit(&gateway, "film-failing", None);
@@ -617,18 +617,18 @@ fn prices_are_the_customers_own() {
     gateway.admin("PUT", &path, &rules);
 
     let own = visitor.page("/prices");
-    let said = customer_get(&gateway, "/v1/models/m");
-    let pricing = &said["pricing"];
+    let reply = customer_get(&gateway, "/v1/models/m");
+    let pricing = &reply["pricing"];
     let price = |name: &str| dollars(&pricing[name]);
-    let told = format!(
+    let message = format!(
         "input {}, output {} per 1M tokens",
         price("input_per_1m_tokens"),
         price("output_per_1m_tokens")
     );
     let version = pricing["version"].as_str().expect("a version");
-    let row = ["m", &told, version];
+    let row = ["m", &message, version];
     assert!(own.rows("main").iter().any(|found| *found == row), "{row:?} in {}", own.text());
-    assert!(!list.text().contains(&told), "the list is another");
+    assert!(!list.text().contains(&message), "the list is another");
     assert!(!own.text().contains("x-*"), "no pattern is listed");
     assert_eq!(
         stranger.page("/prices").rows("main"),
@@ -645,7 +645,7 @@ fn prices_are_the_customers_own() {
     gateway.settled();
     gateway.admin("PUT", &path, &json!({"rules": []}));
     let charged = visitor.page(&format!("/requests/{request}")).text();
-    assert!(charged.contains(&format!("{told}version {version}")), "{charged}");
+    assert!(charged.contains(&format!("{message}version {version}")), "{charged}");
     assert!(!charged.contains("account:"), "not how it came about: {charged}");
 }
 

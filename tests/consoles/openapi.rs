@@ -66,7 +66,7 @@ fn the_document_and_the_routes_are_the_same() {
     }
 }
 
-/// Whether the copy is written instead of compared.
+/// True if the copy is written instead of compared.
 #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
 fn renews_expectations() -> bool {
     std::env::var_os("UPDATE_EXPECTED").is_some()
@@ -101,7 +101,7 @@ fn the_manual_has_a_chapter_for_each_operation_and_no_other() {
     assert_eq!(chapters, described);
 }
 
-/// What schemathesis draws its cases from. It prints it, and the same seed gives the same cases.
+/// Seed of schemathesis. The same seed generates the same cases.
 const SEED: &str = "20260731";
 /// Cases of each operation; all of them take ten seconds, and more on a busy machine.
 const CASES_MAX: &str = "20";

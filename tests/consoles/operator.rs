@@ -37,7 +37,7 @@ pub(crate) async fn call(demo: &Demo, key: &str) -> u16 {
     status
 }
 
-/// What every answer of the console says to the browser.
+/// Security headers of every answer of the console.
 fn check_headers(page: &Page, path: &str) {
     let header = |name: &str| page.headers.get(name).and_then(|value| value.to_str().ok());
     let policy = header("content-security-policy").unwrap_or_else(|| panic!("{path}: no policy"));
@@ -94,11 +94,11 @@ async fn the_way_in() {
     assert!(wrong.body.contains("This is not a token of the admin API."), "{}", wrong.body);
     let answer = pages.post("/operator/login", &fields).await;
     assert_eq!((answer.status, answer.location()), (303, "/operator"));
-    let known = pages.cookie().expect("a cookie");
-    assert_ne!(known, guest);
+    let found = pages.cookie().expect("a cookie");
+    assert_ne!(found, guest);
     pages.set_cookie(Some(&guest));
     assert_eq!(pages.get("/operator").await.status, 303, "the guest's cookie stays a guest's");
-    pages.set_cookie(Some(&known));
+    pages.set_cookie(Some(&found));
     let overview = pages.get("/operator").await;
     assert_eq!(overview.status, 200);
 
@@ -106,7 +106,7 @@ async fn the_way_in() {
     let out = pages.fill(&overview, "/operator/logout", &[]).await;
     assert_eq!((out.status, out.location()), (303, "/operator/login"));
     assert_eq!(pages.cookie(), None, "the browser forgets it");
-    pages.set_cookie(Some(&known));
+    pages.set_cookie(Some(&found));
     assert_eq!(pages.get("/operator").await.status, 303, "and the gateway knows it no more");
 }
 
@@ -120,20 +120,20 @@ async fn a_log_out_outlives_the_process() {
     let token = "admin-token-of-a-test";
     let pages = logged_in(&address(&gateway), token).await;
     let other = logged_in(&address(&gateway), token).await;
-    let known = pages.cookie().expect("a cookie");
+    let found = pages.cookie().expect("a cookie");
     let overview = pages.get("/operator").await;
     pages.fill(&overview, "/operator/logout", &[]).await;
     // After one kill the journal tells it, after the next the store does.
     for start in 0..3 {
         let stolen = Pages::at(&address(&gateway));
-        stolen.set_cookie(Some(&known));
+        stolen.set_cookie(Some(&found));
         assert_eq!(stolen.get("/operator").await.status, 303, "at start {start}");
         stolen.set_cookie(other.cookie().as_deref());
         assert_eq!(stolen.get("/operator").await.status, 200, "another session, {start}");
         gateway.kill_and_restart();
     }
-    let said = gateway.admin("GET", "/admin/v1/audit?limit=1", &Value::Null);
-    assert_eq!(said["data"][0]["what"], "session.end", "{said}");
+    let message = gateway.admin("GET", "/admin/v1/audit?limit=1", &Value::Null);
+    assert_eq!(message["data"][0]["what"], "session.end", "{message}");
 }
 
 /// Behind a proxy with TLS that is trusted, the cookie is never sent without.
@@ -775,9 +775,9 @@ async fn ends_of_tasks_are_announced_again() {
         for mut stream in receiver.incoming().flatten() {
             // The head is in the first piece; what it says is another test's.
             let read = stream.read(&mut [0; 4096]);
-            let told = stream.write_all(b"HTTP/1.1 204 Taken\r\nconnection: close\r\n\r\n");
+            let message = stream.write_all(b"HTTP/1.1 204 Taken\r\nconnection: close\r\n\r\n");
             count.fetch_add(
-                usize::from(read.is_ok() && told.is_ok()),
+                usize::from(read.is_ok() && message.is_ok()),
                 std::sync::atomic::Ordering::SeqCst,
             );
         }

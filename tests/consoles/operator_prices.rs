@@ -1,4 +1,4 @@
-//! What operators set and see of prices and margins on their pages, as the admin API tells it.
+//! Prices and margins on the operators' pages, compared with the admin API.
 
 use crate::harness::{Admin, Demo, Gateway, Pages, ask, chat_model, eventually, simulator};
 use crate::operator::{call, logged_in, operator};
@@ -115,9 +115,13 @@ async fn margins_are_shown_as_the_admin_api_tells_them() {
     gateway.settled();
     let margins = || gateway.admin("GET", "/admin/v1/margins?by=model", &Value::Null);
     eventually("the calls", || margins()["data"][0]["calls"] == 3);
-    let told = margins();
-    let row = &told["data"][0];
-    assert_eq!((row["model"].as_str(), row["calls"].as_u64()), (Some("dear"), Some(3)), "{told}");
+    let message = margins();
+    let row = &message["data"][0];
+    assert_eq!(
+        (row["model"].as_str(), row["calls"].as_u64()),
+        (Some("dear"), Some(3)),
+        "{message}"
+    );
     let account = gateway.account.clone();
     for (by, name) in [("model", "dear"), ("upstream", "up"), ("account", &account), ("day", "20")]
     {

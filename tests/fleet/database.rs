@@ -69,7 +69,7 @@ upstreams:
         command
     }
 
-    /// What a command says that ends by itself, in time.
+    /// Output of a command that must end within the time limit.
     fn run(&self, arguments: &[&str]) -> Output {
         ended(self.command(arguments).spawn().expect("the binary runs"), arguments)
     }
@@ -81,19 +81,19 @@ upstreams:
     }
 
     /// Both `serve` and `migrate status` exit with this code, and say all of this.
-    fn is_refused(&self, code: i32, told: &[&str]) {
-        self.refuses(&["serve"], code, told);
-        self.refuses(&["migrate", "status"], code, told);
+    fn is_refused(&self, code: i32, message: &[&str]) {
+        self.refuses(&["serve"], code, message);
+        self.refuses(&["migrate", "status"], code, message);
     }
 
-    fn refuses(&self, arguments: &[&str], code: i32, told: &[&str]) {
+    fn refuses(&self, arguments: &[&str], code: i32, message: &[&str]) {
         let output = self.run(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        for part in told {
-            assert!(said.contains(part), "{arguments:?} does not say {part:?}: {said}");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        for part in message {
+            assert!(errors.contains(part), "{arguments:?} does not say {part:?}: {errors}");
         }
-        let all = said + &text(&output.stdout);
+        let all = errors + &text(&output.stdout);
         assert!(!all.contains(CANARY), "{arguments:?} says the password: {all}");
     }
 
@@ -106,8 +106,8 @@ upstreams:
         let mut line = String::new();
         let stdout = child.stdout.take().expect("standard output");
         BufReader::new(stdout).read_line(&mut line).expect("a line when it is ready");
-        let said = || std::fs::read_to_string(&log).expect("the log");
-        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", said()));
+        let message = || std::fs::read_to_string(&log).expect("the log");
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{}", message()));
         let admin = ready["admin_url"].as_str().expect("an address").trim_start_matches("http://");
         Serving { admin: admin.parse().expect("an address"), process: Running(child), log }
     }
@@ -207,11 +207,11 @@ fn whom_the_connection_does_not_trust_gets_no_password() {
     let (url, password) = (server.url(), format!("password: {CANARY}"));
     let authority = |path: &std::path::Path| format!("ca_file: {}", path.display());
     let other = TestCertificate::new();
-    let told = ["TLS failed", "store.postgres.tls"];
+    let message = ["TLS failed", "store.postgres.tls"];
     let unknown = authority(&other.certificate);
     Node::with(&format!("url: '{url}', tls: verify-full, {password}, {unknown}"))
-        .is_refused(4, &told);
-    Node::with(&format!("url: '{url}', tls: verify-full, {password}")).is_refused(4, &told);
+        .is_refused(4, &message);
+    Node::with(&format!("url: '{url}', tls: verify-full, {password}")).is_refused(4, &message);
     // The server insists on TLS, and the gateway is told not to.
     let plain = Node::with(&format!("url: '{url}', tls: disable, {password}"));
     plain.is_refused(4, &["does not let this user in", "pg_hba.conf"]);
@@ -365,13 +365,13 @@ fn a_database_that_fails_later_is_found_again_and_nothing_is_lost() {
     ];
     for (what, make) in trouble {
         make(true);
-        let (status, said) = grant(what);
-        assert_eq!(status, 503, "{what}: {said}");
+        let (status, message) = grant(what);
+        assert_eq!(status, 503, "{what}: {message}");
         eventually(&format!("{what:?} in the log"), || serving.log().contains(what));
         make(false);
         eventually(&format!("a grant after {what:?}"), || {
-            let (status, said) = grant(what);
-            assert!(matches!(status, 200 | 201 | 503), "{what}: {status} {said}");
+            let (status, message) = grant(what);
+            assert!(matches!(status, 200 | 201 | 503), "{what}: {status} {message}");
             status != 503
         });
     }

@@ -156,6 +156,6 @@ fn the_configuration_of_haproxy_is_in_order() {
 fn without_a_database_the_script_ends_at_once() {
     let script = Command::new(shipped("start.sh")).env_remove("TOLLGATE_PG_URL").output();
     let script = script.expect("the script runs");
-    let said = String::from_utf8_lossy(&script.stderr);
-    assert!(!script.status.success() && said.contains("TOLLGATE_PG_URL"), "{script:?}");
+    let errors = String::from_utf8_lossy(&script.stderr);
+    assert!(!script.status.success() && errors.contains("TOLLGATE_PG_URL"), "{script:?}");
 }

@@ -1,4 +1,4 @@
-//! What people write in a fleet: three ledgers over one real database, which decide as one.
+//! Writes by people in a fleet: three ledgers over one real database decide as one.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ use tollgate::fleet::Fleet;
 use tollgate::fleet::HasFleet;
 use tollgate::fleet::node::follow;
 use tollgate::ledger::{
-    Account, AccountId, AccountPatch, AccountPrices, Actor, Asked, CodeKind, CodeRefusal,
-    DoubtRefund, HoldId, Journaled, KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, NodeId,
-    OpenHold, Options, Record, Replaces, RequestId, Reservation, SignUp,
+    Account, AccountId, AccountPatch, AccountPrices, Actor, CodeKind, CodeRefusal, DoubtRefund,
+    HoldId, IdempotencyKey, IfMatch, JournaledRecord, KeyId, KeyPatch, Ledger, LedgerError,
+    NewCode, NewKey, NodeId, OpenHold, Options, Record, RequestId, Reservation, SignUp,
 };
 use tollgate::money::{Factor, Nanousd};
 use tollgate::price::{PriceRule, PriceTerms, Usage, UsageSource};
 
-/// What a caller hands over in the place of a password.
+/// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 /// Within this, what is written on one node holds on all.
 const EVERYWHERE: Duration = Duration::from_secs(1);
 
-/// What the database says.
-fn said(database: &str, sql: &str) -> String {
+/// Result of a query to the database.
+fn query_result(database: &str, sql: &str) -> String {
     Postgres::shared().sql(database, sql)
 }
 
@@ -90,19 +90,19 @@ async fn within(limit: Duration, what: &str, is_so: impl Fn() -> bool) -> Durati
 
 /// Everything that nodes of a fleet should know alike.
 async fn state(ledger: &Ledger) -> Vec<String> {
-    let mut told = vec![format!("followed {}", ledger.followed())];
+    let mut messages = vec![format!("followed {}", ledger.followed())];
     for account in ledger.accounts() {
         let keys = ledger.keys_of(account.id);
         let limits: Vec<_> = keys.iter().map(|key| ledger.key_limits(key.id)).collect();
         let (rates, login) = (ledger.account_rates(account.id), ledger.login(account.id));
         let prices = ledger.account_prices(account.id);
-        told.push(format!("{account:?} {keys:?} {limits:?} {rates:?} {login:?} {prices:?}"));
+        messages.push(format!("{account:?} {keys:?} {limits:?} {rates:?} {login:?} {prices:?}"));
     }
-    told.extend(ledger.price_groups().iter().map(|group| format!("{group:?}")));
-    told.extend(ledger.codes().iter().map(|code| format!("{code:?}")));
+    messages.extend(ledger.price_groups().iter().map(|group| format!("{group:?}")));
+    messages.extend(ledger.codes().iter().map(|code| format!("{code:?}")));
     let acts = ledger.acts(None, None, 1000).await.expect("acts");
-    told.extend(acts.iter().map(|listed| format!("{:?}", listed.act)));
-    told
+    messages.extend(acts.iter().map(|listed| format!("{:?}", listed.act)));
+    messages
 }
 
 /// All nodes know the same, once they have followed to the end.
@@ -182,7 +182,7 @@ async fn set_group(ledger: &Arc<Ledger>, thousandths: i64) -> PriceRule {
     let terms = PriceTerms::Factor(factor);
     let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
     let by = ledger.by(&Actor::operator("ada"));
-    by.set_price_group(GROUP, vec![rule.clone()], Replaces::Anything).await.expect("a group");
+    by.set_price_group(GROUP, vec![rule.clone()], IfMatch::Anything).await.expect("a group");
     rule
 }
 
@@ -198,7 +198,7 @@ async fn what_customers_pay_holds_on_all_nodes() {
             let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
             let by = nodes[1].ledger.by(&Actor::operator("ada"));
             nodes[1].ledger.catch_up().await.expect("follows");
-            by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
+            by.set_account_prices(account, prices, IfMatch::Anything).await.expect("prices");
         }
         for node in &nodes {
             let holds = || paid(node).is_some_and(|found| found.rule == rule);
@@ -250,7 +250,7 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
             signed.iter().flat_map(|one| one.as_ref().err()).all(|e| *e == LedgerError::EmailTaken)
         );
         let asked = at_once(&mut random, &nodes, 50, |ledger, _| async move {
-            let asked = Asked { id: Some(format!("open {round}")), digest: [1; 32] };
+            let asked = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
             let by = ledger.by(&Actor::operator("ada")).asked(asked);
             by.create_account("B").await.expect("opens").value.id
         });
@@ -258,10 +258,10 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
         assert!(asked.iter().all(|id| *id == asked[0]), "one request opens one account");
     }
     let row = format!("SELECT granted, available FROM tollgate.accounts WHERE id = '{account}'");
-    assert_eq!(said(&database, &row), "28|28");
-    assert_eq!(said(&database, "SELECT count(*) FROM tollgate.grants"), "8");
-    assert_eq!(said(&database, "SELECT count(*) FROM tollgate.accounts"), "9");
-    let ends = said(
+    assert_eq!(query_result(&database, &row), "28|28");
+    assert_eq!(query_result(&database, "SELECT count(*) FROM tollgate.grants"), "8");
+    assert_eq!(query_result(&database, "SELECT count(*) FROM tollgate.accounts"), "9");
+    let ends = query_result(
         &database,
         "SELECT max(seq), count(*), (SELECT seq FROM tollgate.head) FROM tollgate.directory",
     );
@@ -297,7 +297,7 @@ async fn a_code_with_ten_uses_is_used_ten_times_by_two_hundred_accounts_on_three
     let refused = LedgerError::Code(CodeRefusal::UsedUp);
     assert!(used.iter().filter_map(|used| used.as_ref().err()).all(|error| *error == refused));
     let sum = "SELECT sum(granted), sum(available), count(*) FILTER (WHERE granted > 0) FROM tollgate.accounts";
-    assert_eq!(said(&database, sum), "30|30|10");
+    assert_eq!(query_result(&database, sum), "30|30|10");
     assert_alike(&nodes).await;
 }
 
@@ -328,7 +328,7 @@ async fn a_commit_whose_answer_is_lost_gives_once() {
     }
     let row = "SELECT granted, available, (SELECT count(*) FROM tollgate.grants),
                (SELECT seq FROM tollgate.head) FROM tollgate.accounts";
-    assert_eq!(said(&database, row), "100|100|100|101");
+    assert_eq!(query_result(&database, row), "100|100|100|101");
 
     cut.cut();
     let away = node.ledger.grant(account, "last", Nanousd::new(1)).await;
@@ -336,7 +336,7 @@ async fn a_commit_whose_answer_is_lost_gives_once() {
     cut.resume();
     let given = node.ledger.grant(account, "last", Nanousd::new(1)).await;
     assert!(!given.expect("gives").repeated);
-    assert_eq!(said(&database, row), "101|101|101|102");
+    assert_eq!(query_result(&database, row), "101|101|101|102");
     assert_alike(&[node, other]).await;
 }
 
@@ -368,7 +368,7 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
                 set_group(ledger, 900).await;
                 let prices = AccountPrices { group: Some(GROUP.to_owned()), rules: Vec::new() };
                 let by = ledger.by(&Actor::operator("ada"));
-                by.set_account_prices(account, prices, Replaces::Anything).await.expect("prices");
+                by.set_account_prices(account, prices, IfMatch::Anything).await.expect("prices");
             }
         }
         // Each node stops now and then, and misses some of it.
@@ -413,7 +413,7 @@ fn settled(account: AccountId, hold: HoldId, charged: i64) -> Vec<u8> {
     };
     let hold = Some(OpenHold { reservation, amount });
     let seq = hold_number(&record) + 1;
-    postcard::to_stdvec(&Journaled { seq, record, hold }).expect("encodes")
+    postcard::to_stdvec(&JournaledRecord { seq, record, hold }).expect("encodes")
 }
 
 fn hold_number(record: &Record) -> u64 {
@@ -435,7 +435,7 @@ async fn money_is_given_back_as_far_as_the_treasury_says_that_it_was_charged() {
     let unknown = nodes[1].ledger.refund(account, "r", hold, Nanousd::new(1)).await;
     assert_eq!(unknown.expect_err("not settled"), LedgerError::UnknownHold(hold));
     let chunk = hex(&settled(account, hold, 40));
-    said(
+    query_result(
         &database,
         &format!(
             "UPDATE tollgate.accounts SET available = available - 40, spent = spent + 40;
@@ -464,7 +464,7 @@ async fn money_is_given_back_as_far_as_the_treasury_says_that_it_was_charged() {
     let resolved = resolved.await;
     assert_eq!(resolved.iter().filter(|resolved| resolved.is_ok()).count(), 1, "{resolved:?}");
     let row = "SELECT granted, available, spent, (SELECT count(*) FROM tollgate.in_doubt), (SELECT sum(amount) FROM tollgate.refunds) FROM tollgate.accounts";
-    assert_eq!(said(&database, row), "100|100|0|0|40");
+    assert_eq!(query_result(&database, row), "100|100|0|0|40");
     let too_big = nodes[2].ledger.grant(account, "big", Nanousd::MAX).await;
     assert!(matches!(too_big, Err(LedgerError::Invalid(_))), "{too_big:?}");
     assert_alike(&nodes).await;
@@ -478,7 +478,7 @@ async fn a_node_stops_following_at_what_it_does_not_know_and_serves_on() {
     let (secret, _) = old.ledger.create_key(account, key("k")).await.expect("a key");
     let hash = tollgate::secret::KeyHash::of(secret.expose().as_bytes());
     // One record, of a kind that no version has.
-    said(
+    query_result(
         &database,
         "UPDATE tollgate.head SET seq = 3;
          INSERT INTO tollgate.directory VALUES (3, 'w', 'x', 'y', 'z', '\\x01ff7f')",
@@ -501,7 +501,7 @@ async fn a_node_that_is_ahead_of_its_database_writes_nothing_into_it() {
     let account = node.ledger.create_account("B").await.expect("opens").id;
     node.follower.abort();
     // As after a restore of last night's backup.
-    said(
+    query_result(
         &database,
         "UPDATE tollgate.head SET seq = 1;
          DELETE FROM tollgate.directory WHERE seq > 1;",
@@ -510,7 +510,7 @@ async fn a_node_that_is_ahead_of_its_database_writes_nothing_into_it() {
     assert!(matches!(&refused, Err(LedgerError::Unavailable(_))), "{refused:?}");
     let why = node.ledger.fleet().expect("a node").directory().stopped().expect("stopped");
     assert!(why.contains("restored"), "{why}");
-    assert_eq!(said(&database, "SELECT seq FROM tollgate.head"), "1");
+    assert_eq!(query_result(&database, "SELECT seq FROM tollgate.head"), "1");
 }
 
 /// A failover loses the last write, and another node writes in its place.
@@ -523,7 +523,7 @@ async fn a_node_that_has_followed_what_a_failover_lost_follows_no_further() {
     let followed = || one.ledger.followed() == 2;
     within(EVERYWHERE, "both writes", followed).await;
     assert!(one.ledger.fleet().expect("a node").directory().stopped().is_none());
-    said(&database, "DELETE FROM tollgate.directory WHERE seq = 2;");
+    query_result(&database, "DELETE FROM tollgate.directory WHERE seq = 2;");
     slip_in(&database, 2, &[]);
     slip_in(&database, 3, &[]);
     for node in [&one, &other] {
@@ -541,7 +541,7 @@ fn slip_in(database: &str, seq: u64, records: &[Record]) {
     let row = format!(
         "INSERT INTO tollgate.directory VALUES ({seq}, 'w{seq}', '', '', '', '\\x{bytes}')"
     );
-    said(database, &format!("UPDATE tollgate.head SET seq = {seq}; {row}"));
+    query_result(database, &format!("UPDATE tollgate.head SET seq = {seq}; {row}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -590,6 +590,6 @@ async fn a_write_whose_caller_leaves_in_the_middle_is_made_once_or_not_at_all() 
     let row =
         "SELECT granted, (SELECT count(*) FROM tollgate.grants), (SELECT seq FROM tollgate.head)
                FROM tollgate.accounts";
-    assert_eq!(said(&database, row), format!("{ROUNDS}|{ROUNDS}|{}", ROUNDS + 1));
+    assert_eq!(query_result(&database, row), format!("{ROUNDS}|{ROUNDS}|{}", ROUNDS + 1));
     assert_alike(&nodes).await;
 }

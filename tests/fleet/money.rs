@@ -118,7 +118,7 @@ async fn reads_that_take_long_keep_neither_money_nor_the_directory_waiting() {
     nodes.stop().await;
 }
 
-/// What an upstream reports may be absurd, and that of two nodes no sum that fits. Both go on.
+/// Absurd usage reports of an upstream, whose sum over two nodes overflows, exclude neither node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn absurd_usage_of_two_nodes_shuts_neither_of_them_out() {
     let (name, url) = Postgres::shared().database("absurd");
@@ -323,7 +323,7 @@ async fn a_stream_that_outgrows_its_hold_goes_on_while_there_is_money() {
 struct Silent {
     node: NodeId,
     dir: TempDir,
-    /// What was taken out of suspense.
+    /// Amount taken out of suspense.
     amount: i64,
 }
 
@@ -380,8 +380,7 @@ async fn lines(ledger: &Ledger, account: AccountId) -> Vec<(&'static str, i64)> 
     entries.iter().map(|entry| line(&entry.kind)).collect()
 }
 
-/// What an account has spent and what was written off of it, once nothing is out and its statement says
-/// the same.
+/// Spent and written-off amounts of an account, once nothing is leased and its statement agrees.
 async fn settled(name: &str, ledger: &Ledger, account: AccountId) -> (i64, i64) {
     let out =
         format!("SELECT leased + held + suspense FROM tollgate.accounts WHERE id='{account}'");
@@ -441,11 +440,11 @@ async fn calls_of_a_node_that_comes_back_are_paid_with_what_was_released() {
         Postgres::shared().sql(&name, "SELECT spent FROM tollgate.accounts") == "19000"
     });
     silent.comes_back(&url).await;
-    let (spent, gone) = settled(&name, first, account).await;
-    assert_eq!(spent + gone, 20_500, "what calls have cost");
-    assert!((500..1500).contains(&gone), "some of it was still there: {gone}");
+    let (spent, removed) = settled(&name, first, account).await;
+    assert_eq!(spent + removed, 20_500, "what calls have cost");
+    assert!((500..1500).contains(&removed), "some of it was still there: {removed}");
     let found = lines(first, account).await;
-    let expected = [("settlement", 17_500), ("returned", -gone), ("settlement", 1500)];
+    let expected = [("settlement", 17_500), ("returned", -removed), ("settlement", 1500)];
     assert_eq!(found[2..], expected, "the operator bears what is gone");
     nodes.stop().await;
 }

@@ -15,15 +15,15 @@ use tollgate::fleet::moving::{self, MoveError, Moved};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, HoldsPatch, Intent, KeyId,
-    KeyPatch, Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN,
-    RecoveryPolicy, Repeat, Repeated, Replaces, RequestId, Reserve, SignUp, Stage, Task, TaskId,
+    AccountId, AccountPatch, Actor, CodeKind, DoubtRefund, EntryKind, HoldsPatch, IfMatch, Intent,
+    KeyId, KeyPatch, Ledger, Loss, LossCause, NewCode, NewKey, OpenError, Options, REPEATED_WITHIN,
+    RecoveryPolicy, RepeatKey, RepeatLookup, RequestId, Reserve, SignUp, Task, TaskId, TaskPhase,
     TaskSettlement, VoidReason, Webhook, verify,
 };
 use tollgate::money::Factor;
 use tollgate::price::{PriceRule, PriceTerms, Prices};
 
-/// What a caller hands over in the place of a password.
+/// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 /// A configuration must have a model.
 const MODELS: &str = "models:
@@ -51,7 +51,7 @@ async fn database(name: &str) -> (String, String, Db) {
     (name, url, db)
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 fn copy_all(from: &Path, to: &Path) {
@@ -123,7 +123,7 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             prices: Prices::default(),
             facts: vec![number],
             webhook_url: url.clone(),
-            repeat: Some(Repeat { key: [number; 32], body: [9; 32] }),
+            repeat: Some(RepeatKey { key: [number; 32], body: [9; 32] }),
             at: UnixMs::now(),
             expires_at: UnixMs(u64::MAX),
         };
@@ -131,7 +131,7 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             intent: Arc::new(intent),
             upstream: "xai".to_owned(),
             upstream_model: "grok".to_owned(),
-            stage: Stage::Submitting,
+            stage: TaskPhase::Submitting,
             webhook: match url {
                 Some(_) => Webhook::Due { tries: 0, at: UnixMs(u64::MAX >> 2) },
                 None => Webhook::None,
@@ -143,8 +143,8 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
             continue;
         }
         let stage = match number {
-            1 => Stage::InDoubt,
-            _ => Stage::Submitted { upstream_id: format!("native-{number}").as_str().into() },
+            1 => TaskPhase::InDoubt,
+            _ => TaskPhase::Submitted { upstream_id: format!("native-{number}").as_str().into() },
         };
         let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
         ledger.change_task(id, change).await.expect("open").expect("changed");
@@ -157,25 +157,25 @@ async fn tasks(ledger: &Arc<Ledger>, (account, key): (AccountId, KeyId)) {
     }
 }
 
-/// What is known of tasks, but for the names of their holds.
+/// Tasks of a ledger without the names of their holds.
 async fn tasks_of(ledger: &Ledger) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for account in ledger.accounts() {
         for number in 0..5_u8 {
-            let repeat = Repeat { key: [number; 32], body: [9; 32] };
+            let repeat = RepeatKey { key: [number; 32], body: [9; 32] };
             let at = (UnixMs::now(), REPEATED_WITHIN);
             let found = ledger.repeated(account.id, &repeat, at).await.expect("asked");
-            let Repeated::Same(id) = found else { continue };
+            let RepeatLookup::Same(id) = found else { continue };
             let task = ledger.task(account.id, &id.to_string()).await.expect("asked");
             let task = task.expect("a task");
             let Intent { key, at, facts, webhook_url, .. } = &*task.intent;
-            told.push(format!(
+            messages.push(format!(
                 "{id} {key} {at:?} {facts:?} {webhook_url:?} {:?} {:?}",
                 task.stage, task.webhook
             ));
         }
     }
-    told
+    messages
 }
 
 /// Accounts with grants, keys, logins and codes.
@@ -324,7 +324,7 @@ struct Seen {
     acts: Vec<String>,
 }
 
-/// What hides that holds have other names after a way back.
+/// Removes the names of holds, which differ after a way back.
 fn line(entry: tollgate::ledger::Entry) -> Line {
     let call = entry.call.map(|call| (call.request, call.key, call.model));
     let kind = match entry.kind {
@@ -353,11 +353,11 @@ async fn seen(ledger: &Ledger) -> Seen {
         let about = (&account.name, account.created_at, account.suspended);
         let login = ledger.login(id).map(|login| (login.email.clone(), login.password.clone()));
         let over = ledger.is_session_over(id, &[7; 16], UnixMs::now());
-        let said = format!(
+        let message = format!(
             "{about:?} {keys:?} {limits:?} {:?} {login:?} {over:?}",
             ledger.account_rates(id)
         );
-        seen.accounts.insert(id, said);
+        seen.accounts.insert(id, message);
         let (mut lines, mut before) = (Vec::new(), None);
         loop {
             let page = ledger.entries(id, before, 1000).await.expect("a statement");
@@ -390,7 +390,7 @@ fn alike(one: &Seen, other: &Seen) {
     assert_eq!(one.acts, other.acts);
 }
 
-/// What the database has of money, in text.
+/// Sums of money in the database, as text.
 fn sums(name: &str) -> String {
     Postgres::shared().sql(
         name,
@@ -503,9 +503,9 @@ async fn serve(nodes: &InProcess, random: &mut fastrand::Rng) {
     let hold = settled.expect("a call from before the move");
     nodes.ledgers[1].refund(id, "after the move", hold, money(3)).await.expect("given back");
     for account in first.accounts() {
-        let repeat = Repeat { key: [2; 32], body: [9; 32] };
+        let repeat = RepeatKey { key: [2; 32], body: [9; 32] };
         let at = (UnixMs::now(), REPEATED_WITHIN);
-        if first.repeated(account.id, &repeat, at).await.expect("asked") != Repeated::New {
+        if first.repeated(account.id, &repeat, at).await.expect("asked") != RepeatLookup::New {
             end_task(nodes, account.id).await;
         }
     }
@@ -517,11 +517,11 @@ async fn serve(nodes: &InProcess, random: &mut fastrand::Rng) {
 
 /// Ends a task that came with the ledger, on a node.
 async fn end_task(nodes: &InProcess, account: AccountId) {
-    let repeat = Repeat { key: [2; 32], body: [9; 32] };
+    let repeat = RepeatKey { key: [2; 32], body: [9; 32] };
     let at = (UnixMs::now(), REPEATED_WITHIN);
     let ledger = &nodes.ledgers[1];
     let found = ledger.repeated(account, &repeat, at).await.expect("asked");
-    let Repeated::Same(id) = found else { panic!("{found:?}") };
+    let RepeatLookup::Same(id) = found else { panic!("{found:?}") };
     let end = ("completed", "{}".to_owned());
     let ended = ledger.end_task((account, id), end, TaskSettlement::Post(cost(30))).await;
     assert!(ended.expect("ends").is_some());
@@ -604,8 +604,8 @@ async fn a_killed_move_goes_on() {
         .output()
         .expect("runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(told.contains("total"), "{told}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("total"), "{printed}");
     let took = begun.elapsed();
     let expected = dump(&plain);
     let back = TempDir::new().expect("a directory");
@@ -648,9 +648,9 @@ fn killed_on_the_way_back(
     let can_be_opened = dir.join("journal").exists() && !dir.join("moved.json").exists();
     assert!(!can_be_opened || left == "t", "two copies, seed {seed}");
     let output = run().output().expect("runs");
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{told}");
-    assert_eq!(told.contains("nothing was done now"), can_be_opened, "seed {seed}: {told}");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    assert_eq!(errors.contains("nothing was done now"), can_be_opened, "seed {seed}: {errors}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -769,7 +769,7 @@ async fn with_group(factor: &str) -> TempDir {
     let terms = PriceTerms::Factor(Factor::parse(factor).expect("a factor"));
     let rule = PriceRule { models: "*".to_owned(), terms, from: None, until: None };
     let by = ledger.by(&Actor::operator("ada"));
-    by.set_price_group("resellers", vec![rule], Replaces::Anything).await.expect("a group");
+    by.set_price_group("resellers", vec![rule], IfMatch::Anything).await.expect("a group");
     ledger.close();
     dir
 }
@@ -795,9 +795,9 @@ async fn a_database_that_is_not_there_is_said() {
     let url = "postgres://tollgate@127.0.0.1:1/tollgate";
     let output = command(files.path(), url, &["--to", "postgres", "--data", &data]).output();
     let output = output.expect("runs");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(5), "{told}");
-    assert!(told.contains("127.0.0.1:1"), "{told}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{errors}");
+    assert!(errors.contains("127.0.0.1:1"), "{errors}");
     assert!(!dir.path().join("moved.json").exists());
     open(dir.path(), RecoveryPolicy::Void).close();
 }

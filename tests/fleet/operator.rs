@@ -1,5 +1,4 @@
-//! What operators see of a fleet, and what they do with money of nodes that are gone: real gateways
-//! over a real database.
+//! Operators' view of a fleet and of the money of lost nodes: real gateways over a real database.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -44,7 +43,7 @@ impl Fleet {
         let directory = tempfile::tempdir().expect("a directory");
         fleet.write_files(directory.path(), "first");
         let migrated = run(directory.path(), &["migrate", "up"]);
-        assert!(migrated.status.success(), "{}", said(&migrated));
+        assert!(migrated.status.success(), "{}", error_text(&migrated));
         fleet
     }
 
@@ -70,7 +69,7 @@ impl Fleet {
         Node { directory, process, customers, admin }
     }
 
-    /// What the database says.
+    /// Result of a query to the database.
     fn sql(&self, sql: &str) -> String {
         Postgres::shared().sql(&self.database, sql)
     }
@@ -144,7 +143,7 @@ impl Node {
 
     fn print(&self, arguments: &[&str]) -> String {
         let output = self.command(arguments);
-        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(output.status.success(), "{arguments:?}: {}", error_text(&output));
         String::from_utf8(output.stdout).expect("text")
     }
 
@@ -162,7 +161,7 @@ fn run(directory: &Path, arguments: &[&str]) -> Output {
     command.args(arguments).current_dir(directory).output().expect("the binary runs")
 }
 
-fn said(output: &Output) -> String {
+fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -481,7 +480,7 @@ async fn every_node_tells_what_accounts_of_the_fleet_owe() {
     });
 }
 
-/// What a customer pays is set on one node, and charged by the other under the same version.
+/// A customer's price, set on one node, is charged by the other under the same version.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_customers_prices_are_charged_by_every_node() {
     let fleet = Fleet::new("operator_prices");
@@ -511,7 +510,7 @@ async fn a_customers_prices_are_charged_by_every_node() {
     assert_eq!((&named[0]["sources"], &named[0]["model"]), (&json!(["account: m*"]), &json!("m")));
 }
 
-/// What a call of this node is charged, in nano-dollars, and by which price.
+/// Charge of a call of this node in nano-dollars, and its price version.
 fn charged(node: &Node, account: &str, key: &str) -> (i64, Value) {
     let settlements = || {
         let entries = node.get(&format!("/admin/v1/accounts/{account}/entries?limit=50"));

@@ -1,4 +1,4 @@
-//! What is read of a fleet's money is the whole fleet's, on every node.
+//! Reads of a fleet's money show the whole fleet on every node.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -27,10 +27,10 @@ fn seeded() -> fastrand::Rng {
 
 /// A hold on a node of an account that has the money. On a busy machine the treasury may take longer
 /// to answer than a call waits for it.
-async fn held(ledger: &Arc<Ledger>, wanted: Reserve) -> Hold {
+async fn held(ledger: &Arc<Ledger>, expected: Reserve) -> Hold {
     let deadline = Instant::now() + REPORTED_AT_LAST;
     loop {
-        match ledger.admit(wanted.clone()).await {
+        match ledger.admit(expected.clone()).await {
             Err(Refusal::CutOff) if Instant::now() < deadline => {}
             admitted => return admitted.expect("there is money"),
         }
@@ -173,7 +173,7 @@ impl Made {
     }
 }
 
-/// What was used, in an order that does not depend on when.
+/// Usage in an order that does not depend on time.
 async fn used(ledger: &Ledger, account: AccountId, grain: Grain) -> Vec<String> {
     let now = UnixMs::now();
     let days = UnixMs(now.0 - 2 * MS_PER_DAY)..UnixMs(now.0 + 1);
@@ -189,12 +189,12 @@ async fn used(ledger: &Ledger, account: AccountId, grain: Grain) -> Vec<String> 
     for row in ledger.usage_of_all(grain, days).await.expect("usage") {
         sums.entry((None, row.model)).or_default().add(&row.total);
     }
-    let mut told: Vec<String> = sums.iter().map(|row| format!("{row:?}")).collect();
+    let mut message: Vec<String> = sums.iter().map(|row| format!("{row:?}")).collect();
     let mut keys: Vec<KeyId> =
         ledger.keys_last_used(account).await.expect("keys").into_keys().collect();
     keys.sort();
-    told.push(format!("{keys:?}"));
-    told
+    message.push(format!("{keys:?}"));
+    message
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -248,10 +248,10 @@ async fn a_call_of_one_node_is_found_and_given_back_on_another() {
     for _ in 0..30 {
         call(b, account, 3).await;
     }
-    let wanted = reserve(account, 500);
-    let request = wanted.request;
+    let expected = reserve(account, 500);
+    let request = expected.request;
     let by_request = CallName::Request(request, request.began_at());
-    let open = held(a, wanted).await;
+    let open = held(a, expected).await;
     let found = a.call_money(account, by_request).await.expect("asked").expect("open here");
     assert_eq!((found.call.hold, found.end), (open.id(), None));
     let hold = open.id();
@@ -351,8 +351,8 @@ async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
     let crashing = OneNode::join(&url, dir.path()).await;
     let mut left_open = Vec::new();
     for _ in 0..2 {
-        let wanted = Reserve { floor: money(40), ..reserve(account, 300) };
-        let hold = held(&crashing.ledger, wanted).await;
+        let expected = Reserve { floor: money(40), ..reserve(account, 300) };
+        let hold = held(&crashing.ledger, expected).await;
         hold.durable().await.expect("durable");
         left_open.push(hold);
     }

@@ -108,8 +108,8 @@ fn nothing_goes_wrong(seed: u64, is_traced: bool) -> Counts {
         world.grant(account, 1_000_000_000_000);
     }
     world.run_until(ms(20_000));
-    let told = (world.counts.refused, world.counts.cut_off);
-    assert_eq!(told, (0, 0), "there is money for everything");
+    let message = (world.counts.refused, world.counts.cut_off);
+    assert_eq!(message, (0, 0), "there is money for everything");
     world.finish();
     world.counts
 }
@@ -132,8 +132,8 @@ fn a_thousand_calls_for_ten(seed: u64, is_traced: bool) -> Counts {
     }
     world.run_until(ms(6_000));
     let counts = world.counts;
-    let told = (counts.served, counts.refused, counts.cut_off);
-    assert_eq!(told, (10, 990, 0), "of 1,000 calls ten can be paid");
+    let message = (counts.served, counts.refused, counts.cut_off);
+    assert_eq!(message, (10, 990, 0), "of 1,000 calls ten can be paid");
     world.finish();
     counts
 }

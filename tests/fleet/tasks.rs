@@ -17,8 +17,9 @@ use member::{
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::{Opened, Opening};
 use tollgate::ledger::{
-    AccountId, Actor, Asked, CallName, Hold, KeyId, LedgerError, OpenHold, REPEATED_WITHIN, Repeat,
-    RequestId, Reservation, Settlement, Stage, Task, TaskFilter, TaskId, TaskSettlement,
+    AccountId, Actor, CallName, Hold, IdempotencyKey, KeyId, LedgerError, OpenHold,
+    REPEATED_WITHIN, RepeatKey, RequestId, Reservation, Settlement, Task, TaskFilter, TaskId,
+    TaskPhase, TaskSettlement,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -82,7 +83,7 @@ async fn any_node_answers_for_a_task_and_only_to_its_account() {
     assert_eq!((purse.available, purse.leased), (GRANTED - 400, 0), "everything came back");
 }
 
-/// What is set aside for a task is known on all nodes, also by the request, whose name it gives.
+/// Opens a task whose hold all nodes must know, also by its request. Returns its name.
 async fn open_everywhere(nodes: &[&Member], account: AccountId, task: &Task) -> CallName {
     let by_hold = CallName::Hold(task.intent.hold, None);
     let found = nodes[0].ledger.call_money(account, by_hold).await.expect("read").expect("a call");
@@ -156,8 +157,8 @@ async fn nodes_that_race_end_a_task_once_with_the_right_money() {
         spent += way.unwrap_or_default();
         let purse = place.purse(account);
         assert_eq!((purse.held, purse.spent), (0, spent), "seed {seed}");
-        let known = b.ledger.task(account, &taken.id().to_string()).await.expect("read");
-        let charged = known.expect("kept").ended().expect("over").charged;
+        let existing = b.ledger.task(account, &taken.id().to_string()).await.expect("read");
+        let charged = existing.expect("kept").ended().expect("over").charged;
         assert_eq!(charged, Nanousd::new(way.unwrap_or_default()), "seed {seed}");
     }
     let lines = place.sql(
@@ -211,14 +212,14 @@ async fn an_operator_ends_a_doubt_on_any_node_once() {
     let account = customer(&a, &[&b]).await;
     let taken = opened(&a, account).await;
     let ada = Actor::operator("ada");
-    let asked = Asked { id: Some("resolve-1".to_owned()), digest: [1; 32] };
+    let asked = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
     let resolve = async |node: &Member, charge: Option<i64>| {
         let (by, what) = (node.ledger.by(&ada).asked(asked.clone()), ("failed", "{}".to_owned()));
         by.resolve_task((account, taken.id()), what, charge.map(Nanousd::new)).await
     };
     let early = resolve(&b, None).await;
     assert!(matches!(early, Err(LedgerError::NoDoubt(_))), "its node is at it: {early:?}");
-    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+    let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
     let changed = a.ledger.change_task((account, taken.id()), doubt).await;
     changed.expect("written").expect("changed");
     let beyond = resolve(&b, Some(HELD + 1)).await;
@@ -248,7 +249,7 @@ async fn the_same_submit_on_two_nodes_is_one_task() {
     let account = customer(&a, &[&b]).await;
     for seed in 0..ROUNDS {
         println!("seed {seed}");
-        let repeat = Repeat { key: [u8::try_from(seed).expect("small"); 32], body: [2; 32] };
+        let repeat = RepeatKey { key: [u8::try_from(seed).expect("small"); 32], body: [2; 32] };
         let open = async |node: &Member| {
             let hold = hold(node, account, HELD).await;
             let task = task(&hold, account, Some(repeat));
@@ -379,7 +380,7 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
     assert_eq!(place.sql(doubted), "0", "what went with a task is in no doubt");
 }
 
-/// What the ledger knows of a hold.
+/// The ledger's record of a hold.
 fn open_hold(account: AccountId, hold: &Hold) -> OpenHold {
     let reservation = Arc::new(Reservation {
         account,
@@ -445,10 +446,10 @@ async fn a_due_task_is_one_nodes_until_that_dies() {
     let again = b_tasks.claim(30).await.expect("claimed").expect("some");
     assert_eq!((again.tasks.len(), again.nodes), (20, 2));
     b_tasks.note_poll(one, Some(("running", "{}")), UnixMs(u64::MAX >> 1)).await.expect("noted");
-    let known = a_tasks.any_task(one).await.expect("read").expect("there");
-    let said = known.status.expect("something");
+    let existing = a_tasks.any_task(one).await.expect("read").expect("there");
+    let said = existing.status.expect("something");
     assert_eq!((said.state.as_str(), said.document.as_str()), ("running", "{}"));
-    assert!(known.polled_ago.expect("asked") < TIMEOUT);
+    assert!(existing.polled_ago.expect("asked") < TIMEOUT);
     let fresh = a_tasks.claim_to_ask(one, TIMEOUT).await;
     assert_eq!(fresh, Ok(false), "it was asked just now");
     assert_eq!(a_tasks.claim_to_ask(one, Duration::ZERO).await, Ok(true));

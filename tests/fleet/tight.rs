@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use tokio::task::JoinSet;
-use tollgate::holds::Desk;
+use tollgate::holds::HoldQueue;
 use tollgate::money::Nanousd;
 
 use crate::harness::fleet::InProcess;
@@ -22,7 +22,7 @@ async fn parallel_calls_over_three_nodes_overspend_nothing() {
     let nodes = InProcess::start(&url, 3).await;
     let first = fastrand::u64(..) >> 1;
     println!("from seed {first}");
-    let desks: Vec<_> = (0..3).map(|_| Arc::<Desk>::default()).collect();
+    let desks: Vec<_> = (0..3).map(|_| Arc::<HoldQueue>::default()).collect();
     let mut all = Outcome::default();
     for seed in first..first + rounds(SCHEDULES) {
         let mut rng = Rng::with_seed(seed);

@@ -1,5 +1,5 @@
-//! Which upstream gets a request, and what becomes of one that fails: several simulated upstreams
-//! behind one gateway, one of them failing in every way.
+//! Target selection and failover: several simulated upstreams behind one gateway, one of them failing in
+//! every way.
 
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
@@ -66,8 +66,8 @@ fn target(gateway: &Gateway, upstream: &str) -> Value {
     found["targets"][0].clone()
 }
 
-/// What can safely go elsewhere does, so that no customer sees it; and before long the upstream is
-/// left alone.
+/// Requests that can safely be repeated go to another upstream without a visible failure, and soon the
+/// failing one is avoided.
 #[test]
 fn a_refusal_goes_to_the_next_upstream_and_the_failing_one_is_left_alone() {
     for fault in ["fault=status=500", "fault=status=503", "fault=status=401", "fault=status=404"] {
@@ -112,9 +112,9 @@ fn a_name_that_one_upstream_does_not_know_is_served_by_the_other() {
 #[test]
 fn an_upstream_that_is_not_there_costs_no_customer_anything() {
     let sims: [Sim; 2] = sims();
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = gone.local_addr().expect("an address");
-    drop(gone);
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = unused.local_addr().expect("an address");
+    drop(unused);
     let at = [address, sims[0].addr(), sims[1].addr()];
     let gateway = gateway_at(&at, "", &[], "");
     for call in 0..60 {
@@ -357,9 +357,9 @@ tasks: {{ repeat_window: none, poll_min: 50ms, poll_max: 100ms }}
         keys.filter(|found| *found == key).count()
     };
     for key in ["Bearer sk-one", "Bearer sk-two"] {
-        let asked = of(&mut queries.values(), key);
-        assert!(asked > 0, "both are used");
-        assert_eq!(of(&mut submits.iter(), key), asked, "{key}");
+        let query = of(&mut queries.values(), key);
+        assert!(query > 0, "both are used");
+        assert_eq!(of(&mut submits.iter(), key), query, "{key}");
     }
 }
 
@@ -403,7 +403,7 @@ fn retries_have_a_budget() {
     assert!(metrics.contains(failed), "{metrics}");
 }
 
-/// What a health check finds is known before a customer finds it out.
+/// A health check notices a failure before a customer does.
 #[test]
 fn an_upstream_that_fails_its_health_check_gets_no_calls_until_it_passes_again() {
     let sims: [Sim; 2] = sims();
@@ -428,11 +428,11 @@ fn an_upstream_that_fails_its_health_check_gets_no_calls_until_it_passes_again()
         sim.requests().iter().filter(|request| request.path.ends_with("/completions")).count()
     };
     let wait_for = |figure: &str| {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !gateway.metrics().contains(figure) {
-            assert!(Instant::now() < deadline, "{figure}: {}", gateway.metrics());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(10),
+            || gateway.metrics().contains(figure),
+            || format!("{figure}: {}", gateway.metrics()),
+        );
     };
     wait_for(r#"tollgate_upstream_healthy{upstream="a"} 1"#);
     assert_eq!(chat(&gateway, "first").status(), 200);
@@ -522,8 +522,8 @@ fn converse(gateway: &Gateway, path: &str, model: &str, named: Named, session: &
     let long = format!("{session}: {}", "how is it there? ".repeat(100));
     let mut turns = Vec::new();
     for turn in 0..10 {
-        let said = format!("{turn} {long}");
-        turns.push(json!({"role": "user", "content": said}));
+        let message = format!("{turn} {long}");
+        turns.push(json!({"role": "user", "content": message}));
         let list = if path == "/v1/responses" { "input" } else { "messages" };
         let mut body = json!({"model": model, list: turns});
         if path == "/v1/messages" {

@@ -117,8 +117,7 @@ fn a_part_of_an_answer_that_is_put_together_is_sent_again_as_well() {
     assert!(gateway.metric(RECONNECTS) >= 2.0, "kept connections were closed");
 }
 
-/// What an upstream may have begun with is not sent again: it has read the request, or its machine has
-/// acknowledged it.
+/// A request that the upstream has read or its machine has acknowledged is not sent again.
 #[test]
 fn a_request_that_may_have_been_read_is_not_sent_again() {
     for acknowledged in [false, true] {

@@ -111,7 +111,7 @@ fn always(answer: Vec<u8>) -> Gateway {
     gateway(&Scripted::start(None, move |_, _, _| Act::Answer(answer.clone())))
 }
 
-/// What a customer of such an upstream gets, and what they pay.
+/// A customer's answer from such an upstream, and its charge.
 fn call(answer: Vec<u8>) -> (Answer, String) {
     let gateway = always(answer);
     let answer = ask(gateway.address, &request(&gateway, false));

@@ -1,4 +1,4 @@
-//! What calls cost the operator: by prices at a target, by a share of the list, and by nobody's word.
+//! The operator's cost of calls: by prices at a target, by a share of the list, and unknown.
 //!
 //! Each call is answered with 5 tokens of input and 1 of output, and is charged $0.000015.
 

@@ -146,8 +146,8 @@ fn a_token_that_is_refused_is_renewed_once_and_the_customer_sees_nothing_of_it()
 #[test]
 fn without_a_token_the_next_target_is_asked_and_the_others_go_on() {
     let issuer = Responder::start(|_, _| {
-        let said = "AADSTS7000215: Invalid client secret provided: secret-canary-of-a-test";
-        let body = json!({ "error": "invalid_client", "error_description": said });
+        let message = "AADSTS7000215: Invalid client secret provided: secret-canary-of-a-test";
+        let body = json!({ "error": "invalid_client", "error_description": message });
         (401, String::new(), body.to_string())
     });
     let (upstream, other) = (taking("Bearer nothing"), taking("Bearer key-of-another"));

@@ -1,5 +1,5 @@
-//! What customers pay in the place of the list: factors and own prices, by account and by group, with
-//! dates; frozen when a call is taken in, and named on its entry.
+//! Customers' own prices: factors and lists by account and by group, with dates; fixed at admission and named
+//! on the entry.
 //!
 //! Each call is answered with 5 tokens of input and 1 of output: by the list it costs $0.000015.
 
@@ -27,7 +27,7 @@ fn set(gateway: &Gateway, body: &Value) {
     gateway.admin("PUT", &path, body);
 }
 
-/// What calls of these models were charged, and by which source of prices.
+/// Charges of calls of these models, with their price sources.
 fn charged(gateway: &Gateway, models: &[&str]) -> Vec<(String, String)> {
     models.iter().for_each(|model| call(gateway, model));
     gateway.settled();
@@ -40,8 +40,8 @@ fn charged(gateway: &Gateway, models: &[&str]) -> Vec<(String, String)> {
     let prices = || gateway.admin("GET", "/admin/v1/prices", &Value::Null)["data"].clone();
     let source = |version: &Value| {
         let prices = prices();
-        let known = prices.as_array().expect("a list").iter();
-        let mut found = known.filter(|price| price["version"] == *version);
+        let existing = prices.as_array().expect("a list").iter();
+        let mut found = existing.filter(|price| price["version"] == *version);
         found.next().map(|price| price["sources"][0].as_str().expect("text").to_owned())
     };
     let entries = entries();
@@ -99,7 +99,7 @@ fn customers_pay_by_their_own_rules_then_by_those_of_their_group_then_the_list()
     assert_eq!(charged(&gateway, &models), [list(), list(), list()], "the list again");
 }
 
-/// What the list does not sell has no price: nothing would be held for it.
+/// A unit without a list price stays unsold: nothing would be held for it.
 #[test]
 fn own_prices_of_units_that_a_model_does_not_sell_have_no_effect() {
     let recorder = Recorder::start();
@@ -122,20 +122,20 @@ fn a_rule_is_frozen_with_the_hold() {
     let gateway = Gateway::serving(&upstreams, &models);
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     let request = gateway.chat_json(body.to_string());
-    let asked = || {
+    let query = || {
         assert_eq!(ask(gateway.address, &request).status(), 200);
         let spent = gateway.settled()["spent"].as_str().expect("an amount").parse::<f64>();
         spent.expect("a number")
     };
-    let alone = asked();
+    let alone = query();
     let both = std::thread::scope(|scope| {
-        let under_way = scope.spawn(asked);
+        let under_way = scope.spawn(query);
         eventually("a hold", || gateway.balance()["held"] != "0.00");
         set(&gateway, &json!({"rules": [{"models": "*", "factor": "100"}]}));
         under_way.join().expect("no panic")
     });
     assert!((both - 2.0 * alone).abs() < 1e-9, "{both}: charged as it was when the call came");
-    let dear = asked() - both;
+    let dear = query() - both;
     assert!((dear - 100.0 * alone).abs() < 1e-9, "{dear}: the next one pays more");
 }
 

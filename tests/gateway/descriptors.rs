@@ -19,7 +19,7 @@ fn stranger(gateway: &Gateway) -> TcpStream {
     stream
 }
 
-/// Whether the other end has closed it.
+/// True if the other end has closed it.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
     let mut chunk = [0; 4096];

@@ -177,15 +177,15 @@ fn gateway_over(upstream: &Responder) -> Gateway {
 /// Answers each input with its number as its vector, in the order that `shuffle` makes of their indices.
 fn upstream_that_answers(shuffle: fn(Vec<i64>) -> Vec<Value>) -> Responder {
     Responder::start(move |_, request| {
-        let asked: Value = serde_json::from_slice(&request.body).expect("JSON");
-        let inputs: Vec<f32> = match &asked["input"] {
+        let query: Value = serde_json::from_slice(&request.body).expect("JSON");
+        let inputs: Vec<f32> = match &query["input"] {
             Value::String(text) => vec![text.parse().expect("a number")],
             all => {
                 let all = all.as_array().expect("inputs").iter();
                 all.map(|one| one.as_str().expect("text").parse().expect("a number")).collect()
             }
         };
-        let in_base64 = asked["encoding_format"] == "base64";
+        let in_base64 = query["encoding_format"] == "base64";
         let item = |index: Value| {
             let at = index.as_u64().and_then(|at| usize::try_from(at).ok());
             let number = at.and_then(|at| inputs.get(at)).copied().unwrap_or(-1.0);

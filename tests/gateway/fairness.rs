@@ -1,5 +1,4 @@
-//! Who may take what from whom: customers share upstreams, and none of them takes an upstream, or what
-//! it keeps, from another.
+//! Customers share upstreams, and none of them can close one for others or read stored objects of others.
 
 use crate::harness::{Answer, Gateway, simulator};
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ fn chat(gateway: &Gateway, key: &str, model: &str) -> Answer {
     gateway.ask_as(key, "/v1/chat/completions", &json!({"model": model, "messages": messages}))
 }
 
-/// What the admin API says of the first target at upstream `a`.
+/// The admin API's view of the first target at upstream `a`.
 fn target(gateway: &Gateway) -> Value {
     let all = gateway.admin("GET", "/admin/v1/upstreams", &Value::Null);
     all["upstreams"][0]["targets"][0].clone()
@@ -111,7 +110,7 @@ fn one_customers_failures_shut_no_upstream_for_others() {
     }
 }
 
-/// What fails for many is the upstream's own matter: who comes next does not have to find out.
+/// A failure for many customers closes the upstream for all, so the next customer is not affected.
 #[test]
 fn failures_of_many_customers_shut_an_upstream_for_all() {
     let sim = simulator(&["fault=status=500"]);
@@ -192,8 +191,8 @@ balancing: {{ circuit: {{ failures: 1000 }} }}
     gateway.settled();
 }
 
-/// What an upstream keeps is there for the account that it was made for, with the credential that made
-/// it, and for nobody else: upstreams cannot tell customers apart.
+/// An upstream's stored object belongs to the account that created it, with the credential that did:
+/// upstreams cannot tell customers apart.
 #[test]
 fn what_an_upstream_keeps_is_the_accounts_own() {
     let sim = simulator(&[]);

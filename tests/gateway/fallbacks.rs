@@ -76,8 +76,8 @@ fn dollars(text: &Value) -> f64 {
 
 /// A port at which nobody listens.
 fn closed_port() -> SocketAddr {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    gone.local_addr().expect("an address")
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    unused.local_addr().expect("an address")
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn another_model_serves_what_no_target_can_and_is_charged_at_its_own_price() {
         assert_eq!(gateway.settled()["spent"], "0.00015", "{prefix}: the price of `dear`");
         let sent = recorder.requests();
         assert_eq!(sent.len(), 1, "{prefix}");
-        let asked = String::from_utf8(body("cheap", nothing())).expect("text");
-        let renamed = asked.replace(r#""cheap""#, r#""dear-there""#);
+        let request = String::from_utf8(body("cheap", nothing())).expect("text");
+        let renamed = request.replace(r#""cheap""#, r#""dear-there""#);
         assert_eq!(String::from_utf8_lossy(&sent[0].body), renamed, "{prefix}: all else stays");
         let direct = chat(&gateway, "dear", nothing());
         assert_eq!(direct.body(), answer.body(), "{prefix}: byte for byte");
@@ -222,8 +222,9 @@ fn a_fallback_that_does_not_take_the_request_is_left_out() {
 
 #[test]
 fn what_goes_on_from_a_kept_answer_stays_with_its_model() {
-    let (asked, other) = (simulator(&[]), simulator(&[]));
-    let upstreams = [upstream("bad", asked.addr(), "", ""), upstream("good", other.addr(), "", "")];
+    let (request, other) = (simulator(&[]), simulator(&[]));
+    let upstreams =
+        [upstream("bad", request.addr(), "", ""), upstream("good", other.addr(), "", "")];
     let responses = |model: String| model.replace("[chat]", "[responses]");
     let models = [
         responses(model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n")),
@@ -243,7 +244,7 @@ fn what_goes_on_from_a_kept_answer_stays_with_its_model() {
     assert_eq!(first.status(), 200, "{first:?}");
     let mut failing = Behaviour::default();
     failing.set_pair("fault=status=500").expect("a setting");
-    asked.set_behaviour(failing);
+    request.set_behaviour(failing);
     let answer = respond(json!({"previous_response_id": first.json()["id"]}));
     assert_eq!((answer.status(), other.requests_total()), (502, 0), "{answer:?}");
     let answer = respond(nothing());

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Act, Answer, Gateway, Recorded, Responder, Scripted, ask};
 
-/// What the upstream does with the calls of a door that are not its main ones.
+/// Faults of the secondary endpoint at the upstream.
 const FAULTS: [&str; 7] = ["429", "500", "529", "503", "403", "401", "reset"];
 
 /// A way in: the operation of its models, the upstream's protocol and base path, where the paid call goes,
@@ -19,7 +19,7 @@ struct Door {
     paid: &'static str,
     other: &'static str,
     answer: &'static str,
-    /// Whether accounts without money can make the other call.
+    /// True if accounts without money can make the other call.
     is_free: bool,
 }
 
@@ -71,7 +71,7 @@ fn answer(status: u16, lines: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// What the upstream says of a count or another call that fails.
+/// Upstream answer of a failing count or other call.
 fn failing(fault: &str) -> Act {
     let status: u16 = fault.parse().unwrap_or(0);
     let lines = if status == 429 { "retry-after: 60\r\n" } else { "" };
@@ -352,14 +352,14 @@ fn a_limit_of_long_prompts_is_no_limit_of_short_ones() {
         let answer = call(&gateway, key, "/v1/messages", "m");
         assert_eq!(answer.status(), 200, "its own short ones go on: {answer:?}");
     }
-    let asked = up.requests().len();
+    let request_count = up.requests().len();
     let third = gateway.customer("third", Some("5.00"));
     let answer = call(&gateway, &third, "/v1/messages", "m");
     assert_eq!(answer.status(), 200, "{answer:?}");
     let answer = call_with(&gateway, &third, "/v1/messages", "m", &long);
     assert_eq!(
         (answer.status(), up.requests().len()),
-        (429, asked + 1),
+        (429, request_count + 1),
         "it is not sent: {answer:?}"
     );
     gateway.settled();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 
-const ASKED: &str = r#"{ "contents" : [{"role":"user","parts":[{"text":"Say hello."}]}] }"#;
+const PROMPT: &str = r#"{ "contents" : [{"role":"user","parts":[{"text":"Say hello."}]}] }"#;
 
 /// A model that Google's API serves below `address`, and one that Vertex AI serves.
 fn configuration(address: SocketAddr, prefix: &str) -> (String, String) {
@@ -48,7 +48,7 @@ fn call(gateway: &Gateway, path: &str, body: &str) -> Answer {
     ask(gateway.address, &request(path, &key, body))
 }
 
-/// What was spent, in nano-dollars.
+/// Spent amount in nano-dollars.
 fn spent(gateway: &Gateway) -> u64 {
     let text = gateway.settled()["spent"].as_str().expect("an amount").to_owned();
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
@@ -98,13 +98,13 @@ fn requests_go_on_byte_for_byte_with_the_operators_credential_alone() {
             "x-goog-api-key: operator-key\r\n",
         ),
     ] {
-        call(&gateway, path, ASKED);
+        call(&gateway, path, PROMPT);
         let recorded = recorder.requests().pop().expect("a request");
         let head = recorded.head.to_lowercase();
         assert!(recorded.head.starts_with(sent), "{path}: {}", recorded.head);
         assert!(head.contains(&credential.to_lowercase()), "{path}: {}", recorded.head);
         assert!(!recorded.head.contains(&gateway.key), "{path}: {}", recorded.head);
-        assert_eq!(recorded.body, ASKED.as_bytes(), "{path}");
+        assert_eq!(recorded.body, PROMPT.as_bytes(), "{path}");
     }
 }
 
@@ -126,7 +126,7 @@ fn a_key_is_taken_from_headers_or_query_and_told_nobody() {
         // Elsewhere a key has no business in an address.
         (&format!("/v1/chat/completions?key={key}"), String::new(), 401),
     ] {
-        let answer = ask(gateway.address, &request(path, &lines, ASKED));
+        let answer = ask(gateway.address, &request(path, &lines, PROMPT));
         assert_eq!(answer.status(), status, "{path} {lines}: {answer:?}");
     }
     for sent in recorder.requests() {
@@ -142,7 +142,7 @@ fn what_is_used_is_charged_to_the_nano_dollar_in_every_form() {
     let sim = simulator(&["usage=prompt=1000,cached=400,completion=20,reasoning=7"]);
     for method in ["generateContent", "streamGenerateContent?alt=sse", "streamGenerateContent"] {
         let gateway = gateway(sim.addr(), "");
-        let answer = call(&gateway, &format!("/v1beta/models/mine:{method}"), ASKED);
+        let answer = call(&gateway, &format!("/v1beta/models/mine:{method}"), PROMPT);
         assert_eq!(answer.status(), 200, "{method}: {answer:?}");
         let body = String::from_utf8(answer.content()).expect("text");
         let last: Value = match method {
@@ -172,10 +172,10 @@ fn what_is_used_is_charged_to_the_nano_dollar_in_every_form() {
 fn refusals_come_in_googles_envelope() {
     let recorder = Recorder::start();
     let gateway = gateway(recorder.address, "");
-    let with = |fields: &str| ASKED.replacen('{', &format!("{{{fields},"), 1);
+    let with = |fields: &str| PROMPT.replacen('{', &format!("{{{fields},"), 1);
     for (path, body, status, word) in [
-        ("/v1beta/models/none:generateContent", ASKED.to_owned(), 404, "NOT_FOUND"),
-        ("/v1beta/models/mine", ASKED.to_owned(), 405, "INVALID_ARGUMENT"),
+        ("/v1beta/models/none:generateContent", PROMPT.to_owned(), 404, "NOT_FOUND"),
+        ("/v1beta/models/mine", PROMPT.to_owned(), 405, "INVALID_ARGUMENT"),
         ("/v1beta/models/mine:generateContent", "{".to_owned(), 400, "INVALID_ARGUMENT"),
         ("/v1beta/models/mine:generateContent", with("\"x\":1"), 400, "INVALID_ARGUMENT"),
         (
@@ -184,7 +184,7 @@ fn refusals_come_in_googles_envelope() {
             400,
             "INVALID_ARGUMENT",
         ),
-        ("/v1beta/models/%FF:generateContent", ASKED.to_owned(), 404, "NOT_FOUND"),
+        ("/v1beta/models/%FF:generateContent", PROMPT.to_owned(), 404, "NOT_FOUND"),
     ] {
         let answer = call(&gateway, path, &body);
         let error = &answer.json()["error"];
@@ -211,7 +211,7 @@ fn an_unknown_method_of_a_model_is_404_and_says_what_there_is() {
         ("/v1beta/models/a%2Fb:GenerateContent", ""),
         ("/v1beta/models/mine:", ""),
     ] {
-        let answer = call(&gateway, path, ASKED);
+        let answer = call(&gateway, path, PROMPT);
         let error = &answer.json()["error"];
         assert_eq!(answer.status(), 404, "{path}: {answer:?}");
         assert_eq!(
@@ -233,7 +233,7 @@ fn a_stream_that_breaks_says_so_in_both_forms_and_what_was_delivered_is_charged(
     for fault in ["cut-after=3", "eof-after=3", "error-after=3"] {
         for method in ["streamGenerateContent?alt=sse", "streamGenerateContent"] {
             let gateway = gateway(sim.addr(), &format!("/sim:fault={fault}"));
-            let answer = call(&gateway, &format!("/v1beta/models/mine:{method}"), ASKED);
+            let answer = call(&gateway, &format!("/v1beta/models/mine:{method}"), PROMPT);
             assert_eq!(answer.status(), 200, "{fault} {method}: {answer:?}");
             let body = String::from_utf8(answer.content()).expect("text");
             let last: Value = match method {
@@ -266,7 +266,7 @@ fn forged_usages_never_make_an_answer_cheaper() {
     ] {
         let gateway = gateway(sim.addr(), &format!("/sim:fault={fault}"));
         let path = "/v1beta/models/mine:streamGenerateContent?alt=sse";
-        assert_eq!(call(&gateway, path, ASKED).status(), 200, "{fault}");
+        assert_eq!(call(&gateway, path, PROMPT).status(), 200, "{fault}");
         assert!(spent(&gateway) >= least, "{fault}: {}", spent(&gateway));
     }
 }
@@ -275,7 +275,7 @@ fn forged_usages_never_make_an_answer_cheaper() {
 fn the_operators_key_is_nobodys_business_when_google_does_not_know_it() {
     let sim = simulator(&["key=another"]);
     let gateway = gateway(sim.addr(), "");
-    let answer = call(&gateway, "/v1beta/models/mine:generateContent", ASKED);
+    let answer = call(&gateway, "/v1beta/models/mine:generateContent", PROMPT);
     assert_eq!(answer.status(), 502, "{answer:?}");
     let text = answer.json().to_string();
     assert!(!text.contains("API key") && !text.contains("operator-key"), "{text}");
@@ -300,7 +300,7 @@ fn models_are_listed_in_googles_shape() {
     assert_eq!(listed["models"][0]["name"], "models/mine", "by the header of its SDKs: {listed}");
     let lost = ask(gateway.address, &gateway.get("/v1beta/models/none"));
     assert_eq!((lost.status(), &lost.json()["error"]["status"]), (404, &json!("NOT_FOUND")));
-    let counted = call(&gateway, "/v1beta/models/mine:countTokens", ASKED);
+    let counted = call(&gateway, "/v1beta/models/mine:countTokens", PROMPT);
     assert_eq!(counted.status(), 200, "{counted:?}");
     assert_eq!(spent(&gateway), 0, "counting costs nothing");
 }

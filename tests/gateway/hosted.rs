@@ -197,16 +197,16 @@ fn accept(
 }
 
 /// Counts an answer without an end for as long as somebody wants it.
-struct Wanted(Arc<AtomicUsize>);
+struct Counted(Arc<AtomicUsize>);
 
-impl Wanted {
+impl Counted {
     fn new(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Wanted {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -223,9 +223,9 @@ fn service(endless: Arc<AtomicUsize>) -> Router {
         .route(
             "/own/endless",
             get(async move || {
-                let wanted = Wanted::new(&endless);
+                let expected = Counted::new(&endless);
                 let pieces = stream::repeat(()).then(move |()| {
-                    let _wanted = &wanted;
+                    let _counted = &expected;
                     tokio::time::sleep(Duration::from_millis(10))
                 });
                 Body::from_stream(pieces.map(|()| Ok::<_, std::io::Error>("more\n")))
@@ -234,13 +234,13 @@ fn service(endless: Arc<AtomicUsize>) -> Router {
         .route(
             "/own/silent",
             get(async move || {
-                let _wanted = Wanted::new(&silent);
+                let _counted = Counted::new(&silent);
                 std::future::pending::<()>().await;
             }),
         )
 }
 
-/// What the service was asked, and some headers that are not its to set.
+/// Echoes the request to the service, with some headers that it may not set.
 async fn echo(request: Request) -> Response {
     let downstream = request.extensions().get::<Downstream>().cloned().expect("whose request");
     let (head, body) = request.into_parts();
@@ -318,9 +318,9 @@ fn a_service_answers_at_its_path_and_below() {
 #[test]
 fn a_page_that_asks_is_answered_by_the_service() {
     let serving = Serving::start();
-    let asked = b"OPTIONS /own/echo HTTP/1.1\r\nHost: own.test\r\nOrigin: http://evil.test\r\n\
+    let request = b"OPTIONS /own/echo HTTP/1.1\r\nHost: own.test\r\nOrigin: http://evil.test\r\n\
         Access-Control-Request-Method: POST\r\n\r\n";
-    let answer = ask(serving.plain, asked);
+    let answer = ask(serving.plain, request);
     assert_eq!(answer.json()["method"], "OPTIONS", "{answer:?}");
     assert_eq!(answer.header("access-control-allow-origin"), None);
 }
@@ -470,23 +470,23 @@ fn http_2_and_tls_are_the_same_to_a_service() {
 fn nothing_goes_on_for_a_customer_who_left() {
     let serving = Serving::start();
     let client = http_builder().http2_prior_knowledge().build().expect("a client");
-    let wanted = || serving.endless.load(Ordering::SeqCst);
+    let expected = || serving.endless.load(Ordering::SeqCst);
     for path in ["/own/endless", "/own/silent"] {
         let mut stream = connect(serving.plain);
         stream.write_all(&get_request(path, "")).expect("a request leaves");
-        eventually("the answer begins", || wanted() == 1);
+        eventually("the answer begins", || expected() == 1);
         drop(stream);
-        eventually("the answer is dropped", || wanted() == 0);
+        eventually("the answer is dropped", || expected() == 0);
         let url = format!("http://{}{path}", serving.plain);
-        let asked = client.get(url).send();
+        let query = client.get(url).send();
         let leaving = serving.runtime.spawn(async move {
-            let answer = asked.await;
+            let answer = query.await;
             std::future::pending::<()>().await;
             drop(answer);
         });
-        eventually("the answer begins over HTTP/2", || wanted() == 1);
+        eventually("the answer begins over HTTP/2", || expected() == 1);
         leaving.abort();
-        eventually("the answer is dropped over HTTP/2", || wanted() == 0);
+        eventually("the answer is dropped over HTTP/2", || expected() == 0);
     }
 }
 
@@ -540,21 +540,21 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
 #[test]
 fn a_request_from_inside_passes_every_stage_and_streams() {
     let serving = Serving::start();
-    let asked = |key: &str, stream: bool| serving.inward.ask(inner(&serving, key, stream));
+    let query = |key: &str, stream: bool| serving.inward.ask(inner(&serving, key, stream));
     serving.runtime.block_on(async {
-        let mut refused = asked("sk-unknown", false).await.expect("an answer");
+        let mut refused = query("sk-unknown", false).await.expect("an answer");
         assert_eq!(refused.status, 401, "the key is looked at");
         let text = refused.chunk().await.expect("a piece").expect("an error");
         assert!(String::from_utf8_lossy(&text).contains("unauthorized"));
         assert_eq!(refused.chunk().await.expect("an end"), None);
 
-        let mut whole = asked(&serving.key, false).await.expect("an answer");
+        let mut whole = query(&serving.key, false).await.expect("an answer");
         assert_eq!((whole.status, whole.headers.contains_key("x-request-id")), (200, true));
         while whole.chunk().await.expect("a piece").is_some() {}
         let settled = whole.settled().await.expect("it was settled");
         assert!(settled.usage.output_tokens > 0, "{settled:?}");
 
-        let mut stream = asked(&serving.key, true).await.expect("an answer");
+        let mut stream = query(&serving.key, true).await.expect("an answer");
         let (begun, mut times, mut text) = (Instant::now(), Vec::new(), String::new());
         while let Some(piece) = stream.chunk().await.expect("a piece") {
             times.push(begun.elapsed());

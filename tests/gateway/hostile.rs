@@ -1,5 +1,5 @@
-//! What a hostile customer sends: each is refused in the gateway's own words, nothing reaches an
-//! upstream, nothing is charged, and honest requests are served as before.
+//! Requests of hostile customers: each is refused in the gateway's words, nothing reaches an upstream,
+//! nothing is charged, and honest requests are served as before.
 
 mod amplification;
 mod attacks;
@@ -61,13 +61,13 @@ impl Row {
         Self { name, ..self }
     }
 
-    /// What is wrong with the answer, if anything.
+    /// A fault of the answer, if there is one.
     fn fault(&self, answer: &Answer) -> Option<String> {
         let error = &answer.json()["error"];
         let keys: Vec<_> = error.as_object().map(|o| o.keys().collect()).unwrap_or_default();
         let retry = answer.header("x-should-retry");
         let has_request_id = answer.header("x-request-id").is_some_and(|id| !id.is_empty());
-        let asked_not_to_retry = matches!(self.status, 401 | 402 | 403 | 404 | 409);
+        let has_no_retry = matches!(self.status, 401 | 402 | 403 | 404 | 409);
         let fault = if answer.status() != self.status {
             format!("status {}, expected {}", answer.status(), self.status)
         } else if error["code"] != self.code {
@@ -80,7 +80,7 @@ impl Row {
             format!("message {}, expected a sentence", error["message"])
         } else if !has_request_id {
             "no x-request-id".to_owned()
-        } else if asked_not_to_retry && retry.as_deref() != Some("false") {
+        } else if has_no_retry && retry.as_deref() != Some("false") {
             format!("x-should-retry {retry:?}, expected false")
         } else if answer.responses() != 1 {
             format!("{} responses, expected one", answer.responses())
@@ -207,7 +207,7 @@ fn a_flood_of_resets_ends_in_closed_connections() {
             assert!(answer.took < Duration::from_secs(1), "took {:?}", answer.took);
         }
         for flood in floods {
-            assert_eq!(flood.join().expect("no panic"), End::GoneAway, "a flood is cut");
+            assert_eq!(flood.join().expect("no panic"), End::GoAway, "a flood is cut");
         }
     });
     assert!(recorder.requests().is_empty(), "nothing reached the upstream");
@@ -336,11 +336,11 @@ fn a_customer_who_does_not_read_is_cut_and_fills_no_memory() {
         customer.write_all(&gateway.chat_json(&stream)).expect("the request leaves");
     }
     // The upstream sends without end; once every customer is cut, nothing is held any more.
-    let deadline = Instant::now() + Duration::from_secs(15);
-    while recorder.requests().len() < customers.len() {
-        assert!(Instant::now() < deadline, "{} requests arrived", recorder.requests().len());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(15),
+        || recorder.requests().len() >= customers.len(),
+        || format!("{} requests arrived", recorder.requests().len()),
+    );
     gateway.settled();
     let rss_bytes = gateway.rss_bytes_max();
     assert!(rss_bytes < 128 << 20, "{rss_bytes} bytes resident, expected less than 128 MiB");
@@ -473,7 +473,8 @@ fn an_answer_of_the_gateways_own_is_waited_for_ten_seconds() {
     assert_eq!(gateway.metric("tollgate_requests_in_flight"), 0.0);
 }
 
-/// What parsers disagree on is refused on every route, in the words of its clients, and costs nothing.
+/// JSON that parsers read differently is refused on every route, in the words of its clients, and costs
+/// nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn json_with_two_readings_is_refused_on_every_route() {
     let demo = Demo::start();
@@ -537,7 +538,7 @@ async fn json_with_two_readings_is_refused_on_every_route() {
     assert!((105_000_000..106_000_000).contains(&spent), "honest requests alone: {spent}");
 }
 
-/// What readers of forms disagree on is refused, and costs nothing.
+/// Forms that parsers read differently are refused and cost nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn forms_with_two_readings_are_refused() {
     let demo = Demo::start();

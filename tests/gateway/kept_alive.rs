@@ -115,7 +115,7 @@ fn a_late_failure_goes_to_the_next_target_and_a_late_refusal_is_an_event() {
     }
 }
 
-/// What comes before the first comment is as without it: a real status.
+/// A failure before the first comment keeps its real status.
 #[test]
 fn an_early_refusal_has_its_status() {
     let sim = simulator(&[]);
@@ -191,9 +191,9 @@ async fn a_document_that_falls_silent_in_the_middle_is_broken_off_at_once() {
         http_builder().build().expect("a client").post(format!("http://{}/mcp", gateway.address));
     let agent = agent.bearer_auth(&gateway.key).header("mcp-protocol-version", "2025-06-18");
     let agent = agent.header("accept", "application/json, text/event-stream").json(&call).send();
-    let told = tokio::time::timeout(Duration::from_secs(5), agent).await.expect("it ends");
-    let told = told.expect("an answer").text().await.expect("text");
-    assert!(told.contains("The answer broke off."), "{told}");
+    let reply = tokio::time::timeout(Duration::from_secs(5), agent).await.expect("it ends");
+    let reply = reply.expect("an answer").text().await.expect("text");
+    assert!(reply.contains("The answer broke off."), "{reply}");
     assert_ne!(gateway.balance()["held"], "0.00", "the upstreams are waited for");
 }
 
@@ -206,11 +206,11 @@ fn a_customer_who_leaves_is_noticed_at_once() {
     let mut first = [0; 512];
     assert!(connection.read(&mut first).is_ok_and(|bytes| bytes > 0), "the head comes early");
     drop(connection);
-    let deadline = Instant::now() + Duration::from_secs(3);
-    while gateway.balance()["held"] != "0.00" {
-        assert!(Instant::now() < deadline, "the hold stays open: {}", gateway.balance());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(3),
+        || gateway.balance()["held"] == "0.00",
+        || format!("the hold stays open: {}", gateway.balance()),
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

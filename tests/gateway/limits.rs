@@ -193,16 +193,16 @@ fn who_waits_as_long_as_was_said_is_let_through_and_who_does_not_is_not() {
     };
     for _ in 0..3 {
         let refused = turn();
-        let asked = Instant::now();
+        let started = Instant::now();
         assert_eq!(refused.status(), 429);
         let wait = Duration::from_millis(number(&refused, "retry-after-ms"));
         let early = wait.saturating_sub(Duration::from_millis(100));
-        std::thread::sleep(early.saturating_sub(asked.elapsed()));
-        if asked.elapsed() < wait.saturating_sub(Duration::from_millis(30)) {
+        std::thread::sleep(early.saturating_sub(started.elapsed()));
+        if started.elapsed() < wait.saturating_sub(Duration::from_millis(30)) {
             assert_eq!(turn().status(), 429, "too early, of {wait:?}");
         }
-        std::thread::sleep(wait.saturating_sub(asked.elapsed()));
-        assert_eq!(turn().status(), 200, "after {:?} of {wait:?}", asked.elapsed());
+        std::thread::sleep(wait.saturating_sub(started.elapsed()));
+        assert_eq!(turn().status(), 200, "after {:?} of {wait:?}", started.elapsed());
     }
 }
 
@@ -423,7 +423,7 @@ fn every_kind_of_answer_says_how_the_limits_stand() {
     let messages =
         json!({"model": "c", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]});
     let length = |body: &str| format!("Content-Length: {}\r\n", body.len());
-    let mut asked = 0;
+    let mut request_count = 0;
     for request in [
         gateway.chat_json(GOOD),
         gateway.chat_json(STREAM),
@@ -432,11 +432,11 @@ fn every_kind_of_answer_says_how_the_limits_stand() {
         gateway.chat("Content-Length: 57\r\nx-sim-fault: status=500\r\n", GOOD),
     ] {
         let answer = ask(gateway.address, &request);
-        asked += 1;
+        request_count += 1;
         assert_eq!(number(&answer, "x-ratelimit-limit-requests"), 100, "{answer:?}");
         let left = number(&answer, "x-ratelimit-remaining-requests");
         // One comes back each 600 ms.
-        assert!((100 - asked..=100).contains(&left), "{left} after {asked}");
+        assert!((100 - request_count..=100).contains(&left), "{left} after {request_count}");
         assert_eq!(number(&answer, "x-ratelimit-limit-tokens"), 100_000);
         assert!(number(&answer, "x-ratelimit-remaining-tokens") > 90_000);
         assert!(number(&answer, "x-ratelimit-reset-tokens") > 0);

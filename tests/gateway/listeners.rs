@@ -39,7 +39,7 @@ fn ask_tls(stream: &mut TlsStream, request: &[u8]) -> Answer {
     ask_over(stream, &socket, request)
 }
 
-/// What the gateway has logged.
+/// The gateway's log.
 fn log(gateway: &Gateway) -> String {
     std::fs::read_to_string(gateway.path("log")).expect("the log")
 }
@@ -143,9 +143,9 @@ fn a_reload_reads_certificates_again_or_keeps_the_last_good_one() {
     std::fs::write(&routes, mismatched).expect("written");
     gateway.signal("HUP");
     eventually("the refusal", || log(&gateway).contains("configuration not reloaded"));
-    let said = log(&gateway);
-    assert!(said.contains("this key does not belong to the certificate"), "{said}");
-    assert!(said.contains("routes.yaml:5:"), "says where: {said}");
+    let log_text = log(&gateway);
+    assert!(log_text.contains("this key does not belong to the certificate"), "{log_text}");
+    assert!(log_text.contains("routes.yaml:5:"), "says where: {log_text}");
     assert!(shows(&first), "the last good certificate is shown");
 
     std::fs::write(&routes, text.replace(&first.yaml(), &second.yaml())).expect("written");
@@ -207,8 +207,8 @@ fn who_begins_and_does_not_go_on_is_cut() {
         assert!(answer.is_closed && answer.status() == 0, "{name}: {answer:?}");
         assert!(answer.took < Duration::from_secs(2), "{name}: at once, not {:?}", answer.took);
     }
-    let said = log(&gateway);
-    assert!(!said.contains("\"level\":\"error\""), "strangers fill no log:\n{said}");
+    let log_text = log(&gateway);
+    assert!(!log_text.contains("\"level\":\"error\""), "strangers fill no log:\n{log_text}");
     assert_eq!(ask(plain, &gateway.chat_json(GOOD)).status(), 200, "honest traffic");
 }
 
@@ -296,7 +296,7 @@ fn forwarded_addresses_are_believed_of_trusted_proxies_alone() {
     }
 }
 
-/// What is under way over HTTP/2 is finished after SIGTERM, and idle connections are told to go.
+/// HTTP/2 requests in progress finish after SIGTERM, and idle connections receive GOAWAY.
 #[test]
 fn sigterm_drains_http2_over_tls() {
     let sim = simulator(&["chunks=20", "interval-ms=50"]);
@@ -325,7 +325,7 @@ fn sigterm_drains_http2_over_tls() {
     assert!(has_frame(&read, 7), "a GOAWAY: {read:?}");
 }
 
-/// Whether there is a frame of that kind in what was read of HTTP/2.
+/// True if there is a frame of that kind in what was read of HTTP/2.
 fn has_frame(mut read: &[u8], kind: u8) -> bool {
     while let [high, middle, low, found, ..] = *read {
         if found == kind {
@@ -401,22 +401,22 @@ fn the_admin_address_speaks_tls() {
     assert!(line.contains("\"admin_url\":\"https://127.0.0.1:"), "{line}");
 
     let listed = || {
-        let said = tollgate()
+        let message = tollgate()
             .args(["accounts", "list", "--json", "--routes"])
             .arg(&routes)
             .arg("--models")
             .arg(&models)
             .output()
             .expect("the binary starts");
-        (said.status.success(), String::from_utf8_lossy(&said.stderr).into_owned())
+        (message.status.success(), String::from_utf8_lossy(&message.stderr).into_owned())
     };
     assert!(listed().0, "{}", listed().1);
     let healthy = |certificate: &std::path::Path| {
-        let asked = tollgate()
+        let request = tollgate()
             .args(["healthcheck", "--admin", &address.to_string(), "--admin-certificate"])
             .arg(certificate)
             .output();
-        asked.expect("the binary starts").status.success()
+        request.expect("the binary starts").status.success()
     };
     assert!(healthy(&certificate.certificate));
     assert!(!healthy(&other.certificate), "another certificate is not accepted");

@@ -1,4 +1,4 @@
-//! What the gateway answers itself: paths and models that are not there.
+//! Answers by the gateway itself: unknown paths and models.
 
 use crate::harness::{Admin, Demo};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn a_path_or_a_model_that_is_not_there_is_told_which_was_meant() {
         let body: Value = answer.json().await.expect("JSON");
         body["error"]["message"].as_str().unwrap_or_default().to_owned()
     };
-    for (path, meant) in [
+    for (path, suggestion) in [
         ("/chat/completions", "POST /v1/chat/completions"),
         ("/v1/v1/chat/completions", "POST /v1/chat/completions"),
         ("/v1/chat/completion", "POST /v1/chat/completions"),
@@ -25,16 +25,16 @@ async fn a_path_or_a_model_that_is_not_there_is_told_which_was_meant() {
         ("/mpc", "POST /mcp"),
     ] {
         let message = refused(path, json!({})).await;
-        assert!(message.contains(&format!("Did you mean {meant}?")), "{path}: {message}");
+        assert!(message.contains(&format!("Did you mean {suggestion}?")), "{path}: {message}");
     }
     let message = refused("/v1/quux/frobnicate", json!({})).await;
     assert!(!message.contains("Did you mean"), "{message}");
     assert!(message.contains("GET /console"), "all there are: {message}");
 
     let ask = |model: &str| json!({"model": model, "messages": []});
-    for (model, meant) in [("gpt-4o-mimi", "gpt-4o-mini"), ("GPT-4O", "gpt-4o")] {
+    for (model, suggestion) in [("gpt-4o-mimi", "gpt-4o-mini"), ("GPT-4O", "gpt-4o")] {
         let message = refused("/v1/chat/completions", ask(model)).await;
-        assert!(message.contains(&format!("Did you mean `{meant}`?")), "{model}: {message}");
+        assert!(message.contains(&format!("Did you mean `{suggestion}`?")), "{model}: {message}");
     }
     let message = refused("/v1/chat/completions", ask("something-else-entirely")).await;
     assert!(!message.contains("Did you mean"), "{message}");

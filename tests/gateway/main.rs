@@ -1,4 +1,4 @@
-//! What customers meet at the gateway: every path, every limit and fault, through the real binary.
+//! The customers' API through the real binary: every path, limit and fault.
 
 #[path = "../harness/mod.rs"]
 mod harness;

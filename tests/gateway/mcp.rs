@@ -32,7 +32,7 @@ struct Client {
     http: reqwest::Client,
 }
 
-/// What came back over HTTP.
+/// An HTTP answer.
 struct Reply {
     status: u16,
     headers: HeaderMap,
@@ -213,7 +213,7 @@ async fn in_the_present_version_every_request_stands_by_itself() {
     }
 }
 
-/// What a message may be besides the usual call of a tool, and the usual one itself.
+/// Messages besides the usual tool call, and the usual one.
 fn messages() -> Vec<Value> {
     let call = |name: &str, arguments: Value| {
         let params = json!({"name": name, "arguments": arguments});
@@ -317,7 +317,7 @@ fn odd_texts() -> Vec<Vec<u8>> {
     texts
 }
 
-/// What headers may say of a message.
+/// Headers that describe a message.
 fn headers() -> Vec<Vec<(&'static str, &'static str)>> {
     let version = |version| ("mcp-protocol-version", version);
     let (method, name) = (("mcp-method", "tools/call"), ("mcp-name", "chat"));
@@ -448,11 +448,11 @@ async fn another_model_that_serves_a_call_is_named() {
     let models = format!("models:\n{falls_back}{}", chat_model("m", "good"));
     let gateway = Gateway::serving(&upstreams, &models);
     let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
-    let asked = |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 10});
-    let told = client.done("chat", asked("cheap")).await;
-    assert_eq!(told["served_by"], "m", "{told}");
-    let told = client.done("chat", asked("m")).await;
-    assert_eq!(told["served_by"], Value::Null, "{told}");
+    let request = |model: &str| json!({"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 10});
+    let reply = client.done("chat", request("cheap")).await;
+    assert_eq!(reply["served_by"], "m", "{reply}");
+    let reply = client.done("chat", request("m")).await;
+    assert_eq!(reply["served_by"], Value::Null, "{reply}");
 }
 
 /// An agent finishes its loop with a tool also where its words are translated: the model is sold for
@@ -475,16 +475,16 @@ async fn agents_chat_with_models_that_are_translated() {
         json!({"type": "function", "function": {"name": "weather", "parameters": schema}});
     let tool = json!({"name": "weather", "input_schema": schema});
     for (model, tool) in [("thinker", function), ("writer", tool)] {
-        let mut said = vec![json!({"role": "user", "content": "How is it in Rome?"})];
-        let asked = |said: &[Value]| json!({"model": model, "messages": said, "max_tokens": 50, "extra": {"tools": [tool]}});
-        let told = client.done("chat", asked(&said)).await;
-        let calls = told["tool_calls"].as_array().unwrap_or_else(|| panic!("{model}: {told}"));
-        assert_eq!(calls[0]["function"]["name"], "weather", "{model}: {told}");
-        said.push(json!({"role": "assistant", "tool_calls": calls}));
+        let mut text_found = vec![json!({"role": "user", "content": "How is it in Rome?"})];
+        let request = |text_found: &[Value]| json!({"model": model, "messages": text_found, "max_tokens": 50, "extra": {"tools": [tool]}});
+        let reply = client.done("chat", request(&text_found)).await;
+        let calls = reply["tool_calls"].as_array().unwrap_or_else(|| panic!("{model}: {reply}"));
+        assert_eq!(calls[0]["function"]["name"], "weather", "{model}: {reply}");
+        text_found.push(json!({"role": "assistant", "tool_calls": calls}));
         let (id, content) = (calls[0]["id"].clone(), "Sunny");
-        said.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
-        let told = client.done("chat", asked(&said)).await;
-        assert!(told["tool_calls"].is_null() && told["text"] != "", "{model}: {told}");
+        text_found.push(json!({"role": "tool", "tool_call_id": id, "content": content}));
+        let reply = client.done("chat", request(&text_found)).await;
+        assert!(reply["tool_calls"].is_null() && reply["text"] != "", "{model}: {reply}");
     }
     let models = client.done("list_models", json!({})).await["models"].clone();
     assert_eq!(
@@ -726,7 +726,7 @@ async fn a_call_costs_what_the_same_call_costs_over_http() {
     ];
     let (mut spent_by_one, mut spent_by_other) = (0, 0);
     for (tool, arguments, path, body) in calls {
-        let told = client.done(tool, arguments).await;
+        let reply = client.done(tool, arguments).await;
         let call = demo.post(path, &body, "").bearer_auth(&other.key);
         let answer = call.send().await.expect("an answer");
         assert_eq!(answer.status(), 200, "{path}");
@@ -734,7 +734,7 @@ async fn a_call_costs_what_the_same_call_costs_over_http() {
         let by_tool = admin.settled(&one.account).await.spent - spent_by_one;
         let by_http = admin.settled(&other.account).await.spent - spent_by_other;
         assert!(by_tool > 0 && by_tool == by_http, "{tool}: {by_tool}, over HTTP {by_http}");
-        let cost = told["cost_usd"].as_str().unwrap_or_else(|| panic!("{told}"));
+        let cost = reply["cost_usd"].as_str().unwrap_or_else(|| panic!("{reply}"));
         let cost: tollgate::money::Nanousd = cost.parse().expect("dollars");
         assert_eq!(cost.get(), by_tool, "{tool} tells what it cost");
         (spent_by_one, spent_by_other) = (spent_by_one + by_tool, spent_by_other + by_http);
@@ -821,8 +821,8 @@ async fn every_tool_does_what_it_says() {
     let chat =
         client.call("chat", json!({"model": CHAT, "prompt": "Hi", "system": "Be brief."})).await;
     assert!(chat["content"][0]["text"].as_str().expect("text").contains("Simulated upstreams"));
-    let told = &chat["structuredContent"];
-    assert!(told["usage"]["total_tokens"].is_u64() && told["finish_reason"] == "stop", "{told}");
+    let reply = &chat["structuredContent"];
+    assert!(reply["usage"]["total_tokens"].is_u64() && reply["finish_reason"] == "stop", "{reply}");
 
     let images = client.call("generate_image", json!({"model": "pimg-1", "prompt": "a cat"})).await;
     let image = blocks(&images, "image")[0].clone();
@@ -916,8 +916,8 @@ async fn a_wait_has_an_end() {
     let client = Client::new(&format!("http://{}", gateway.address), &gateway.key);
     let begun = client.done("submit_video", json!({"model": "vf2.7-t2v", "prompt": "a"})).await;
     let started = Instant::now();
-    let told = client.done("get_video", json!({"id": begun["id"], "wait_seconds": 600})).await;
-    assert!(told["status"] == "processing" || told["status"] == "queued", "{told}");
+    let reply = client.done("get_video", json!({"id": begun["id"], "wait_seconds": 600})).await;
+    assert!(reply["status"] == "processing" || reply["status"] == "queued", "{reply}");
     let took = started.elapsed();
     assert!((Duration::from_secs(1)..Duration::from_secs(5)).contains(&took), "{took:?}");
 }
@@ -1016,7 +1016,7 @@ async fn both_lines_of_the_log_name_the_agents_own_address() {
     }
 }
 
-/// What a conflict names can be read with the other tool, in every family.
+/// The task that a conflict names can be read with the other tool, in every family.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_video_is_a_conflict_that_names_the_first() {
     let (_demo, _, _, client) = demo().await;

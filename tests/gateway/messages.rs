@@ -56,8 +56,8 @@ fn the_upstream_sees_what_was_sent_and_no_key_of_the_customers() {
     for kept in ["anthropic-version: 2023-06-01", "anthropic-beta: effort-1,compact-2", &key] {
         assert!(head.contains(kept), "{kept} in {head}");
     }
-    for gone in ["authorization", "customer-canary", "context-1m", &gateway.key.to_lowercase()] {
-        assert!(!head.contains(gone), "{gone} in {head}");
+    for removed in ["authorization", "customer-canary", "context-1m", &gateway.key.to_lowercase()] {
+        assert!(!head.contains(removed), "{removed} in {head}");
     }
     assert_eq!(request.body, body.as_bytes(), "byte for byte");
 }

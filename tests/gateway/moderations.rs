@@ -34,7 +34,7 @@ fn judge(gateway: &Gateway, body: &Value) -> Answer {
     ask(gateway.address, &gateway.post("/v1/moderations", &length, body))
 }
 
-/// What the account has spent.
+/// Spent amount of the account.
 fn spent(gateway: &Gateway) -> Value {
     gateway.settled()["spent"].clone()
 }
@@ -53,9 +53,9 @@ fn who_names_no_model_means_openais_and_pays_nothing() {
         ),
     ] {
         let answer = judge(&gateway, &json!({"input": input}));
-        let told = answer.json();
-        assert_eq!((answer.status(), &told["model"]), (200, &json!("omni-moderation-latest")));
-        let results = told["results"].as_array().expect("results");
+        let reply = answer.json();
+        assert_eq!((answer.status(), &reply["model"]), (200, &json!("omni-moderation-latest")));
+        let results = reply["results"].as_array().expect("results");
         let found: Vec<&Value> = results.iter().map(|result| &result["flagged"]).collect();
         assert_eq!(json!(found), flagged, "{input}");
     }

@@ -1,4 +1,4 @@
-//! What customers pay, whatever they, the upstream and the network do.
+//! Charges, whatever customers, the upstream and the network do.
 //!
 //! The demo's `gpt-4o-mini` costs 150 nano-dollars an input token and 600 an output token.
 
@@ -256,9 +256,9 @@ async fn a_stream_that_reaches_its_hold_takes_a_second_or_is_cut() {
     assert!(balance.available >= 0 && balance.spent > 0, "{balance:?}");
 }
 
-/// What a model that reasons costs is told at the end only, so its answer is read on for the bill. The
-/// customer, who gets no more of it, does not wait for that, nor does what a client would send next over the
-/// same connection.
+/// The cost of reasoning is reported at the end only, so the answer is read to its end for the bill. The
+/// customer, who receives no more, does not wait for that, nor does a further request over the same
+/// connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_cut_ends_at_once_although_it_is_read_on() {
     let demo = Demo::start();
@@ -273,7 +273,7 @@ async fn a_stream_that_is_cut_ends_at_once_although_it_is_read_on() {
         customer.key,
         body.len(),
     );
-    let asked = tokio::task::spawn_blocking(move || {
+    let query = tokio::task::spawn_blocking(move || {
         let mut connection = connect(host.parse().expect("an address"));
         connection.write_all(request.as_bytes()).expect("sent");
         let mut cut = String::new();
@@ -281,7 +281,7 @@ async fn a_stream_that_is_cut_ends_at_once_although_it_is_read_on() {
         connection.read_to_string(&mut cut).expect("the connection ends");
         cut
     });
-    let cut = asked.await.expect("no panic");
+    let cut = query.await.expect("no panic");
     assert!(cut.contains("insufficient_balance"), "no money for more: {cut}");
     assert!(cut.ends_with("\n\n\r\n0\r\n\r\n"), "the body has its end: {cut}");
     let metrics = crate::harness::http().get(format!("{}/metrics", demo.admin_url)).send().await;
@@ -319,8 +319,8 @@ async fn no_money_is_402_and_says_which_kind() {
         let answer = demo.post(path, &body, "").bearer_auth(&poor.key).send().await;
         let answer: Value = answer.expect("an answer").json().await.expect("JSON");
         let message = answer["error"]["message"].as_str().unwrap_or_default();
-        let said = format!(", and $0.000000001 is available. {advice}");
-        assert!(message.contains(&said), "{path}: {message}");
+        let text_found = format!(", and $0.000000001 is available. {advice}");
+        assert!(message.contains(&text_found), "{path}: {message}");
         assert!(answer["error"].get("max_tokens_affordable").is_none(), "{path}: {answer}");
     }
 
@@ -363,8 +363,8 @@ async fn a_refusal_names_the_largest_output_limit_that_is_served() {
         let ask = async |balance: &str, tokens: u64| {
             let customer = admin.customer(balance).await;
             let body = limited(extra.clone(), field, tokens);
-            let asked = demo.post(path, &body, "").bearer_auth(&customer.key);
-            let answer = asked.header("x-tollgate-clamp", "never").send().await;
+            let query = demo.post(path, &body, "").bearer_auth(&customer.key);
+            let answer = query.header("x-tollgate-clamp", "never").send().await;
             let answer = answer.expect("an answer");
             (answer.status().as_u16(), answer.json::<Value>().await.expect("JSON"))
         };
@@ -374,8 +374,8 @@ async fn a_refusal_names_the_largest_output_limit_that_is_served() {
         let tokens = named.and_then(Value::as_u64).unwrap_or_else(|| panic!("{refused}"));
         let message = refused["error"]["message"].as_str().expect("a text");
         let thousands = format!("{},{:03}", tokens / 1_000, tokens % 1_000);
-        let said = format!("with `{field}` of at most {thousands}; or add $");
-        assert!(message.contains(&said), "{path}: {message}");
+        let text_found = format!("with `{field}` of at most {thousands}; or add $");
+        assert!(message.contains(&text_found), "{path}: {message}");
         let (status, answer) = ask("0.002", tokens).await;
         assert_eq!(status, 200, "{path} with {tokens}: {answer}");
         let (status, answer) = ask("0.002", tokens + 2).await;

@@ -48,7 +48,7 @@ fn closing(media_type: &str, body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// What a customer of such an upstream gets, and what the account has paid then.
+/// A customer's answer from such an upstream, and the charge.
 fn call(response: &str) -> (Answer, String) {
     let gateway = Gateway::start(upstream_that_says(response.to_owned()));
     let answer = ask(gateway.address, &gateway.chat_json(GOOD));
@@ -113,7 +113,7 @@ fn thinking(response: &str, more: &str) -> Gateway {
     )
 }
 
-/// What is charged for an answer of such an upstream, in dollars.
+/// Charge of an answer from such an upstream, in dollars.
 fn charged(gateway: &Gateway) -> f64 {
     let answer = ask(gateway.address, &gateway.chat_json(GOOD));
     assert_eq!(answer.status(), 200, "{answer:?}");
@@ -151,10 +151,10 @@ fn a_finished_answer_without_usage_costs_what_is_known_of_it() {
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
         closing("text/event-stream", &format!("{text}{end}{usage}data: [DONE]\n\n"))
     };
-    let said = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":25}}\n\n";
+    let message = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":25}}\n\n";
     for (usage, more, least, most) in [
         ("", "", 0.0, 0.0002),
-        (said, "", 0.000_125, 0.0002),
+        (message, "", 0.000_125, 0.0002),
         ("", "    missing_usage: bound\n", 0.5, 0.7),
         ("", "    reasoning: false\n", 0.0, 0.0002),
     ] {
@@ -204,12 +204,12 @@ fn an_error_in_a_stream_or_with_a_good_status_tells_no_credential() {
     const BEGUN: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let error =
         format!(r#"{{"error":{{"message":"{SECRET} has no quota","type":"x","code":"y"}}}}"#);
-    for (kind, body, asked, is_begun) in [
+    for (kind, body, request, is_begun) in [
         ("text/event-stream", format!("{BEGUN}data: {error}\n\n"), STREAMED, true),
         ("application/json", error.clone(), GOOD, false),
     ] {
         let gateway = keyed(SECRET, &closing(kind, &body));
-        let answer = ask(gateway.address, &gateway.chat_json(asked));
+        let answer = ask(gateway.address, &gateway.chat_json(request));
         let text = String::from_utf8(answer.body()).expect("text");
         assert_eq!(text.contains("****************** has no quota"), is_begun, "{kind}: {text}");
         assert_eq!(answer.status(), if is_begun { 200 } else { 502 }, "{kind}: {text}");
@@ -217,7 +217,7 @@ fn an_error_in_a_stream_or_with_a_good_status_tells_no_credential() {
     }
 }
 
-/// What a header says about how the answer is read is never looked into for the credential.
+/// Headers that frame the answer are not searched for the credential.
 #[test]
 fn a_short_credential_makes_no_answer_free() {
     for credential in ["x", "t", "text", "json", "stream", "utf-8", "/"] {
@@ -259,9 +259,9 @@ fn events_that_are_called_json_are_charged_as_events() {
 fn json_that_is_called_events_is_not_delivered() {
     let body = "{\"choices\":[{\"message\":{\"content\":\"free-canary\"}}]}";
     for body in [body.to_owned(), format!("\n {body}\n\n"), format!("[{body}]")] {
-        for asked in [STREAMED, GOOD] {
+        for request in [STREAMED, GOOD] {
             let gateway = keyed("sk-upstream-canary", &closing("text/event-stream", &body));
-            let answer = ask(gateway.address, &gateway.chat_json(asked));
+            let answer = ask(gateway.address, &gateway.chat_json(request));
             let text = String::from_utf8_lossy(&answer.bytes).into_owned();
             assert!(!text.contains("free-canary"), "{text}");
             assert!(text.contains("BadGateway"), "{text}");
@@ -283,7 +283,7 @@ fn an_answer_of_no_kind_is_a_bad_gateway() {
     }
 }
 
-/// What could have a front proxy, a browser or a cache do something stays here.
+/// Headers that could steer a proxy, a browser or a cache are removed.
 #[test]
 fn only_headers_that_are_known_reach_the_customer() {
     let dangerous = [
@@ -354,8 +354,8 @@ fn a_refusal_with_the_operators_credential_is_replaced() {
         ("400 Bad Request\r\nContent-Encoding: gzip", "sk-upstrm-canary, which nobody can read"),
     ] {
         let gateway = keyed("sk-upstream-canary", &refusal(head, body));
-        for asked in [GOOD, STREAMED] {
-            let answer = ask(gateway.address, &gateway.chat_json(asked));
+        for request in [GOOD, STREAMED] {
+            let answer = ask(gateway.address, &gateway.chat_json(request));
             let text = String::from_utf8_lossy(&answer.bytes).into_owned();
             assert_eq!(answer.status(), 400, "{head}: {text}");
             assert!(!text.contains("canary"), "{text}");
@@ -379,8 +379,7 @@ fn a_refusal_with_the_operators_credential_is_replaced() {
     }
 }
 
-/// What customers quote can be found: the gateway's id is what they read, and the upstream's is in
-/// the log.
+/// Customers can quote the gateway's request id; the upstream's id is in the log.
 #[test]
 fn a_relayed_failure_has_the_gateways_id() {
     let body = "{\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Busy\"},\"request_id\":\"req_of_the_upstream\"}";
@@ -391,9 +390,9 @@ fn a_relayed_failure_has_the_gateways_id() {
     );
     let upstream = upstream_that_says(response);
     let gateway = Gateway::listening("", "", upstream);
-    let asked = r#"{"model":"claude","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
-    let length = format!("Content-Length: {}\r\n", asked.len());
-    let answer = ask(gateway.address, &gateway.post("/v1/messages", &length, asked));
+    let query = r#"{"model":"claude","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    let length = format!("Content-Length: {}\r\n", query.len());
+    let answer = ask(gateway.address, &gateway.post("/v1/messages", &length, query));
     let text = String::from_utf8_lossy(&answer.bytes).into_owned();
     assert_eq!(answer.status(), 529, "{text}");
     let id = answer.header("x-request-id").expect("an id");

@@ -136,8 +136,8 @@ fn an_account_has_a_share_of_the_places() {
         assert_eq!(answer.header("retry-after").as_deref(), Some("1"), "{answer:?}");
         assert_ne!(answer.header("connection").as_deref(), Some("close"), "{answer:?}");
         assert_eq!(ask(gateway.address, other.as_bytes()).status(), 200, "another account");
-        for asked in first {
-            assert_eq!(asked.join().expect("no panic").status(), 200);
+        for query in first {
+            assert_eq!(query.join().expect("no panic").status(), 200);
         }
     });
     assert_eq!(gateway.metric(SHED_ACCOUNT), 1.0);
@@ -165,9 +165,9 @@ fn an_account_has_a_share_of_the_memory_for_bodies() {
     std::thread::scope(|scope| {
         let first: Vec<_> = (1..=2)
             .map(|count| {
-                let asked = scope.spawn(|| ask(gateway.address, &large));
+                let caller = scope.spawn(|| ask(gateway.address, &large));
                 eventually("it is on its way", || sim.requests_total() == count);
-                asked
+                caller
             })
             .collect();
         assert!(gateway.metric("tollgate_request_body_bytes") > 1_200_000.0);
@@ -175,8 +175,8 @@ fn an_account_has_a_share_of_the_memory_for_bodies() {
         assert_eq!(answer.status(), 429, "{answer:?}");
         assert_eq!(answer.header("retry-after").as_deref(), Some("1"), "{answer:?}");
         assert_eq!(ask(gateway.address, &gateway.chat_json(GOOD)).status(), 200, "short ones go");
-        for asked in first {
-            assert_eq!(asked.join().expect("no panic").status(), 200);
+        for caller in first {
+            assert_eq!(caller.join().expect("no panic").status(), 200);
         }
     });
     assert_eq!(gateway.metric(SHED_ACCOUNT_BODIES), 1.0);
@@ -191,9 +191,10 @@ fn reads_of_one_account_take_turns() {
     limit(&gateway, "per_account: { reads_max: 1 }");
     let usage = gateway.get("/v1/usage?days=366");
     std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..32).map(|_| scope.spawn(|| ask(gateway.address, &usage))).collect();
-        for asked in asked {
-            let answer = asked.join().expect("no panic");
+        let caller: Vec<_> =
+            (0..32).map(|_| scope.spawn(|| ask(gateway.address, &usage))).collect();
+        for caller in caller {
+            let answer = caller.join().expect("no panic");
             match answer.status() {
                 200 => {}
                 429 => assert_eq!(answer.json()["error"]["code"], "ConcurrencyExceeded"),
@@ -210,11 +211,11 @@ fn connections_are_counted_while_they_are_open() {
     let gateway = Gateway::start(recorder.address);
     let open: Vec<_> = (0..3).map(|_| connect(gateway.address)).collect();
     let eventually = |count: f64| {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while gateway.metric("tollgate_connections") != count {
-            assert!(Instant::now() < deadline, "{}", gateway.metric("tollgate_connections"));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(
+            Duration::from_secs(5),
+            || gateway.metric("tollgate_connections") == count,
+            || format!("{}", gateway.metric("tollgate_connections")),
+        );
     };
     eventually(3.0);
     drop(open);

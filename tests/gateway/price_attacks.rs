@@ -1,5 +1,5 @@
-//! What customers and upstreams might do to have calls charged at another price than theirs, or to ruin
-//! the books: changes while a call is open, counts that nobody can use, prices at the end of the range.
+//! Attempts to change the price of a call or to corrupt the books: changes during a call, absurd counts,
+//! prices at the end of the range.
 
 use serde_json::{Value, json};
 use tollgate::clock::UnixMs;
@@ -17,7 +17,7 @@ fn body(model: &str) -> String {
     json!({"model": model, "messages": [{"role": "user", "content": "hi"}]}).to_string()
 }
 
-/// What a call of `m` is charged while which `change` is made, in nano-dollars.
+/// Charge of a call of `m` while `change` is made, in nano-dollars.
 fn charged(gateway: &Gateway, change: impl FnOnce() + Send) -> i64 {
     let nano = |balance: &Value| {
         let dollars = balance["spent"].as_str().expect("an amount");

@@ -89,8 +89,8 @@ fn what_has_no_quota_left_is_asked_when_no_other_can_serve() {
         for call in 0..6 {
             chat(&both, &format!("a prompt of some more tokens than two: {call}"));
         }
-        let asked = (short.requests().len(), other.requests().len());
-        assert_eq!(asked, (1, 5), "{lines}");
+        let request_count = (short.requests().len(), other.requests().len());
+        assert_eq!(request_count, (1, 5), "{lines}");
         let quotas = targets(&both, "a")[0]["quotas"].clone();
         assert_eq!(quotas.as_array().map(Vec::len), Some(1), "{lines}: {quotas}");
         let reset = quotas[0]["reset_seconds"].as_f64().expect("seconds");

@@ -111,9 +111,9 @@ fn calls_are_spread_over_the_pods_of_a_name() {
 
 #[test]
 fn a_failure_to_connect_is_told_with_its_address_and_reason() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = gone.local_addr().expect("an address").port();
-    drop(gone);
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = unused.local_addr().expect("an address").port();
+    drop(unused);
     let upstreams = format!(
         "  a: {{ protocol: openai, base_url: 'http://down.test:{port}/v1' }}
   b: {{ protocol: openai, base_url: 'http://nowhere.test:{port}/v1' }}
@@ -128,9 +128,9 @@ fn a_failure_to_connect_is_told_with_its_address_and_reason() {
         assert_eq!(chat(&gateway, name).status(), 502);
         let failure = &upstream(&gateway, name)["last_connect_failure"];
         assert_eq!(failure["reason"], reason, "{failure}");
-        let told = failure["text"].as_str().expect("a text");
-        assert!(told.contains(&text), "{told}");
-        assert!(log(&gateway).contains(&format!("{name} cannot be reached ({reason}): {told}")));
+        let message = failure["text"].as_str().expect("a text");
+        assert!(message.contains(&text), "{message}");
+        assert!(log(&gateway).contains(&format!("{name} cannot be reached ({reason}): {message}")));
         let series = format!(
             "tollgate_upstream_connect_failures_total{{reason=\"{reason}\",upstream=\"{name}\"}}"
         );

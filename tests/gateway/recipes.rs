@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Gateway, ask, eventually, simulator};
 use tollgate::sim::Sim;
 
-mod said;
+mod content;
 
-use said::{Customer, Said, body, events};
+use content::{AnswerContent, Customer, body, events};
 
 /// Every recipe, by the names of its file and of its first model.
 const RECIPES: [(&str, &str); 14] = [
@@ -30,7 +30,7 @@ const RECIPES: [(&str, &str); 14] = [
     ("llamacpp", "gpt-oss-20b"),
 ];
 const CUSTOMERS: [Customer; 3] = [Customer::Chat, Customer::Messages, Customer::Responses];
-/// What the simulator reports unless a test says otherwise.
+/// The simulator's reported usage unless a test sets another.
 const USAGE: &str = "usage=prompt=1000,cached=400,completion=20,reasoning=7";
 /// The same as input that no cache has read, input that one has, and output.
 const USED: [u64; 3] = [600, 400, 20];
@@ -72,13 +72,13 @@ fn gateway(recipe: &str, sim: &Sim, prefix: &str) -> Gateway {
     Gateway::serving(&format!("{upstreams}\n"), &format!("models:\n{models}"))
 }
 
-fn call(gateway: &Gateway, customer: Customer, asked: &Value) -> Answer {
-    let text = asked.to_string();
+fn call(gateway: &Gateway, customer: Customer, request: &Value) -> Answer {
+    let text = request.to_string();
     let lines = format!("Content-Length: {}\r\n", text.len());
     ask(gateway.address, &gateway.post(customer.path(), &lines, &text))
 }
 
-/// What was spent, in nano-dollars.
+/// Spent amount in nano-dollars.
 fn spent(gateway: &Gateway) -> u64 {
     let text = gateway.settled()["spent"].as_str().expect("an amount").to_owned();
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
@@ -97,14 +97,14 @@ fn prices(recipe: &str) -> [u64; 3] {
     ["input_per_1m_tokens", "cached_input_per_1m_tokens", "output_per_1m_tokens"].map(price)
 }
 
-/// Whether this is what so many tokens cost: rounded up once, and twice as much in DeepSeek's peak hours.
+/// True if this is what so many tokens cost: rounded up once, and twice as much in DeepSeek's peak hours.
 fn is_price(name: &str, charged: u64, used: [u64; 3], prices: [u64; 3]) -> bool {
     let exact: u64 = used.into_iter().zip(prices).map(|(tokens, price)| tokens * price).sum();
     let price = exact.div_ceil(1_000_000);
     charged == price || name == "deepseek" && charged == 2 * price
 }
 
-/// Whether what was charged rests on what the upstream has reported.
+/// True if what was charged rests on what the upstream has reported.
 fn is_reported(gateway: &Gateway) -> bool {
     let path = format!("/admin/v1/accounts/{}/entries", gateway.account);
     let entries = gateway.admin("GET", &path, &Value::Null).to_string();
@@ -123,15 +123,15 @@ fn every_customer_reads_all_that_is_said_and_is_charged_what_they_read() {
                 let what = format!("{name} {customer:?} {stream}: {answer:?}");
                 assert_eq!(answer.status(), 200, "{what}");
                 assert_eq!(answer.header("x-tollgate-left-out"), None, "{what}");
-                let said = customer.read(&answer, stream);
+                let message = customer.read(&answer, stream);
                 let charged = spent(&gateway);
                 assert!(is_price(name, charged, USED, prices(&recipe)), "{charged} {what}");
                 assert!(is_reported(&gateway), "{what}");
-                assert!(said.text.contains("Simulated upstreams answer"), "{what}");
+                assert!(message.text.contains("Simulated upstreams answer"), "{what}");
                 if customer != Customer::Chat {
-                    assert_eq!(said.usage, USED, "{what}");
-                    assert_eq!(said.thoughts.trim(), "I am thinking.", "{what}");
-                    assert!(said.text.starts_with("Simulated"), "no tags, no blanks: {what}");
+                    assert_eq!(message.usage, USED, "{what}");
+                    assert_eq!(message.thoughts.trim(), "I am thinking.", "{what}");
+                    assert!(message.text.starts_with("Simulated"), "no tags, no blanks: {what}");
                 }
             }
         }
@@ -145,21 +145,23 @@ fn agents_finish_their_tool_loops_and_models_get_their_thoughts_back() {
         let gateway = gateway(&recipe, &sim, "");
         for customer in CUSTOMERS {
             for stream in [false, true] {
-                let mut asked = customer.ask(model, stream, true);
+                let mut query = customer.ask(model, stream, true);
                 for turn in 0..2 {
-                    let answer = call(&gateway, customer, &asked);
-                    let what = format!("{name} {customer:?} {stream} {turn}: {answer:?} {asked}");
+                    let answer = call(&gateway, customer, &query);
+                    let what = format!("{name} {customer:?} {stream} {turn}: {answer:?} {query}");
                     assert_eq!(answer.status(), 200, "{what}");
-                    let said = customer.read(&answer, stream);
+                    let message = customer.read(&answer, stream);
                     if turn == 1 {
-                        assert!(said.calls.is_empty() && !said.text.is_empty(), "{what}");
+                        assert!(message.calls.is_empty() && !message.text.is_empty(), "{what}");
                         break;
                     }
-                    let [(called, input, id)] = &said.calls[..] else { panic!("a call: {what}") };
+                    let [(called, input, id)] = &message.calls[..] else {
+                        panic!("a call: {what}")
+                    };
                     let input: Value = serde_json::from_str(input).expect("JSON");
                     assert_eq!((called.as_str(), input), ("weather", json!({"city": "sample"})));
                     assert!(!id.is_empty() || customer == Customer::Chat, "{what}");
-                    customer.go_on(&mut asked, &said);
+                    customer.go_on(&mut query, &message);
                 }
                 let sent = sim.requests().pop().expect("a request").body.expect("kept");
                 let sent: Value = serde_json::from_slice(&sent).expect("JSON");
@@ -185,14 +187,14 @@ fn a_conversation_that_another_model_began_goes_on() {
         let sim = provider(name, &[]);
         let gateway = gateway(&recipe(name), &sim, "");
         let customer = Customer::Messages;
-        let mut asked = customer.ask(model, false, true);
-        let turns = asked["messages"].as_array_mut().expect("turns");
+        let mut query = customer.ask(model, false, true);
+        let turns = query["messages"].as_array_mut().expect("turns");
         turns.push(json!({"role": "assistant", "content": [
             {"type": "thinking", "thinking": "Elsewhere.", "signature": "c2ln"},
             {"type": "tool_use", "id": "toolu_01AbCdEf", "name": "weather", "input": {}}]}));
         turns.push(json!({"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "toolu_01AbCdEf", "content": "rain"}]}));
-        let answer = call(&gateway, customer, &asked);
+        let answer = call(&gateway, customer, &query);
         assert_eq!(answer.status(), 200, "{name}: {answer:?}");
         let sent = sim.requests().pop().expect("a request").body.expect("kept");
         let sent: Value = serde_json::from_slice(&sent).expect("JSON");
@@ -213,9 +215,9 @@ fn refusals_are_of_the_right_kind_in_everybodys_words_and_cost_nothing() {
                     let answer = call(&gateway, customer, &customer.ask(model, stream, false));
                     let what = format!("{name} {customer:?} {fault} {stream}: {answer:?}");
                     assert_eq!(answer.status(), status, "{what}");
-                    let said = String::from_utf8(body(&answer)).expect("text");
+                    let text_found = String::from_utf8(body(&answer)).expect("text");
                     if status == 400 {
-                        assert!(said.contains("was told to answer"), "{what}");
+                        assert!(text_found.contains("was told to answer"), "{what}");
                     }
                     if customer != Customer::Chat || status != 400 {
                         assert!(answer.json()["error"]["message"].is_string(), "{what}");
@@ -303,13 +305,13 @@ fn fields_that_a_provider_refuses_are_left_out_and_named() {
         let gateway = gateway(&recipe(name), &sim, "");
         let model = RECIPES.iter().find(|(recipe, _)| *recipe == name).expect("a recipe").1;
         for stream in [false, true] {
-            let mut asked = Customer::Chat.ask(model, stream, false);
+            let mut query = Customer::Chat.ask(model, stream, false);
             for (key, value) in
                 [&fields, &kept].into_iter().flat_map(|it| it.as_object().expect("fields"))
             {
-                asked[key] = value.clone();
+                query[key] = value.clone();
             }
-            let answer = call(&gateway, Customer::Chat, &asked);
+            let answer = call(&gateway, Customer::Chat, &query);
             let what = format!("{name} {stream}: {answer:?}");
             assert_eq!(answer.status(), 200, "{what}");
             let mut named = answer.header("x-tollgate-left-out").unwrap_or_default();
@@ -328,14 +330,14 @@ fn fields_that_a_provider_refuses_are_left_out_and_named() {
             assert_eq!(asks, stream && name != "mistral", "{what}: {sent}");
         }
         // What has a meaning is never left out: the provider's own refusal says so.
-        let mut asked = Customer::Chat.ask(model, false, false);
-        asked["logprobs"] = json!(true);
+        let mut query = Customer::Chat.ask(model, false, false);
+        query["logprobs"] = json!(true);
         let expected = match name {
             "mistral" => 422,
             "groq" => 400,
             _ => 200,
         };
-        assert_eq!(call(&gateway, Customer::Chat, &asked).status(), expected, "{name}");
+        assert_eq!(call(&gateway, Customer::Chat, &query).status(), expected, "{name}");
     }
 }
 
@@ -361,16 +363,16 @@ fn what_openrouter_says_that_a_call_cost_is_in_the_books() {
 #[test]
 fn a_tier_of_fireworks_has_its_price_and_others_are_refused() {
     let (recipe, sim) = (recipe("fireworks"), provider("fireworks", &[USAGE]));
-    let asked = |tier: &str| {
-        let mut asked = Customer::Chat.ask(RECIPES[7].1, false, false);
-        asked["service_tier"] = json!(tier);
-        asked["perf_metrics_in_response"] = json!(true);
-        asked
+    let request = |tier: &str| {
+        let mut request = Customer::Chat.ask(RECIPES[7].1, false, false);
+        request["service_tier"] = json!(tier);
+        request["perf_metrics_in_response"] = json!(true);
+        request
     };
     let gateway = gateway(&recipe, &sim, "");
-    let answer = call(&gateway, Customer::Chat, &asked("turbo"));
+    let answer = call(&gateway, Customer::Chat, &request("turbo"));
     assert_eq!(answer.status(), 400, "{answer:?}");
-    let answer = call(&gateway, Customer::Chat, &asked("priority"));
+    let answer = call(&gateway, Customer::Chat, &request("priority"));
     assert_eq!(answer.status(), 200, "{answer:?}");
     assert!(answer.json()["perf_metrics"].is_object(), "{answer:?}");
     let [input, cached, output] = prices(&recipe).map(|price| price * 3 / 2);
@@ -383,27 +385,28 @@ fn growing_reports_of_usage_count_once() {
     for name in ["vllm", "sglang"] {
         let (recipe, sim) = (recipe(name), provider(name, &[USAGE]));
         let gateway = gateway(&recipe, &sim, "");
-        let mut asked = Customer::Chat.ask("Qwen/Qwen3-32B", true, false);
-        asked["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
-        let answer = call(&gateway, Customer::Chat, &asked);
+        let mut request = Customer::Chat.ask("Qwen/Qwen3-32B", true, false);
+        request["stream_options"] = json!({"include_usage": true, "continuous_usage_stats": true});
+        let answer = call(&gateway, Customer::Chat, &request);
         let reports = events(&answer).iter().filter(|chunk| chunk["usage"].is_object()).count();
         assert!(reports > 5, "{name}: {answer:?}");
         assert!(is_price(name, spent(&gateway), USED, prices(&recipe)), "{name}: {answer:?}");
     }
 }
 
-/// What careful customers of a provider's own dialect send back is let through.
+/// Provider-specific fields that careful customers send back are accepted.
 #[test]
 fn signed_thoughts_go_back_to_openrouter_by_customers_of_chat() {
     let sim = provider("openrouter", &[]);
     let gateway = gateway(&recipe("openrouter"), &sim, "");
-    let mut asked = Customer::Chat.ask(RECIPES[8].1, false, true);
-    let said: Said = Customer::Chat.read(&call(&gateway, Customer::Chat, &asked), false);
-    Customer::Chat.go_on(&mut asked, &said);
-    assert!(asked["messages"][1]["reasoning_details"].is_array(), "{asked}");
-    let answer = call(&gateway, Customer::Chat, &asked);
+    let mut query = Customer::Chat.ask(RECIPES[8].1, false, true);
+    let message: AnswerContent =
+        Customer::Chat.read(&call(&gateway, Customer::Chat, &query), false);
+    Customer::Chat.go_on(&mut query, &message);
+    assert!(query["messages"][1]["reasoning_details"].is_array(), "{query}");
+    let answer = call(&gateway, Customer::Chat, &query);
     assert_eq!(answer.status(), 200, "{answer:?}");
     let sent = sim.requests().pop().expect("a request").body.expect("kept");
     let sent: Value = serde_json::from_slice(&sent).expect("JSON");
-    assert_eq!(sent["messages"], asked["messages"], "byte for byte");
+    assert_eq!(sent["messages"], query["messages"], "byte for byte");
 }

@@ -1,6 +1,5 @@
-//! Whose fault it is that an upstream does not serve: what its body says, with any status and for every
-//! operation. Another target answers where the operator's account is at fault, and the customer reads
-//! nothing of that.
+//! Causes of refusals, read from the body, with any status and for every operation. Another target answers if
+//! the operator's account is at fault, and the customer learns nothing of it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +11,7 @@ use crate::harness::{Answer, Gateway, Recorded, Reply, Responder, ask, connect, 
 
 const JSON: &str = "content-type: application/json\r\n";
 const EVENTS: &str = "content-type: text/event-stream\r\n";
-/// What no customer may read.
+/// Text that no customer may read.
 const CANARY: &str = "Plans & Billing";
 
 fn account_refusal() -> String {
@@ -95,7 +94,7 @@ fn models(names: &[&str]) -> String {
     .concat()
 }
 
-/// What is asked for: a name, the path, and the body.
+/// Requests with name, path and body.
 fn requests() -> Vec<(&'static str, &'static str, Value)> {
     let messages = json!([{"role": "user", "content": "hi"}]);
     let prompt = json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]});
@@ -328,20 +327,27 @@ fn an_account_at_fault_is_answered_by_the_next_target_for_every_operation() {
     for body in bodies {
         let (bad, good) = (says(body.clone()), serving());
         let gateway = gateway(bad.address, good.address, "");
-        let mut asked = 0;
+        let mut request_count = 0;
         for (name, path, request) in requests() {
             let answer = post(&gateway, path, &request);
-            asked += 1;
+            request_count += 1;
             let expected = if name == "video" { 202 } else { 200 };
             assert_eq!(answer.status(), expected, "{name} after {body:?}: {}", text(&answer));
             assert!(!text(&answer).contains("illing"), "{name}: {}", text(&answer));
-            assert_eq!(bad.requests().len(), asked, "{name}: the first target was tried, once");
-            assert_eq!(good.requests().len(), asked, "{name}: and then the next one");
+            assert_eq!(
+                bad.requests().len(),
+                request_count,
+                "{name}: the first target was tried, once"
+            );
+            assert_eq!(good.requests().len(), request_count, "{name}: and then the next one");
         }
         let answer = transcribe(&gateway);
         assert_eq!(answer.status(), 200, "{}", text(&answer));
-        asked += 1;
-        assert_eq!(faults(&gateway, "account"), f64::from(u32::try_from(asked).expect("few")));
+        request_count += 1;
+        assert_eq!(
+            faults(&gateway, "account"),
+            f64::from(u32::try_from(request_count).expect("few"))
+        );
     }
 }
 
@@ -407,7 +413,7 @@ fn words_of_a_customers_in_a_refusal_are_the_customers_fault() {
     }
 }
 
-/// What `retries.on` lists has its effect for every status of a refusal.
+/// Statuses in `retries.on` also apply to refusals.
 #[test]
 fn a_refusal_whose_status_is_listed_goes_to_the_next_target() {
     let body = r#"{"error":{"message":"`temperature` is odd","type":"invalid_request_error"}}"#;
@@ -526,12 +532,12 @@ fn an_error_with_a_status_of_success_is_answered_by_the_next_target() {
         let alone = gateway(bad.address, bad.address, "");
         for (name, path, request) in requests().into_iter().filter(|one| names.contains(&one.0)) {
             let answer = post(&both, path, &request);
-            let said = text(&answer);
-            assert_eq!(answer.status(), 200, "{name} after {reply:?}: {said}");
-            assert!(said.contains("Hi") || !name.contains("chat"), "{name}: {said}");
+            let message = text(&answer);
+            assert_eq!(answer.status(), 200, "{name} after {reply:?}: {message}");
+            assert!(message.contains("Hi") || !name.contains("chat"), "{name}: {message}");
             assert!(
-                !said.to_lowercase().contains("overloaded") && !said.contains("nsufficient"),
-                "{name}: {said}"
+                !message.to_lowercase().contains("overloaded") && !message.contains("nsufficient"),
+                "{name}: {message}"
             );
             let answer = post(&alone, path, &request);
             assert_eq!(answer.status(), status, "{name} alone after {reply:?}: {}", text(&answer));
@@ -601,7 +607,7 @@ fn trickling(pieces: Vec<(Duration, String)>) -> SocketAddr {
 }
 
 /// How long after a request a text of the answer has come.
-fn seen_after(gateway: &Gateway, wanted: &str) -> Duration {
+fn seen_after(gateway: &Gateway, expected: &str) -> Duration {
     let all = requests();
     let (_, path, request) = all.iter().find(|one| one.0 == "chat stream").expect("a request");
     let body = request.to_string();
@@ -610,9 +616,9 @@ fn seen_after(gateway: &Gateway, wanted: &str) -> Duration {
     let lines = format!("Content-Length: {}\r\n", body.len());
     stream.write_all(&gateway.post(path, &lines, body)).expect("sent");
     let (mut read, mut room) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&read).contains(wanted) {
+    while !String::from_utf8_lossy(&read).contains(expected) {
         let count = stream.read(&mut room).expect("more of the answer");
-        assert!(count > 0, "no {wanted}: {}", String::from_utf8_lossy(&read));
+        assert!(count > 0, "no {expected}: {}", String::from_utf8_lossy(&read));
         read.extend_from_slice(&room[..count]);
     }
     began.elapsed()
@@ -672,10 +678,10 @@ fn a_stream_that_is_kept_alive_goes_to_the_next_target_too() {
     let gateway = Gateway::limited("  sse_keepalive: 200ms\n", &upstreams, &models);
     let all = requests();
     let (_, path, request) = all.iter().find(|one| one.0 == "chat stream").expect("a request");
-    let said = String::from_utf8(post(&gateway, path, request).content()).expect("text");
-    assert!(said.starts_with(": keep-alive\n\n"), "{said}");
-    assert!(said.contains("\"Hi\"") && said.ends_with("data: [DONE]\n\n"), "{said}");
-    assert!(!said.contains("overloaded"), "{said}");
+    let message = String::from_utf8(post(&gateway, path, request).content()).expect("text");
+    assert!(message.starts_with(": keep-alive\n\n"), "{message}");
+    assert!(message.contains("\"Hi\"") && message.ends_with("data: [DONE]\n\n"), "{message}");
+    assert!(!message.contains("overloaded"), "{message}");
     assert_eq!(gateway.settled()["spent"], "0.000015", "the answer, and nothing else");
 }
 

@@ -1,5 +1,5 @@
-//! What reaches the upstream and what reaches the customer, whatever the framing and whatever
-//! breaks. Drives the running binary with curl and with raw requests.
+//! Requests as they reach the upstream and answers as they reach the customer, with every framing and
+//! failure. Drives the running binary with curl and raw requests.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -200,19 +200,19 @@ async fn pages_of_other_origins_may_call() {
     let demo = Demo::start();
     let client = crate::harness::http();
     let url = format!("{}/v1/chat/completions", demo.base_url);
-    let asked = "authorization,content-type,x-stainless-lang";
+    let query = "authorization,content-type,x-stainless-lang";
     let preflight = client
         .request(reqwest::Method::OPTIONS, &url)
         .header("origin", "https://page.example")
         .header("access-control-request-method", "POST")
-        .header("access-control-request-headers", asked);
+        .header("access-control-request-headers", query);
     let answer = preflight.send().await.expect("an answer");
     let of = |answer: &reqwest::Response, name: &str| {
         answer.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
     assert_eq!(answer.status(), 204);
     assert_eq!(of(&answer, "access-control-allow-origin").as_deref(), Some("*"));
-    assert_eq!(of(&answer, "access-control-allow-headers").as_deref(), Some(asked));
+    assert_eq!(of(&answer, "access-control-allow-headers").as_deref(), Some(query));
     assert!(of(&answer, "access-control-allow-methods").is_some_and(|all| all.contains("POST")));
 
     let body = serde_json::json!({"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "hi"}]});

@@ -44,7 +44,7 @@ fn rank(gateway: &Gateway, body: &[u8]) -> Answer {
     ask(gateway.address, &gateway.post(PATH, &length, body))
 }
 
-fn asked(model: &str, query: &str, documents: &Value) -> Vec<u8> {
+fn rerank_request(model: &str, query: &str, documents: &Value) -> Vec<u8> {
     json!({"model": model, "query": query, "documents": documents}).to_string().into_bytes()
 }
 
@@ -55,7 +55,7 @@ fn document(answer: &Answer) -> Value {
     }
 }
 
-/// What the account has spent by now, in nano-dollars.
+/// Spent amount of the account in nano-dollars.
 fn spent(gateway: &Gateway) -> i64 {
     nanousd(gateway.settled()["spent"].as_str().expect("an amount"))
 }
@@ -75,9 +75,9 @@ fn held(gateway: &Gateway, body: &[u8]) -> i64 {
         body.len()
     );
     let answer = ask(gateway.address, &[head.as_bytes(), body].concat());
-    let told = document(&answer);
-    let message = told["error"]["message"].as_str().unwrap_or_default();
-    assert_eq!((answer.status(), &told["error"]["code"]), (402, &json!("insufficient_balance")));
+    let reply = document(&answer);
+    let message = reply["error"]["message"].as_str().unwrap_or_default();
+    assert_eq!((answer.status(), &reply["error"]["code"]), (402, &json!("insufficient_balance")));
     let amount = message.split('$').nth(1).and_then(|rest| rest.split([',', ' ']).next());
     nanousd(amount.unwrap_or_else(|| panic!("no amount: {message}")))
 }
@@ -143,7 +143,7 @@ fn what_is_not_reported_is_estimated_and_marked() {
         ("delay-ms=0", "both"),
     ] {
         let gateway = gateway(&sim, fault);
-        let body = asked(model, "when does it open", &documents);
+        let body = rerank_request(model, "when does it open", &documents);
         let most = held(&gateway, &body);
         let answer = rank(&gateway, &body);
         assert_eq!(answer.status(), 200, "{model}: {answer:?}");
@@ -162,7 +162,7 @@ fn a_report_above_the_hold_is_charged() {
     for (model, reported, cost) in [("tokens", 100_000, 1_000_000_000), ("units", 400, 800_000_000)]
     {
         let gateway = gateway(&sim, &format!("usage=prompt={reported}"));
-        let body = asked(model, "q", &json!(["a"]));
+        let body = rerank_request(model, "q", &json!(["a"]));
         assert!(held(&gateway, &body) < cost / 100, "{model}");
         assert_eq!(rank(&gateway, &body).status(), 200);
         assert_eq!(spent(&gateway), cost, "{model}");
@@ -191,7 +191,7 @@ fn no_request_costs_more_than_is_held_for_it() {
             if model == "rerank-2.5" && documents.as_array().is_some_and(|all| all.len() > 1000) {
                 continue;
             }
-            let body = asked(model, &query, &documents);
+            let body = rerank_request(model, &query, &documents);
             let most = held(&gateway, &body);
             let answer = rank(&gateway, &body);
             assert_eq!(answer.status(), 200, "{what}, {model}: {:?}", document(&answer)["error"]);
@@ -202,7 +202,7 @@ fn no_request_costs_more_than_is_held_for_it() {
         }
     }
     // 400,000 bytes with each of 1,000 documents, at $10 a million.
-    let body = asked("tokens", &"q".repeat(400_000), &json!(vec!["a"; 1000]));
+    let body = rerank_request("tokens", &"q".repeat(400_000), &json!(vec!["a"; 1000]));
     assert!(held(&gateway, &body) >= 4_000_000_000_000, "$4,000 at the least");
 }
 
@@ -210,10 +210,10 @@ fn no_request_costs_more_than_is_held_for_it() {
 fn what_cannot_be_paid_or_bounded_never_reaches_an_upstream() {
     let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=0");
-    let body = asked("tokens", &"q".repeat(400_000), &json!(vec!["a"; 1000]));
+    let body = rerank_request("tokens", &"q".repeat(400_000), &json!(vec!["a"; 1000]));
     let answer = rank(&gateway, &body);
-    let told = document(&answer);
-    assert_eq!((answer.status(), &told["error"]["code"]), (402, &json!("insufficient_balance")));
+    let reply = document(&answer);
+    assert_eq!((answer.status(), &reply["error"]["code"]), (402, &json!("insufficient_balance")));
     for (more, param) in [
         (json!({"documents": [1]}), "documents"),
         (json!({"documents": [null]}), "documents"),
@@ -238,11 +238,11 @@ fn what_cannot_be_paid_or_bounded_never_reaches_an_upstream() {
             body[name] = value.clone();
         }
         let answer = rank(&gateway, body.to_string().as_bytes());
-        let told = document(&answer);
+        let reply = document(&answer);
         assert_eq!(
-            (answer.status(), &told["error"]["param"]),
+            (answer.status(), &reply["error"]["param"]),
             (400, &json!(param)),
-            "{more}: {told}"
+            "{more}: {reply}"
         );
     }
     for body in [
@@ -264,7 +264,7 @@ fn what_fails_costs_nothing() {
     {
         let gateway = gateway(&sim, &format!("fault={fault}"));
         for model in ["tokens", "units", "rerank-2.5"] {
-            let answer = rank(&gateway, &asked(model, "q", &json!(["a"])));
+            let answer = rank(&gateway, &rerank_request(model, "q", &json!(["a"])));
             assert_eq!(answer.status(), status, "{fault} {model}: {answer:?}");
         }
         assert_eq!(spent(&gateway), 0, "{fault}");
@@ -279,10 +279,10 @@ fn models_are_asked_for_what_they_do() {
     let body = r#"{"model":"tokens","input":"a"}"#;
     let length = format!("Content-Length: {}\r\n", body.len());
     let answer = ask(gateway.address, &gateway.post("/v1/embeddings", &length, body));
-    let told = document(&answer);
-    assert_eq!((answer.status(), &told["error"]["param"]), (400, &json!("model")), "{told}");
+    let reply = document(&answer);
+    assert_eq!((answer.status(), &reply["error"]["param"]), (400, &json!("model")), "{reply}");
     assert!(
-        told["error"]["message"].as_str().is_some_and(|text| text.contains("it is for rerank"))
+        reply["error"]["message"].as_str().is_some_and(|text| text.contains("it is for rerank"))
     );
 }
 
@@ -298,12 +298,12 @@ fn the_path_is_the_operators_to_choose() {
     let models = "models:\n  rerank-v3.5:\n    operations: [rerank]\n    targets: [{ upstream: cohere }]\n    \
                   prices: { per_1k_rerank_units: 2 }\n";
     let gateway = Gateway::serving(&upstreams, models);
-    let body = asked("rerank-v3.5", "q", &json!(["a", "b"]));
+    let body = rerank_request("rerank-v3.5", "q", &json!(["a", "b"]));
     let length = format!("Content-Length: {}\r\n", body.len());
     let answer = ask(gateway.address, &gateway.post("/v2/rerank", &length, &body));
-    let told = document(&answer);
-    assert_eq!((answer.status(), told["results"].as_array().map(Vec::len)), (200, Some(2)));
-    assert_eq!(told["meta"]["billed_units"], json!({"search_units": 1}));
+    let reply = document(&answer);
+    assert_eq!((answer.status(), reply["results"].as_array().map(Vec::len)), (200, Some(2)));
+    assert_eq!(reply["meta"]["billed_units"], json!({"search_units": 1}));
     assert_eq!(spent(&gateway), 2_000_000);
     assert_eq!(rank(&gateway, &body).status(), 404);
 }

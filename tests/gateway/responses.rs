@@ -76,13 +76,13 @@ async fn simulated_models_call_tools_and_keep_to_schemas() {
     };
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let tools = json!([{"type": "function", "name": "weather", "parameters": schema}]);
-    let asked = json!({"input": "hi", "tools": tools});
-    let called: Value = serde_json::from_str(&ask(asked.clone()).await).expect("JSON");
+    let request = json!({"input": "hi", "tools": tools});
+    let called: Value = serde_json::from_str(&ask(request.clone()).await).expect("JSON");
     let item = &called["output"][0];
     assert_eq!((&item["type"], &item["name"]), (&json!("function_call"), &json!("weather")));
     assert_eq!(item["arguments"], r#"{"city":"sample"}"#, "{item}");
 
-    let mut streamed = asked.clone();
+    let mut streamed = request.clone();
     streamed["stream"] = json!(true);
     let text = ask(streamed).await;
     assert!(text.contains("event: response.function_call_arguments.delta\n"), "{text}");
@@ -133,8 +133,8 @@ fn ask_as(gateway: &Gateway, key: &str, method: &str, path: &str, body: &str) ->
 /// A credential of the simulator's, for each request to this path and what is below it.
 fn keys_used(sim: &Sim, path: &str) -> Vec<String> {
     let all = sim.requests();
-    let asked = all.iter().filter(|request| request.path.starts_with(path));
-    asked.map(|request| request.header("authorization").unwrap_or_default().to_owned()).collect()
+    let query = all.iter().filter(|request| request.path.starts_with(path));
+    query.map(|request| request.header("authorization").unwrap_or_default().to_owned()).collect()
 }
 
 #[test]
@@ -162,9 +162,9 @@ fn what_an_upstream_keeps_is_read_by_the_account_that_made_it_with_the_credentia
         let items = ask_as(&gateway, &own, "GET", &format!("{path}/input_items?limit=1"), "");
         assert_eq!(items.json()["data"][0]["content"], format!("turn {turn}"), "{items:?}");
         let cancelled = ask_as(&gateway, &own, "POST", &format!("{path}/cancel"), "");
-        let said = cancelled.json()["error"]["message"].clone();
+        let reply = cancelled.json()["error"]["message"].clone();
         assert_eq!(
-            (cancelled.status(), said),
+            (cancelled.status(), reply),
             (400, json!("Cannot cancel a synchronous response."))
         );
     }
@@ -247,7 +247,10 @@ fn a_conversation_is_summed_up_for_what_that_used_and_nowhere_else_than_at_its_p
         let answer = ask_as(&gateway, &key, "POST", "/v1/responses/compact", &body.to_string());
         let error = answer.json()["error"].clone();
         assert_eq!((answer.status(), &error["param"]), (400, &json!(field)), "{answer:?}");
-        assert!(error["message"].as_str().is_some_and(|said| said.contains(says)), "{error}");
+        assert!(
+            error["message"].as_str().is_some_and(|text_found| text_found.contains(says)),
+            "{error}"
+        );
     }
     assert_eq!((sim.requests_total(), gateway.settled()["spent"].clone()), (before, spent));
 }
@@ -267,9 +270,9 @@ fn input_tokens_are_counted_for_nothing_by_the_upstream_or_here() {
         counted["input_tokens"].as_u64().expect("a number")
     };
     assert_eq!(count("m"), 1000, "the upstream says so");
-    let asked = sim.requests_total();
+    let request_count = sim.requests_total();
     assert!((5..100).contains(&count("claude")), "an estimate");
-    assert_eq!(sim.requests_total(), asked, "nobody was asked");
+    assert_eq!(sim.requests_total(), request_count, "nobody was asked");
     assert_eq!(gateway.settled()["spent"], "0.00");
     let wrong = json!({"model": "m", "Input": "hi"}).to_string();
     assert_eq!(ask_as(&gateway, &key, "POST", path, &wrong).status(), 400);
@@ -325,11 +328,11 @@ fn a_search_without_a_limit_gets_one_and_all_else_goes_as_it_was_sent() {
         let expected = expected.unwrap_or(sent);
         assert_eq!(String::from_utf8_lossy(&body), expected);
     }
-    let asked = recorder.requests().len();
+    let request_count = recorder.requests().len();
     let answer = ask_as(&gateway, &key, "POST", "/v1/responses", &responses("untouched", ""));
     // Ten contexts are $30.
     assert_eq!(answer.status(), 402, "{answer:?}");
-    assert_eq!(recorder.requests().len(), asked);
+    assert_eq!(recorder.requests().len(), request_count);
 }
 
 #[test]

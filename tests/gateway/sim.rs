@@ -119,8 +119,8 @@ async fn usage_is_streamed_only_when_asked_for() {
     assert_eq!(content(&unasked).split_whitespace().count(), 80, "40 chunks of 2 words");
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
 
-    let asked = chunks(&post(&sim, CHAT, &streamed()).await.text().await.expect("text"));
-    let (last, others) = asked.split_last().expect("chunks");
+    let request = chunks(&post(&sim, CHAT, &streamed()).await.text().await.expect("text"));
+    let (last, others) = request.split_last().expect("chunks");
     assert!(others.iter().all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some()));
     assert_eq!(others.last().expect("a chunk")["choices"][0]["finish_reason"], "stop");
     assert_eq!(last["choices"], json!([]));
@@ -136,12 +136,12 @@ async fn usage_is_streamed_only_when_asked_for() {
 #[tokio::test]
 async fn max_tokens_caps_the_answer_unless_it_is_ignored() {
     let sim = sim(&[]);
-    let asked = chat(json!({"max_completion_tokens": 5}));
-    let body = json_of(post(&sim, CHAT, &asked).await).await;
+    let request = chat(json!({"max_completion_tokens": 5}));
+    let body = json_of(post(&sim, CHAT, &request).await).await;
     assert_eq!(body["choices"][0]["finish_reason"], "length");
     assert_eq!(body["usage"]["completion_tokens"], 5);
     sim.set_behaviour(Behaviour { ignores_max_tokens: true, ..Behaviour::default() });
-    let body = json_of(post(&sim, CHAT, &asked).await).await;
+    let body = json_of(post(&sim, CHAT, &request).await).await;
     assert_eq!(body["usage"]["completion_tokens"], 16, "the cap is ignored now");
 }
 
@@ -158,15 +158,15 @@ async fn choices_tools_and_json() {
     let schema = json!({"type": "object", "properties": properties});
     let tool = json!({"type": "function", "function": {"name": "weather", "parameters": schema}});
     let expected = json!({"city": "sample", "reason": reason}).to_string();
-    let asked = json!({"tools": [tool], "tool_choice": "required"});
-    let body = json_of(post(&sim, CHAT, &chat(asked.clone())).await).await;
+    let request = json!({"tools": [tool], "tool_choice": "required"});
+    let body = json_of(post(&sim, CHAT, &chat(request.clone())).await).await;
     let call = &body["choices"][0]["message"]["tool_calls"][0]["function"];
     assert_eq!(*call, json!({"name": "weather", "arguments": expected}));
     assert_eq!(body["choices"][0]["finish_reason"], "tool_calls");
 
-    let mut asked = chat(asked);
-    asked["stream"] = json!(true);
-    let all = chunks(&post(&sim, CHAT, &asked).await.text().await.expect("text"));
+    let mut request = chat(request);
+    request["stream"] = json!(true);
+    let all = chunks(&post(&sim, CHAT, &request).await.text().await.expect("text"));
     let call = |chunk: &Value| chunk["choices"][0]["delta"]["tool_calls"][0]["function"].clone();
     assert_eq!(call(&all[0])["name"], "weather");
     let arguments: String = all
@@ -175,8 +175,8 @@ async fn choices_tools_and_json() {
         .collect();
     assert_eq!(arguments, expected);
 
-    let asked = chat(json!({"response_format": {"type": "json_object"}}));
-    let body = json_of(post(&sim, CHAT, &asked).await).await;
+    let request = chat(json!({"response_format": {"type": "json_object"}}));
+    let body = json_of(post(&sim, CHAT, &request).await).await;
     let text = body["choices"][0]["message"]["content"].as_str().expect("text");
     assert!(serde_json::from_str::<Value>(text).is_ok_and(|json| json.is_object()), "{text}");
 }
@@ -417,8 +417,8 @@ fn streams_are_framed_as_told() {
 async fn characters_are_cut_and_still_arrive() {
     let sim = sim(&["fault=utf8-split"]);
     let text = post(&sim, CHAT, &streamed()).await.text().await.expect("text");
-    let said = content(&chunks(&text));
-    assert!(said.contains("模拟") && said.contains("👩‍🚀"), "{said}");
+    let message = content(&chunks(&text));
+    assert!(message.contains("模拟") && message.contains("👩‍🚀"), "{message}");
 }
 
 #[tokio::test]
@@ -502,9 +502,9 @@ fn the_command_runs_until_it_is_ended() {
 async fn a_strict_simulator_refuses_in_the_words_of_the_provider() {
     let sim = sim(&["strict=on"]);
     let tools = json!([{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]);
-    let said = |text: &str| json!([{"text": text}]);
-    let converse = json!({"messages": [{"role": "user", "content": said("a")},
-        {"role": "assistant", "content": tools}, {"role": "user", "content": said("b")}]});
+    let text_found = |text: &str| json!([{"text": text}]);
+    let converse = json!({"messages": [{"role": "user", "content": text_found("a")},
+        {"role": "assistant", "content": tools}, {"role": "user", "content": text_found("b")}]});
     let chat = |model: &str| {
         json!({"model": model, "messages": [
         {"role": "user", "content": "a"}, {"role": "system", "content": "b"}]})

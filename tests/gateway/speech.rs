@@ -4,7 +4,7 @@ use crate::harness::{Admin, Customer, Demo, Gateway, ask};
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
 
-/// What a million characters of `qf3-tts-flash` cost, for one, in nano-dollars.
+/// Cost of a character of `qf3-tts-flash`, in nano-dollars.
 const FLASH: i64 = 10_000;
 
 async fn speak(demo: &Demo, customer: &Customer, body: &Value, sim: &str) -> reqwest::Response {

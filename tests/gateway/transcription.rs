@@ -72,17 +72,17 @@ fn hear(gateway: &Gateway, model: &str, file: &[u8], more: &[Part<'_>]) -> Answe
     post(gateway, TRANSCRIPTIONS, &form(&parts))
 }
 
-/// What the account has spent.
+/// Spent amount of the account.
 fn spent(gateway: &Gateway) -> Value {
     gateway.settled()["spent"].clone()
 }
 
 /// WAV of 8,000 bytes a second that says that it has so many bytes.
-fn wav(seconds: u32, said: u32) -> Vec<u8> {
+fn wav(seconds: u32, message: u32) -> Vec<u8> {
     let mut file = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0".to_vec();
     file.extend([8_000_u32, 8_000].iter().flat_map(|number| number.to_le_bytes()));
     file.extend(b"\x01\0\x08\0data");
-    file.extend(said.to_le_bytes());
+    file.extend(message.to_le_bytes());
     file.resize(file.len() + seconds as usize * 8_000, 0x80);
     file
 }

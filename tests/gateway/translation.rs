@@ -22,7 +22,7 @@ mod wire;
 
 use wire::Customer;
 
-/// What the simulator reports unless a test says otherwise.
+/// The simulator's reported usage unless a test sets another.
 const USAGE: &str = "usage=prompt=1000,cached=400,completion=20,reasoning=7";
 
 /// A model at `upstream`, for `operation`.
@@ -98,7 +98,7 @@ fn call(gateway: &Gateway, customer: Customer, body: &Value) -> Answer {
     ask(gateway.address, &gateway.post(&path, &lines, &body))
 }
 
-/// What was spent, in nano-dollars.
+/// Spent amount in nano-dollars.
 fn spent(gateway: &Gateway) -> u64 {
     let text = gateway.settled()["spent"].as_str().expect("an amount").to_owned();
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));

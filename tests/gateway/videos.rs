@@ -152,7 +152,7 @@ fn family_g_is_billed_by_seconds_also_when_it_is_withheld() {
     }
 }
 
-/// What the upstream bills is charged, whatever was held; what it does not tell, as it was held.
+/// The upstream's bill is charged, whatever was held; without a report, the hold is charged.
 #[test]
 fn what_was_made_is_charged_also_beyond_the_hold() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
@@ -353,11 +353,11 @@ fn a_thousand_tasks_outlive_one_restart() {
     });
     assert_eq!(ids.len(), 1000, "all were answered");
     gateway.kill_and_restart();
-    let deadline = Instant::now() + Duration::from_secs(120);
-    while gateway.balance()["held"] != "0.00" {
-        assert!(Instant::now() < deadline, "{}", gateway.balance());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    crate::harness::within(
+        Duration::from_secs(120),
+        || gateway.balance()["held"] == "0.00",
+        || format!("{}", gateway.balance()),
+    );
     assert_eq!(gateway.balance()["spent"], "350.00");
     assert_eq!(sim.tasks_total(), 1000);
 }
@@ -425,7 +425,7 @@ fn what_is_missing_is_named() {
     assert_eq!(sim.tasks_total(), 0, "none was sent");
 }
 
-/// What the upstream may have taken is not sent again, and its hold stays.
+/// A submit that the upstream may have accepted is not sent again, and its hold stays.
 #[test]
 fn a_submit_whose_outcome_is_unknown_is_in_doubt_and_never_repeated() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
@@ -477,11 +477,11 @@ fn places_to_wait_are_bounded_and_given_up() {
     std::thread::sleep(Duration::from_millis(300));
     let mut next = crate::harness::connect(gateway.address);
     next.write_all(&request).expect("sent");
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while sim.tasks_total() < 2 {
-        assert!(Instant::now() < deadline, "the place was not given up");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::harness::within(
+        Duration::from_secs(5),
+        || sim.tasks_total() >= 2,
+        || "the place was not given up".to_owned(),
+    );
 }
 
 /// One account cannot have all of the places to wait in.

@@ -78,11 +78,11 @@ impl Receiver {
 
     /// The announcements once there are so many.
     fn wait_for(&self, count: usize) -> Vec<Announced> {
-        let deadline = Instant::now() + Duration::from_secs(15);
-        while self.all().len() < count {
-            assert!(Instant::now() < deadline, "{} of {count} announcements", self.all().len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(15),
+            || self.all().len() >= count,
+            || format!("{} of {count} announcements", self.all().len()),
+        );
         self.all()
     }
 }
@@ -166,8 +166,8 @@ fn verify_with_the_libraries(secret: &str, announced: &Announced) {
                 .current_dir(root)
                 .output()
                 .expect("the verifier runs");
-            let told = String::from_utf8_lossy(&status.stdout);
-            assert_eq!(told.trim(), if accepted { "valid" } else { "invalid" }, "{status:?}");
+            let printed = String::from_utf8_lossy(&status.stdout);
+            assert_eq!(printed.trim(), if accepted { "valid" } else { "invalid" }, "{status:?}");
         }
     }
 }
@@ -229,10 +229,10 @@ fn dead_receivers_of_one_account_delay_no_others() {
     std::thread::sleep(Duration::from_secs(1));
     for _ in 0..3 {
         let receiver = Receiver::start(&["204 Taken"]);
-        let asked = Instant::now();
+        let started = Instant::now();
         submit_as(&gateway, &key, receiver.address);
         receiver.wait_for(1);
-        let took = asked.elapsed();
+        let took = started.elapsed();
         assert!(took < TIMEOUT, "another account's announcement came after {took:?}");
     }
     let tried = gateway.metric("tollgate_webhook_tries_total{outcome=\"failed\"}");

@@ -147,8 +147,8 @@ fn user(text: &str) -> Value {
     json!({"role": "user", "content": text})
 }
 
-/// What upstreams were asked for last.
-fn asked_last(sim: &Sim) -> Value {
+/// The last request to an upstream.
+fn last_request(sim: &Sim) -> Value {
     let last = sim.requests().pop().expect("a request");
     serde_json::from_slice(last.body.as_deref().expect("a body")).expect("JSON")
 }
@@ -176,7 +176,7 @@ fn each_turn_is_a_request_like_any_other() {
     );
     let expected = json!({"stream": true, "model": "m", "store": false, "input": [user("How is it?")],
         "tools": tools});
-    assert_eq!(asked_last(&sim), expected);
+    assert_eq!(last_request(&sim), expected);
     assert_eq!(gateway.settled()["spent"], "0.0033");
 
     // The next turn brings what is new alone, and the upstream reads all of it.
@@ -186,9 +186,9 @@ fn each_turn_is_a_request_like_any_other() {
     let fields = json!({"input": [result], "tools": tools, "previous_response_id": done["id"]});
     let answered = socket.turn(&create("m", &fields));
     assert_eq!(answered["response"]["output"][0]["type"], "message", "{answered}");
-    let asked = asked_last(&sim);
-    assert_eq!(asked["input"], json!([user("How is it?"), called, result]));
-    assert_eq!(asked["previous_response_id"], Value::Null);
+    let query = last_request(&sim);
+    assert_eq!(query["input"], json!([user("How is it?"), called, result]));
+    assert_eq!(query["previous_response_id"], Value::Null);
     let spent = gateway.settled()["spent"].clone();
     assert_eq!(spent, "0.0066", "two turns");
 
@@ -199,8 +199,8 @@ fn each_turn_is_a_request_like_any_other() {
     assert_eq!(unknown["error"]["code"], "previous_response_not_found", "{unknown}");
     // What headers say over HTTP is told as well.
     socket.send(&create("claude", &json!({"input": "hi", "top_logprobs": 1})));
-    let told = socket.next().expect("a message");
-    assert_eq!(told["headers"]["x-tollgate-left-out"], "top_logprobs", "{told}");
+    let reply = socket.next().expect("a message");
+    assert_eq!(reply["headers"]["x-tollgate-left-out"], "top_logprobs", "{reply}");
     assert_eq!(socket.events()[0]["type"], "response.created");
     let spent = gateway.settled()["spent"].clone();
     let bad = socket.turn(&create("m", &json!({"input": "hi", "background": true})));
@@ -229,7 +229,7 @@ fn a_warm_up_costs_nothing_and_the_next_turn_goes_on_from_it() {
     let fields = json!({"input": [user("b")], "previous_response_id": id});
     let done = socket.turn(&create("m", &fields));
     assert_eq!(done["type"], "response.completed", "{done}");
-    assert_eq!(asked_last(&sim)["input"], json!([user("a"), user("b")]));
+    assert_eq!(last_request(&sim)["input"], json!([user("a"), user("b")]));
     // It is this connection's: another one does not know it.
     let mut other = Socket::open(&gateway, &gateway.key, &[]);
     let unknown = other.turn(&create("m", &fields));
@@ -253,10 +253,10 @@ fn agents_finish_their_tool_loops_over_translated_models() {
                 json!({"type": "function_call_output", "call_id": item["call_id"], "output": "x"});
             fields["input"] = json!([result]);
             fields["previous_response_id"] = called["id"].clone();
-            let said = socket.turn(&create(model, &fields))["response"].clone();
-            assert_eq!(said["output"][0]["type"], "message", "{model} {turn}: {said}");
+            let text_found = socket.turn(&create(model, &fields))["response"].clone();
+            assert_eq!(text_found["output"][0]["type"], "message", "{model} {turn}: {text_found}");
             fields["input"] = json!([user("and now?")]);
-            fields["previous_response_id"] = said["id"].clone();
+            fields["previous_response_id"] = text_found["id"].clone();
         }
     }
     let sealed = sim.requests().into_iter().filter(|request| {
@@ -354,15 +354,15 @@ fn messages_wait_while_a_turn_is_answered_and_not_too_many() {
         let done = socket.events().pop().expect("an event");
         assert_eq!(done["type"], "response.completed", "{text}: {done}");
     }
-    let asked: Vec<String> = sim
+    let query: Vec<String> = sim
         .requests()
         .iter()
         .map(|request| {
             String::from_utf8_lossy(request.body.as_deref().unwrap_or_default()).into_owned()
         })
         .collect();
-    for (asked, text) in asked.iter().zip(["a", "b", "c"]) {
-        assert!(asked.contains(&format!("\"input\":\"{text}\"")), "one after the other: {asked}");
+    for (query, text) in query.iter().zip(["a", "b", "c"]) {
+        assert!(query.contains(&format!("\"input\":\"{text}\"")), "one after the other: {query}");
     }
     for _ in 0..40 {
         socket.send(&create("m", &json!({"input": "too many"})));
@@ -433,7 +433,7 @@ pub(crate) fn frame(first: u8, masked: bool, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What the gateway closes a connection with over which `bytes` came; 0 where it does not say.
+/// Close code of a connection that received `bytes`; 0 without one.
 fn close_code(gateway: &Gateway, bytes: &[u8]) -> u16 {
     let mut stream = connect(gateway.address);
     let head = format!(

@@ -14,7 +14,7 @@ pub(crate) fn test_process(module: &str, test: &str) -> Command {
     command
 }
 
-/// Whether this process was started to run this test and no other. In any other process the test is run
+/// True if this process was started to run this test and no other. In any other process the test is run
 /// in one of its own, and fails as it does there: for tests that change or measure the whole process.
 #[expect(clippy::disallowed_methods, reason = "a test tells its own child what it is")]
 pub(crate) fn alone(module: &str, test: &str) -> bool {
@@ -23,10 +23,10 @@ pub(crate) fn alone(module: &str, test: &str) -> bool {
     }
     let mut command = test_process(module, test);
     let output = command.env(ALONE, test).stdin(Stdio::null()).output().expect("this binary runs");
-    let (said, errors) =
+    let (text_found, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    println!("{said}{errors}");
+    println!("{text_found}{errors}");
     assert!(output.status.success(), "{test} failed in a process of its own: {}", output.status);
-    assert!(said.contains("1 passed"), "{test} was not run");
+    assert!(text_found.contains("1 passed"), "{test} was not run");
     false
 }

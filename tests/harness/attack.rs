@@ -106,11 +106,11 @@ impl HonestCalls {
 impl Standing {
     /// Descriptors that a process may have here.
     fn descriptors(self) -> Option<u32> {
-        let Self::Descriptors(wanted) = self else { return None };
+        let Self::Descriptors(expected) = self else { return None };
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
         let line = limits.lines().find(|line| line.starts_with("Max open files"));
         let hard = line.and_then(|line| line.split_ascii_whitespace().nth(4)?.parse().ok());
-        Some(hard.map_or(wanted, |hard: u32| hard.min(wanted)))
+        Some(hard.map_or(expected, |hard: u32| hard.min(expected)))
     }
 }
 

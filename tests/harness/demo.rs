@@ -39,7 +39,7 @@ pub(crate) struct Demo {
     pub(crate) api_key: String,
     /// The process.
     pub(crate) process: Running,
-    /// What comes on standard output after the first line.
+    /// Standard output after the first line.
     more: Option<JoinHandle<Vec<String>>>,
     _data: Option<tempfile::TempDir>,
 }

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-/// What a process has in its environment whose clock is wrong by `offset`, such as `+5s`. How fast time
-/// passes is right, and so is the clock that only measures.
+/// Environment of a process whose clock is wrong by `offset`, such as `+5s`. The speed of time and the
+/// monotonic clock are right.
 pub(crate) fn fake_clock(offset: &str) -> [(&'static str, String); 4] {
     [
         ("LD_PRELOAD", library().display().to_string()),

@@ -36,7 +36,7 @@ pub(crate) fn reserve(account: AccountId, amount: i64) -> Reserve {
     }
 }
 
-/// What a call came to.
+/// Settlement of a call with this charge.
 pub(crate) fn cost(nanousd: i64) -> Settlement {
     let usage = Usage { input_tokens: 3, output_tokens: 5, ..Usage::default() };
     Settlement { charge: money(nanousd), usage, source: UsageSource::Upstream }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// What a proxy does with whoever asks.
+/// A proxy's reaction to requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ProxyRule {
     /// It connects to the address that it is asked for.
@@ -63,8 +63,8 @@ fn serve(stream: &TcpStream, rule: ProxyRule, log: &Mutex<Vec<String>>) -> std::
         }
     }
     log.lock().expect("no poison").push(head.clone());
-    let asked = head.split(' ').nth(1).unwrap_or_default();
-    let wanted = format!(
+    let request = head.split(' ').nth(1).unwrap_or_default();
+    let expected = format!(
         "Proxy-Authorization: {}\r\n",
         match rule {
             ProxyRule::Wants(value) => value,
@@ -77,10 +77,10 @@ fn serve(stream: &TcpStream, rule: ProxyRule, log: &Mutex<Vec<String>>) -> std::
             lines.read_to_end(&mut Vec::new())?;
             return Ok(());
         }
-        ProxyRule::Wants(_) if !head.contains(&wanted) => {
+        ProxyRule::Wants(_) if !head.contains(&expected) => {
             return write!(out, "HTTP/1.1 407 Who are you\r\n\r\n");
         }
-        ProxyRule::Wants(_) | ProxyRule::Open => TcpStream::connect(asked)?,
+        ProxyRule::Wants(_) | ProxyRule::Open => TcpStream::connect(request)?,
         ProxyRule::LeadsTo(address) => TcpStream::connect(address)?,
     };
     write!(out, "HTTP/1.1 200 Connected\r\n\r\n")?;

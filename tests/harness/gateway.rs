@@ -11,7 +11,7 @@ use super::child::Running;
 use super::wire::{Answer, ask};
 
 const ADMIN_TOKEN: &str = "admin-token-of-a-test";
-/// What the gateway sends to the recorder; no customer may ever read it.
+/// The key that the gateway sends to the recorder; no customer may ever read it.
 pub(crate) const UPSTREAM_KEY: &str = "sk-upstream-of-a-test";
 
 /// A running gateway with one account of $10 and a key of it; ended on drop.
@@ -316,12 +316,12 @@ impl Gateway {
         self.resident("VmHWM:")
     }
 
-    /// What is resident of the files that the process has mapped, in bytes.
+    /// Resident bytes of mapped files of the process.
     pub(crate) fn mapped_bytes(&self) -> u64 {
         self.resident("RssFile:")
     }
 
-    /// What this line of the process's status says, in bytes.
+    /// Value of a line of the process's status, in bytes.
     fn resident(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.0.id()));
         let status = status.expect("the process lives");
@@ -365,12 +365,12 @@ impl Gateway {
         self.admin
     }
 
-    /// Whether the process has not ended.
+    /// True if the process has not ended.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.process.0.try_wait(), Ok(None))
     }
 
-    /// What Prometheus would read.
+    /// The metrics as Prometheus scrapes them.
     pub(crate) fn metrics(&self) -> String {
         let request = b"GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
         String::from_utf8(ask(self.admin, request).body()).expect("text")
@@ -384,7 +384,7 @@ impl Gateway {
         answer.json()
     }
 
-    /// What the admin API answers.
+    /// Answer of the admin API.
     pub(crate) fn admin_answer(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(
@@ -395,12 +395,12 @@ impl Gateway {
         ask(self.admin, request.as_bytes())
     }
 
-    /// What `/readyz` answers; 0 when nothing does.
+    /// Status of `/readyz`; 0 without an answer.
     pub(crate) fn ready(&self) -> u16 {
         let Ok(mut stream) = std::net::TcpStream::connect(self.admin) else { return 0 };
-        let asked = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
+        let request = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
         let mut bytes = Vec::new();
-        let read = asked.and_then(|()| stream.read_to_end(&mut bytes));
+        let read = request.and_then(|()| stream.read_to_end(&mut bytes));
         read.map_or(0, |_| Answer { bytes, ..Answer::default() }.status())
     }
 
@@ -422,7 +422,7 @@ impl Gateway {
 /// How a gateway's process is started.
 #[derive(Clone, Copy, Default)]
 struct Process<'a> {
-    /// What it logs is in the file `log`.
+    /// Logs to the file `log`.
     logs: bool,
     /// The file descriptors that it may have.
     descriptors: Option<u32>,

@@ -1,4 +1,4 @@
-//! What tests install for themselves, once for each set of pins.
+//! Packages that tests install, once for each set of pins.
 
 use std::fs::{File, read, write};
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ pub(super) fn once(name: &str, pins: &Path, make: impl FnOnce(&Path)) -> PathBuf
     let stamp = directory.join("pins");
     let lock = File::create(directory.with_extension("lock")).expect("a lock file");
     lock.lock().expect("the lock");
-    let wanted = read(pins).expect("the pins");
-    if read(&stamp).ok().as_ref() != Some(&wanted) {
+    let expected = read(pins).expect("the pins");
+    if read(&stamp).ok().as_ref() != Some(&expected) {
         make(&directory);
-        write(&stamp, wanted).expect("the stamp");
+        write(&stamp, expected).expect("the stamp");
     }
     directory
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Archive, ArchiveTo, Keeping, KeyId, Ledger, Options, RequestId, Reserve, Settlement,
-    verify,
+    AccountId, Archive, ArchiveTo, KeyId, Ledger, MaintenanceOptions, Options, RequestId, Reserve,
+    Settlement, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 
 /// The bytes of a segment before its first frame.
 const SEGMENT_HEADER: usize = 56;
-/// What a frame has beside its content.
+/// Bytes of a frame beside its content.
 const FRAME_HEADER: usize = 60;
 
 /// A runtime with two threads.
@@ -50,8 +50,9 @@ pub(crate) fn settlement(nanousd: i64) -> Settlement {
 pub(crate) fn small_segments(dir: &Path, archive: Option<&Path>) -> Options {
     let archive = archive
         .map(|path| Archive { to: ArchiveTo::Directory(path.to_owned()), keep: Duration::ZERO });
-    let keeping = Keeping { checkpoint_interval: Duration::ZERO, archive, on_kept: None };
-    Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) }
+    let maintenance =
+        MaintenanceOptions { checkpoint_interval: Duration::ZERO, archive, on_event: None };
+    Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) }
 }
 
 /// The entries of some accounts, their usage and their balances, as text.

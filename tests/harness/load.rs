@@ -13,14 +13,14 @@ use tokio::task::JoinHandle;
 /// Longer than a call takes at a node that stands still for a while.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// How many bytes of an answer are kept to be shown: an error's code and message.
-const SAID_MAX: usize = 400;
+const REPLY_BYTES_MAX: usize = 400;
 
 /// A call and what became of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Which of the addresses was asked.
+    /// Index of the called address.
     pub(crate) node: usize,
-    /// Which of the keys was used.
+    /// Index of the key.
     pub(crate) key: usize,
     /// When it was sent.
     pub(crate) at: Instant,
@@ -49,7 +49,7 @@ pub(crate) struct Calling {
     pub(crate) callers: usize,
     /// How long each waits before the next call.
     pub(crate) pause: Duration,
-    /// What is asked for.
+    /// Request body.
     pub(crate) body: String,
 }
 
@@ -86,7 +86,7 @@ impl Load {
         Self { stop, calls, callers, runtime }
     }
 
-    /// What became of the calls that have ended by now.
+    /// Calls that have ended by now.
     pub(crate) fn so_far(&self) -> Vec<Call> {
         self.calls.lock().clone()
     }
@@ -140,7 +140,7 @@ async fn hear(request: reqwest::RequestBuilder, call: &mut Call) -> reqwest::Res
     let body = answer.bytes().await?;
     call.status = status;
     if status != 200 {
-        call.said = String::from_utf8_lossy(&body[..body.len().min(SAID_MAX)]).into_owned();
+        call.said = String::from_utf8_lossy(&body[..body.len().min(REPLY_BYTES_MAX)]).into_owned();
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     call.code = body["error"]["code"].as_str().unwrap_or_default().to_owned();

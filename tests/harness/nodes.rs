@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ use super::{Customer, eventually, tool};
 /// The operators' token at every node.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token-of-a-test";
 
-/// What a fleet of three is started with.
+/// Settings of a fleet of three nodes.
 pub(crate) struct Plan {
     /// The database.
     pub(crate) url: String,
@@ -140,17 +140,17 @@ impl Nodes {
     /// logged last.
     pub(crate) fn traces_of(&self, request: Option<&str>) -> String {
         let request = request.unwrap_or("no id: HAProxy answered, or nobody");
-        let mut told = format!("{request}\n");
+        let mut message = format!("{request}\n");
         for (node, number) in self.nodes.iter().zip(0..) {
             for line in node.log().lines().filter(|line| line.contains(request)) {
-                told += &format!("node {number}: {line}\n");
+                message += &format!("node {number}: {line}\n");
             }
         }
         for (node, number) in self.nodes.iter().zip(0..) {
-            told += &format!("--- node {number}\n{}\n", node.warnings());
+            message += &format!("--- node {number}\n{}\n", node.warnings());
         }
         let haproxy = fs::read_to_string(self.directory.path().join("haproxy.log"));
-        told + "--- HAProxy\n" + &haproxy.unwrap_or_default()
+        message + "--- HAProxy\n" + &haproxy.unwrap_or_default()
     }
 
     /// Stops all nodes as a supervisor does, and checks that what each has kept is in order.
@@ -217,20 +217,20 @@ store:
 
     /// Waits until it wants requests.
     pub(crate) fn await_ready(&self) {
-        let deadline = Instant::now() + Duration::from_secs(40);
-        while self.ready() != 200 {
-            assert!(Instant::now() < deadline, "a node is not ready:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        super::within(
+            Duration::from_secs(40),
+            || self.ready() == 200,
+            || format!("a node is not ready:\n{}", self.log()),
+        );
     }
 
-    /// What `/readyz` answers; 0 when nothing does.
+    /// Status of `/readyz`; 0 without an answer.
     pub(crate) fn ready(&self) -> u16 {
         let Ok(mut stream) = TcpStream::connect(self.admin) else { return 0 };
         stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
-        let asked = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
+        let request = stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n");
         let mut bytes = Vec::new();
-        let read = asked.and_then(|()| stream.read_to_end(&mut bytes));
+        let read = request.and_then(|()| stream.read_to_end(&mut bytes));
         read.map_or(0, |_| Answer { bytes, ..Answer::default() }.status())
     }
 
@@ -251,7 +251,7 @@ store:
         self.process.take().expect("it runs").0.wait().expect("it can be waited for")
     }
 
-    /// What it has logged.
+    /// The node's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -269,15 +269,16 @@ store:
     /// Checks the journal of a node that has ended.
     pub(crate) fn verify(&self) {
         let mut verify = Command::new(env!("CARGO_BIN_EXE_tollgate"));
-        let told = verify.args(["ledger", "verify", "--json", "--data"]).arg(&self.data).output();
-        let told = told.expect("the binary runs");
-        assert!(told.status.success(), "{told:?}\n{}", self.log());
-        let report: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        let message =
+            verify.args(["ledger", "verify", "--json", "--data"]).arg(&self.data).output();
+        let message = message.expect("the binary runs");
+        assert!(message.status.success(), "{message:?}\n{}", self.log());
+        let report: Value = serde_json::from_slice(&message.stdout).expect("JSON");
         assert_eq!(report["open_holds"], 0, "{report}");
         assert_eq!(report["books"]["adds_up"], true, "{report}");
     }
 
-    /// What its admin API answers.
+    /// Answer of the node's admin API.
     pub(crate) fn admin(&self, method: &str, path: &str, body: &Value) -> Answer {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let request = format!(

@@ -27,7 +27,7 @@ impl Pages {
         Self { base: base.to_owned(), http, cookie: Mutex::default() }
     }
 
-    /// What the jar has: `name=value`.
+    /// The cookie in the jar: `name=value`.
     pub(crate) fn cookie(&self) -> Option<String> {
         self.cookie.lock().expect("no panic").clone()
     }
@@ -122,14 +122,14 @@ impl Page {
                 form.contains(&format!("name=\"{name}\"")),
                 "{action} has no field {name}: {form}"
             );
-            fields.retain(|(known, _)| known != name);
+            fields.retain(|(existing, _)| existing != name);
             fields.push(((*name).to_owned(), (*value).to_owned()));
         }
         fields
     }
 }
 
-/// What askama's escaping stands for.
+/// Reverses askama's escaping.
 fn unescaped(text: &str) -> String {
     [("&#60;", "<"), ("&#62;", ">"), ("&#34;", "\""), ("&#39;", "'"), ("&#38;", "&")]
         .into_iter()

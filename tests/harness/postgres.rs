@@ -31,7 +31,7 @@ pub(crate) const ROLE: &str = "tollgate";
 /// How a server is to be.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
-    /// Whether it may lose what it has confirmed when the machine loses power: it starts faster.
+    /// True if it may lose what it has confirmed when the machine loses power: it starts faster.
     pub(crate) unsafe_disk: bool,
     /// The password of the role; none lets everybody in.
     pub(crate) password: Option<String>,
@@ -178,12 +178,16 @@ impl Postgres {
         let mut psql = program("psql");
         psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", database, "-c", sql]);
         psql.arg("-h").arg(&self.directory).args(["-p", &self.port.to_string()]);
-        let told = psql.output().expect("psql runs");
+        let message = psql.output().expect("psql runs");
         let text = |bytes| String::from_utf8_lossy(bytes).trim().to_owned();
-        if told.status.success() { Ok(text(&told.stdout)) } else { Err(text(&told.stderr)) }
+        if message.status.success() {
+            Ok(text(&message.stdout))
+        } else {
+            Err(text(&message.stderr))
+        }
     }
 
-    /// What the server has logged.
+    /// The server's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
@@ -256,7 +260,7 @@ impl Postgres {
         );
     }
 
-    /// Whether a database lets anybody in; who is in is sent away when it does not.
+    /// True if a database lets anybody in; who is in is sent away when it does not.
     pub(crate) fn accept_connections(&self, database: &str, accept: bool) {
         self.sql("postgres", &format!("ALTER DATABASE {database} ALLOW_CONNECTIONS {accept}"));
         if !accept {
@@ -264,7 +268,7 @@ impl Postgres {
         }
     }
 
-    /// Whether a database refuses writes. Its clients are sent away, since it holds for new ones.
+    /// True if a database refuses writes. Its clients are sent away, since it holds for new ones.
     pub(crate) fn read_only(&self, database: &str, read_only: bool) {
         let sql =
             format!("ALTER DATABASE {database} SET default_transaction_read_only = {read_only}");

@@ -38,7 +38,7 @@ impl Recorder {
         Self { address, requests }
     }
 
-    /// What has arrived so far.
+    /// Requests that have arrived so far.
     pub(crate) fn requests(&self) -> Vec<Recorded> {
         self.requests.lock().expect("no poison").clone()
     }

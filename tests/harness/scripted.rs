@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::recorder::Recorded;
 
-/// What the upstream does when a request comes.
+/// The upstream's reaction to a request.
 pub(crate) enum Act {
     /// Reads it, and answers with these bytes.
     Answer(Vec<u8>),
@@ -23,7 +23,7 @@ pub(crate) enum Act {
     ResetAcknowledged,
 }
 
-/// What the upstream does with the request of this number on the connection of that number, both from 0.
+/// Maps the numbers of connection and request, both from 0, and the request to the upstream's reaction.
 type Script = dyn Fn(usize, usize, &str) -> Act + Send + Sync;
 
 /// Lives as long as the process.

@@ -1,19 +1,19 @@
-//! What a ledger promises of its tasks, wherever they stand: put to a ledger of its own, to one whose
-//! tasks stand in memory with nobody else's, and to a node of a fleet on PostgreSQL.
+//! Contract of a ledger's tasks, for each store: the ledger's own, memory shared with nobody, and a fleet's
+//! PostgreSQL.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Actor, Asked, Hold, Intent, KeyId, Ledger, LedgerError, REPEATED_WITHIN, Repeat,
-    Repeated, RequestId, Reserve, Settlement, Stage, Task, TaskFilter, TaskId, TaskSettlement,
-    Tried, Webhook,
+    AccountId, Actor, DeliveryAttempt, Hold, IdempotencyKey, Intent, KeyId, Ledger, LedgerError,
+    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Settlement, Task, TaskFilter,
+    TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 
-/// What each task holds, in nano-dollars.
+/// Hold of each task, in nano-dollars.
 const HELD: i64 = 1_000;
 /// The ledger keeps accounts in so many parts, by their numbers: what is an account's is nobody's
 /// whose number differs by this, though it is in the same part.
@@ -46,8 +46,8 @@ fn charge(amount: i64) -> TaskSettlement {
     TaskSettlement::Post(Settlement { charge, usage, source: UsageSource::Upstream })
 }
 
-fn taken_as(upstream_id: &str) -> Stage {
-    Stage::Submitted { upstream_id: upstream_id.into() }
+fn taken_as(upstream_id: &str) -> TaskPhase {
+    TaskPhase::Submitted { upstream_id: upstream_id.into() }
 }
 
 impl Subject {
@@ -64,7 +64,7 @@ impl Subject {
         self.ledger.admit(reserve).await.expect("a hold")
     }
 
-    fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Task {
+    fn task(hold: &Hold, account: AccountId, repeat: Option<RepeatKey>) -> Task {
         let at = UnixMs::now();
         let intent = Intent {
             id: TaskId::random(),
@@ -84,7 +84,7 @@ impl Subject {
             intent: Arc::new(intent),
             upstream: "films".to_owned(),
             upstream_model: "grok".to_owned(),
-            stage: Stage::Submitting,
+            stage: TaskPhase::Submitting,
             webhook: Webhook::None,
         }
     }
@@ -93,7 +93,7 @@ impl Subject {
     async fn open(
         &self,
         account: AccountId,
-        repeat: Option<Repeat>,
+        repeat: Option<RepeatKey>,
         within: Duration,
     ) -> Result<Arc<Task>, LedgerError> {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -106,7 +106,7 @@ impl Subject {
         self.open(account, None, REPEATED_WITHIN).await.expect("opened")
     }
 
-    async fn to(&self, account: AccountId, id: TaskId, stage: Stage) -> Option<Arc<Task>> {
+    async fn to(&self, account: AccountId, id: TaskId, stage: TaskPhase) -> Option<Arc<Task>> {
         let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
         self.ledger.change_task((account, id), change).await.expect("written")
     }
@@ -139,7 +139,11 @@ impl Subject {
         let neighbor = AccountId::from_number(customer.number().wrapping_add(PARTS));
         for other in [*stranger, neighbor] {
             assert_eq!(self.in_work(other, id).await, None, "not of {other}");
-            assert_eq!(self.to(other, id, Stage::InDoubt).await, None, "not for {other} to change");
+            assert_eq!(
+                self.to(other, id, TaskPhase::InDoubt).await,
+                None,
+                "not for {other} to change"
+            );
             let ended = self.end(other, id, TaskSettlement::Void).await;
             assert_eq!(ended, None, "not for {other} to end");
         }
@@ -159,7 +163,7 @@ impl Subject {
         let account = self.customer;
         let id = self.opened(account).await.id();
         let taken = self.to(account, id, taken_as("way-1")).await.expect("changed");
-        for stage in [Stage::Submitting, Stage::InDoubt, taken_as("way-2")] {
+        for stage in [TaskPhase::Submitting, TaskPhase::InDoubt, taken_as("way-2")] {
             assert_eq!(self.to(account, id, stage.clone()).await, None, "{stage:?}");
         }
         let found = self.found(account, &id.to_string()).await;
@@ -188,23 +192,23 @@ impl Subject {
 
     async fn a_submit_is_repeated_within_its_time(&self) {
         let (ledger, account) = (&self.ledger, self.customer);
-        let repeat = Repeat { key: [1; 32], body: [2; 32] };
-        let other = Repeat { body: [3; 32], ..repeat };
-        let known = async |repeat: &Repeat, within: Duration| {
+        let repeat = RepeatKey { key: [1; 32], body: [2; 32] };
+        let other = RepeatKey { body: [3; 32], ..repeat };
+        let stored = async |repeat: &RepeatKey, within: Duration| {
             ledger.repeated(account, repeat, (UnixMs::now(), within)).await.expect("read")
         };
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::New);
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::New);
         let first = self.open(account, Some(repeat), REPEATED_WITHIN).await.expect("the first");
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(first.id()));
-        assert_eq!(known(&other, REPEATED_WITHIN).await, Repeated::Other);
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(first.id()));
+        assert_eq!(stored(&other, REPEATED_WITHIN).await, RepeatLookup::Other);
         let brief = Duration::from_millis(1);
         let pause = Duration::from_millis(3);
         tokio::time::sleep(pause).await;
-        for (stage, what) in [(None, "under way"), (Some(Stage::InDoubt), "in doubt")] {
+        for (stage, what) in [(None, "under way"), (Some(TaskPhase::InDoubt), "in doubt")] {
             if let Some(stage) = stage {
                 self.to(account, first.id(), stage).await.expect("changed");
             }
-            assert_eq!(known(&repeat, brief).await, Repeated::Same(first.id()), "{what}");
+            assert_eq!(stored(&repeat, brief).await, RepeatLookup::Same(first.id()), "{what}");
             let twin = self.open(account, Some(repeat), brief).await;
             assert!(matches!(twin, Err(LedgerError::Conflict)), "{what}: {twin:?}");
         }
@@ -214,33 +218,37 @@ impl Subject {
         self.to(account, first.id(), taken_as("repeat-1")).await.expect("changed");
         let since = begun.elapsed();
         assert_eq!(
-            known(&repeat, since).await,
-            Repeated::Same(first.id()),
+            stored(&repeat, since).await,
+            RepeatLookup::Same(first.id()),
             "it was taken just now"
         );
         tokio::time::sleep(pause).await;
-        assert_eq!(known(&repeat, brief).await, Repeated::New, "later");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "later");
         // Its customer waits for the end of the task, and then does not.
         let now = UnixMs::now();
         ledger.submit_answered(&first, UnixMs(now.0 + 60_000)).await.expect("noted");
-        assert_eq!(known(&repeat, brief).await, Repeated::Same(first.id()), "it waits");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::Same(first.id()), "it waits");
         ledger.submit_answered(&first, now).await.expect("noted");
         tokio::time::sleep(pause).await;
-        assert_eq!(known(&repeat, brief).await, Repeated::New, "it waits no more");
+        assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "it waits no more");
         let holds = ledger.open_holds();
         let twin = self.open(account, Some(repeat), REPEATED_WITHIN).await;
         assert!(matches!(twin, Err(LedgerError::Conflict)), "{twin:?}");
         assert_eq!(ledger.open_holds(), holds, "what the twin held is given back");
         let late = self.open(account, Some(repeat), brief).await;
         let late = late.expect("the time of the first is over");
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(late.id()));
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(late.id()));
         self.end(account, first.id(), TaskSettlement::Void).await.expect("open until then");
         let newer = "the end of the older one says nothing of the newer one";
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::Same(late.id()), "{newer}");
+        assert_eq!(
+            stored(&repeat, REPEATED_WITHIN).await,
+            RepeatLookup::Same(late.id()),
+            "{newer}"
+        );
         ledger.submit_answered(&first, UnixMs::now()).await.expect("nothing to note");
         self.end(account, late.id(), TaskSettlement::Void).await.expect("open until then");
         let again = "no upstream took it, so it may be tried again";
-        assert_eq!(known(&repeat, REPEATED_WITHIN).await, Repeated::New, "{again}");
+        assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::New, "{again}");
     }
 
     async fn doubts_are_listed_and_resolved_once(&self) {
@@ -248,14 +256,14 @@ impl Subject {
         let (older, newer) = (self.opened(account).await.id(), self.opened(account).await.id());
         let ada = Actor::operator("ada");
         let resolve = async |request: &str, id: TaskId, charge: Option<i64>| {
-            let asked = Asked { id: Some(request.to_owned()), digest: [1; 32] };
+            let asked = IdempotencyKey { id: Some(request.to_owned()), digest: [1; 32] };
             let (by, end) = (ledger.by(&ada).asked(asked), ("failed", "{}".to_owned()));
             by.resolve_task((account, id), end, charge.map(Nanousd::new)).await
         };
         let early = resolve("early", older, None).await;
         assert!(matches!(early, Err(LedgerError::NoDoubt(_))), "{early:?}");
         for id in [newer, older] {
-            self.to(account, id, Stage::InDoubt).await.expect("changed");
+            self.to(account, id, TaskPhase::InDoubt).await.expect("changed");
         }
         let doubts = async || {
             let doubts = ledger.tasks_in_doubt().await.expect("read");
@@ -290,12 +298,12 @@ impl Subject {
         let ended = self.end(account, id, TaskSettlement::Void).await.expect("open until then");
         assert_eq!(self.in_work(account, id).await, Some(ended), "its end is to be announced");
         assert_eq!(ledger.tried(id).await.expect("read"), None);
-        let announce = async |tried: &Tried, webhook: Webhook| {
+        let announce = async |tried: &DeliveryAttempt, webhook: Webhook| {
             let change = |task: &Task| Task { webhook, ..task.clone() };
             let announced = ledger.announced((account, id), tried.clone(), change).await;
             announced.expect("written").expect("it was due")
         };
-        let failed = Tried::now(Err("nobody listens".to_owned()));
+        let failed = DeliveryAttempt::now(Err("nobody listens".to_owned()));
         let given_up = announce(&failed, Webhook::GivenUp).await;
         assert_eq!(ledger.tried(id).await.expect("read").as_ref(), Some(&failed));
         assert_eq!(self.in_work(account, id).await, None);
@@ -303,7 +311,7 @@ impl Subject {
         let by = ledger.by(&Actor::Gateway);
         by.announce_again(again.clone()).await.expect("written");
         assert_eq!(self.in_work(account, id).await.as_deref(), Some(&again));
-        let answered = Tried::now(Ok(204));
+        let answered = DeliveryAttempt::now(Ok(204));
         let delivered = announce(&answered, Webhook::Delivered).await;
         let listed = ledger.listed_task(id).await.expect("read").expect("kept");
         assert_eq!((listed.task, listed.tried), (Task::clone(&delivered), Some(answered)));

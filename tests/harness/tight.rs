@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::holds::{Desk, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit, fit};
+use tollgate::holds::{Funds, HoldKind, HoldQueue, Needs, NotHeld, TightCall, Unfit, fit};
 use tollgate::ledger::{AccountId, Hold, Ledger, Refusal, VoidReason};
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldRules, Means};
@@ -17,14 +17,14 @@ const SLACK: Duration = Duration::from_secs(1);
 /// The time that a treasury may take to lend, for each try.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is random about a call, and the same in each run of its seed.
+/// Random parameters of a call, the same in each run of a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     arrives: Duration,
     /// The prompt's tokens, and the bytes that bound them.
     input: i64,
     bytes: i64,
-    /// What the counter says, after so long; `None` where there is none.
+    /// The counter's answer and its delay; `None` without a counter.
     counted: Option<i64>,
     count_takes: Duration,
     /// The output limit, and what the model would put out without any.
@@ -190,7 +190,7 @@ impl TightCall for SimulatedCall<'_> {
     }
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Outcome {
     pub(crate) served: u64,
@@ -200,7 +200,7 @@ pub(crate) struct Outcome {
     pub(crate) cut: u64,
     pub(crate) charged: i64,
     pub(crate) owed: i64,
-    /// What the upstream billed beyond the hold, through a limit ignored or a wrong count.
+    /// Amount billed beyond the hold, because of an ignored limit or a wrong count.
     pub(crate) beyond: i64,
 }
 
@@ -223,7 +223,7 @@ impl Outcome {
 /// Plays a call from its arrival to the end of its hold.
 pub(crate) async fn play(
     purse: Purse,
-    desk: Arc<Desk>,
+    desk: Arc<HoldQueue>,
     rules: HoldRules,
     script: Script,
 ) -> Outcome {
@@ -250,7 +250,7 @@ pub(crate) async fn play(
     let mut outcome = Outcome { served: 1, ..Outcome::default() };
     outcome.clamped = u64::from(matches!(kind, HoldKind::Clamped(_)));
     let mut output = script.output.min(limit);
-    let is_gone = script.leaves.is_some();
+    let is_lost = script.leaves.is_some();
     if kind == HoldKind::Slice {
         outcome.rolled = 1;
         let steps = 10;
@@ -269,8 +269,8 @@ pub(crate) async fn play(
     } else {
         sleep(script.answer_takes).await;
     }
-    if is_gone && !script.is_shown && output == 0 {
-        hold.void(VoidReason::ClientGone);
+    if is_lost && !script.is_shown && output == 0 {
+        hold.void(VoidReason::ClientDisconnected);
     } else {
         let bill = script.cost(script.input, output);
         outcome.beyond = bill.saturating_sub(hold.amount()).get().max(0);

@@ -59,7 +59,7 @@ impl TestCertificate {
         format!("{{ certificate: {certificate}, key: {key} }}")
     }
 
-    /// What is in the file now.
+    /// The certificate in the file.
     pub(crate) fn der(&self) -> CertificateDer<'static> {
         CertificateDer::from_pem_file(&self.certificate).expect("a certificate")
     }

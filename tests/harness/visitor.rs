@@ -25,7 +25,7 @@ struct Kept {
     token: String,
 }
 
-/// What a visitor was shown.
+/// A page as the visitor received it.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// The status.
@@ -42,7 +42,7 @@ impl Shown {
         self.headers.get(LOCATION).map_or("", |value| value.to_str().expect("text"))
     }
 
-    /// What stands between the first `before` and the next `after`, with its entities read.
+    /// Text between the first `before` and the next `after`, with entities decoded.
     pub(crate) fn between(&self, before: &str, after: &str) -> String {
         let (_, rest) =
             self.text.split_once(before).unwrap_or_else(|| panic!("{before}: {self:?}"));

@@ -1,15 +1,26 @@
-//! What happens in its own time.
+//! Waiting for conditions.
 
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a busy machine.
+/// Longer than any condition takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two checks of a condition.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until `holds`; that it does not is a failure that says `what` was waited for.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIMEOUT;
+/// Waits until `holds`, and fails with `what` after 20 seconds.
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    within(TIMEOUT, holds, || format!("{what} did not happen within {TIMEOUT:?}"));
+}
+
+/// Waits until `holds`, and fails with the message after `time`.
+pub(crate) fn within(
+    time: Duration,
+    mut holds: impl FnMut() -> bool,
+    message: impl Fn() -> String,
+) {
+    let deadline = Instant::now() + time;
     while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not happen within {TIMEOUT:?}");
-        std::thread::sleep(Duration::from_millis(20));
+        assert!(Instant::now() < deadline, "{}", message());
+        std::thread::sleep(PAUSE);
     }
 }

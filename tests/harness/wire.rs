@@ -4,12 +4,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// What came back over a connection.
+/// Bytes received over a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     /// Everything that was read.
     pub(crate) bytes: Vec<u8>,
-    /// Whether the other end closed the connection.
+    /// True if the other end closed the connection.
     pub(crate) is_closed: bool,
     /// How long it took.
     pub(crate) took: Duration,
@@ -26,7 +26,7 @@ impl Answer {
         self.parts().0
     }
 
-    /// What follows that head.
+    /// Content after the head.
     pub(crate) fn body(&self) -> Vec<u8> {
         self.parts().1
     }
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// Whether the response says where it ends, and has come to that end.
+    /// True if the response says where it ends, and has come to that end.
     pub(crate) fn is_whole(&self) -> bool {
         let (head, body) = self.parts();
         if head.is_empty() {
@@ -126,7 +126,7 @@ pub(crate) fn ask_over(
     answer
 }
 
-/// Whether a read brought anything, the end included.
+/// True if a read brought anything, the end included.
 fn read_more(stream: &mut impl Read, answer: &mut Answer) -> bool {
     let mut chunk = [0; 16 * 1024];
     match stream.read(&mut chunk) {

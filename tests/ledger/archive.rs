@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, AccountId, CallName, Keeping, Ledger, OfflineRecords, OpenError, Options, Record,
-    Recovery, VoidReason, verify,
+    self, AccountId, CallName, Ledger, MaintenanceOptions, OfflineRecords, OpenError, Options,
+    Record, Recovery, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -24,9 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Without more checkpoints than there are.
 fn open(dir: &Path) -> Result<(Arc<Ledger>, Recovery), OpenError> {
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..small_segments(dir, None).keeping };
-    Ledger::open(Options { keeping, ..Options::new(dir) })
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..small_segments(dir, None).maintenance
+    };
+    Ledger::open(Options { maintenance, ..Options::new(dir) })
 }
 
 /// A copy that goes on under a name of its own.
@@ -35,9 +37,11 @@ fn copy_of(dir: &Path) -> TempDir {
     let from = dir.join(".");
     let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(copy.path()).status();
     assert!(copied.expect("cp runs").success());
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..small_segments(dir, None).keeping };
-    let accepted = Options { accept_fork: true, keeping, ..Options::new(copy.path()) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..small_segments(dir, None).maintenance
+    };
+    let accepted = Options { accept_fork: true, maintenance, ..Options::new(copy.path()) };
     Ledger::open(accepted).expect("it goes on").0.close();
     copy
 }
@@ -96,17 +100,17 @@ fn history(dir: &Path, archive: Option<&Path>, seed: u64) -> Vec<AccountId> {
 }
 
 /// Everything that queries tell of some accounts.
-fn told(dir: &Path, accounts: &[AccountId]) -> (String, Recovery) {
+fn opened(dir: &Path, accounts: &[AccountId]) -> (String, Recovery) {
     let (ledger, recovery) = open(dir).unwrap_or_else(|error| panic!("{error}"));
-    let told = runtime().block_on(async {
-        let mut told = statements(&ledger, accounts).await;
+    let opened = runtime().block_on(async {
+        let mut opened = statements(&ledger, accounts).await;
         for account in accounts {
-            told.push_str(&format!("{:?}\n", ledger.keys_last_used(*account).await));
+            opened.push_str(&format!("{:?}\n", ledger.keys_last_used(*account).await));
         }
         ledger.close();
-        told
+        opened
     });
-    (told, recovery)
+    (opened, recovery)
 }
 
 /// A checkpoint and what follows give the state, the statements and the usage of the whole journal.
@@ -120,10 +124,10 @@ fn a_start_from_a_checkpoint_gives_what_the_whole_journal_gives() {
         let report = verify(dir.path()).expect("readable");
         assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}");
         assert_eq!(report.checkpoints, 2, "seed {seed}");
-        let (expected, clean) = told(dir.path(), &accounts);
+        let (expected, clean) = opened(dir.path(), &accounts);
         assert_eq!(clean.records_replayed, 0, "seed {seed}");
         remove_sled(dir.path());
-        let (from_checkpoint, recovery) = told(dir.path(), &accounts);
+        let (from_checkpoint, recovery) = opened(dir.path(), &accounts);
         assert!(recovery.sled_rebuilt, "seed {seed}");
         assert!(recovery.records_replayed < report.records, "a checkpoint was used, seed {seed}");
         assert_eq!(from_checkpoint, expected, "seed {seed}");
@@ -132,18 +136,18 @@ fn a_start_from_a_checkpoint_gives_what_the_whole_journal_gives() {
         assert_eq!(again.sled_hash.as_ref(), Some(&report.state_hash), "seed {seed}");
         remove_sled(dir.path());
         fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
-        let (from_all, recovery) = told(dir.path(), &accounts);
+        let (from_all, recovery) = opened(dir.path(), &accounts);
         assert!(recovery.records_replayed >= report.records, "all was read, seed {seed}");
         assert_eq!(from_all, expected, "seed {seed}");
     }
 }
 
-/// What a crash leaves of a checkpoint, and what somebody has put in its place, is used by no start.
+/// A partial checkpoint, or one that somebody replaced, is used by no start.
 #[test]
 fn a_checkpoint_that_the_journal_does_not_tell_of_is_not_used() {
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 5);
-    let (expected, _) = told(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     let checkpoints = files(&dir.path().join("checkpoints"), ".ckp");
     let [older, newer] = checkpoints.as_slice() else { panic!("{checkpoints:?}") };
     fs::write(dir.path().join("checkpoints/new"), b"half of one").expect("written");
@@ -167,7 +171,7 @@ fn a_checkpoint_that_the_journal_does_not_tell_of_is_not_used() {
         let report = verify(dir.path()).expect("readable");
         assert!(!report.violations.is_empty(), "{what}: nothing was noticed");
         remove_sled(dir.path());
-        let (found, recovery) = told(dir.path(), &accounts);
+        let (found, recovery) = opened(dir.path(), &accounts);
         assert!(recovery.sled_rebuilt && recovery.records_replayed < report.records, "{what}");
         assert_eq!(found, expected, "{what}");
     }
@@ -223,7 +227,7 @@ fn a_missing_segment_is_noticed_at_the_start() {
 fn a_directory_without_seals_is_sealed_when_it_is_opened() {
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 3);
-    let (expected, _) = told(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     fs::remove_file(dir.path().join("head.json")).expect("removed");
     fs::remove_file(dir.path().join("journal/identity.json")).expect("removed");
     fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
@@ -242,7 +246,7 @@ fn a_directory_without_seals_is_sealed_when_it_is_opened() {
     }
     ledger.close();
     drop(ledger);
-    assert_eq!(told(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
 }
 
 /// Segments are moved once a copy was read back; statements, exports and checks go on as before.
@@ -263,9 +267,9 @@ fn archived_segments_are_read_as_if_they_were_here() {
     let all: Vec<u64> = (1..=report.records).collect();
     assert_eq!(records(0), all);
     assert_eq!(records(20), all[19..]);
-    let (expected, _) = told(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     remove_sled(dir.path());
-    let (found, recovery) = told(dir.path(), &accounts);
+    let (found, recovery) = opened(dir.path(), &accounts);
     assert!(recovery.records_replayed < report.records);
     assert_eq!(found, expected);
     // A list of accounts that was changed hides none of their lines.
@@ -274,7 +278,7 @@ fn archived_segments_are_read_as_if_they_were_here() {
         bytes.iter_mut().for_each(|byte| *byte ^= 1);
         fs::write(&list, bytes).expect("written");
     }
-    assert_eq!(told(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
     // Every way to a statement's line that is in the archive only.
     let (ledger, _) = open(dir.path()).expect("opens");
     runtime().block_on(async {
@@ -326,8 +330,8 @@ fn a_copy_goes_on_only_when_it_is_told_to() {
     assert_eq!(report.violations, Vec::<String>::new(), "a copy is sound");
     let accepted = Options { accept_fork: true, ..small_segments(&copy, None) };
     drop(Ledger::open(accepted).expect("it was told to"));
-    let (found, _) = told(&copy, &accounts);
-    assert_eq!(found, told(dir.path(), &accounts).0, "it goes on where the other was");
+    let (found, _) = opened(&copy, &accounts);
+    assert_eq!(found, opened(dir.path(), &accounts).0, "it goes on where the other was");
     // A journal alone is a copy too, and so is one that was put beside another's head.
     let alone = copies.path().join("alone");
     fs::create_dir(&alone).expect("made");
@@ -349,11 +353,11 @@ fn a_ledger_is_restored_as_it_was_at_a_moment() {
     history(&data, Some(archive.path()), seed);
     let mut random = fastrand::Rng::with_seed(seed);
     // No checkpoint comes between the last backup and the end.
-    let keeping = Keeping {
+    let maintenance = MaintenanceOptions {
         checkpoint_interval: Duration::MAX,
-        ..small_segments(&data, Some(archive.path())).keeping
+        ..small_segments(&data, Some(archive.path())).maintenance
     };
-    let fewer = Options { keeping, ..small_segments(&data, None) };
+    let fewer = Options { maintenance, ..small_segments(&data, None) };
     let (ledger, _) = Ledger::open(fewer).expect("opens");
     let mut accounts: Vec<_> = ledger.accounts().iter().map(|account| account.id).collect();
     let (early, late) = runtime().block_on(async {

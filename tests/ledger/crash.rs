@@ -1,4 +1,4 @@
-//! What the ledger finds again: torn and flipped bytes, a lost sled, and kill -9.
+//! Recovery of the ledger: torn and flipped bytes, a lost sled, and kill -9.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -42,7 +42,7 @@ fn history(dir: &Path, grants: i64) -> AccountId {
     })
 }
 
-/// What a clean stop has noted of the journal's end is not what a crash leaves.
+/// Removes the note of a clean stop, which a crash does not leave.
 fn as_crashed(dir: &Path) {
     fs::remove_file(dir.join("head.json")).expect("removed");
     fs::remove_file(dir.join("journal/identity.json")).expect("removed");
@@ -160,9 +160,9 @@ fn a_sled_beside_another_ledgers_journal_is_refused() {
             let refused = open(mixed.path()).expect_err("the journal was put there");
             assert!(matches!(refused, OpenError::Forked { .. }), "{refused}");
             let refused = open_copy(mixed.path()).expect_err("they are of different ledgers");
-            let is_told =
+            let is_reported =
                 matches!(refused, OpenError::OtherJournal { .. } | OpenError::JournalBehind { .. });
-            assert!(is_told, "{refused}");
+            assert!(is_reported, "{refused}");
             assert!(refused.to_string().contains("Nothing was changed"), "{refused}");
             let after = fs::read(only_segment(mixed.path())).expect("readable");
             assert!(before == after, "the journal was changed: {refused}");

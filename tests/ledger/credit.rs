@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, Asked, EntryKind, HoldsPatch, Keeping, KeyId, Ledger,
-    LedgerError, Options, RequestId, Reserve, Settlement, VoidReason, verify,
+    AccountId, AccountPatch, Actor, EntryKind, HoldsPatch, IdempotencyKey, KeyId, Ledger,
+    LedgerError, MaintenanceOptions, Options, RequestId, Reserve, Settlement, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldOverrides, Means};
@@ -22,9 +22,9 @@ fn usd(nanousd: i64) -> Nanousd {
 }
 
 fn open(dir: &Path, checkpoint_interval: Duration) -> Arc<Ledger> {
-    let keeping = Keeping { checkpoint_interval, archive: None, on_kept: None };
+    let maintenance = MaintenanceOptions { checkpoint_interval, archive: None, on_event: None };
     let options = Options {
-        keeping,
+        maintenance,
         segment_bytes_max: 4 << 10,
         disk_free_bytes_min: 0,
         ..Options::new(dir)
@@ -128,7 +128,7 @@ async fn a_repeated_write_lends_once() {
     let account = ledger.create_account("a").await.expect("an account").id;
     let patch = AccountPatch { suspended: Some(true), ..line(30) };
     for (id, repeated) in [("one", false), ("one", true), ("two", false)] {
-        let asked = Asked { id: Some(id.to_owned()), digest: [1; 32] };
+        let asked = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
         let by = ledger.by(&Actor::Gateway).asked(asked);
         let written = by.update_account(account, patch.clone()).await.expect("written");
         assert_eq!(written.repeated, repeated, "{id}");
@@ -230,13 +230,13 @@ fn every_start_gives_the_state_that_there_was() {
     let hash = ledger.state_hash();
     ledger.close();
     drop(ledger);
-    for gone in ["sled", "checkpoints"] {
+    for missing in ["sled", "checkpoints"] {
         // Without sled a start takes the checkpoint, and without both the journal.
         drop(fs::remove_dir_all(dir.path().join("sled")));
-        drop(fs::remove_dir_all(dir.path().join(gone)));
+        drop(fs::remove_dir_all(dir.path().join(missing)));
         let ledger = open(dir.path(), Duration::MAX);
-        assert_eq!(ledger.state_hash(), hash, "seed {seed}, without {gone}");
+        assert_eq!(ledger.state_hash(), hash, "seed {seed}, without {missing}");
         ledger.close();
-        assert!(gone == "checkpoints" || checkpoints() > 0, "there was one to start from");
+        assert!(missing == "checkpoints" || checkpoints() > 0, "there was one to start from");
     }
 }

@@ -134,8 +134,8 @@ fn odd_wishes_are_refused_and_places_are_given_back() {
         "  local: { protocol: openai, base_url: 'http://127.0.0.1:9/v1', credential: sk-x }\n",
         &format!("models:\n{}", chat_model("m", "local")),
     );
-    for wanted in ["?format=xml", "?from_seq=-1", "?account=me", "?since=1"] {
-        assert_eq!(export(&gateway, wanted).status(), 400, "{wanted}");
+    for expected in ["?format=xml", "?from_seq=-1", "?account=me", "?since=1"] {
+        assert_eq!(export(&gateway, expected).status(), 400, "{expected}");
     }
     // Places are given back: many more exports one after the other than there are at one time.
     for _ in 0..10 {

@@ -22,7 +22,7 @@ const KEY_NAME: &str = "Schlüssel, 1";
 const NAME: &str = "Müller & Söhne, „Köln“ \"GmbH\" 北京 =1+1";
 /// Rows that the ledger below has: five settlements, one in doubt, and two refunds.
 const ROWS: usize = 8;
-/// What the validator says of checks that all pass. It leaves five out: see `tests/focus/overrides.yaml`.
+/// The validator's summary if all checks pass. It omits five: see `tests/focus/overrides.yaml`.
 const PASSED: &str = r#"tests="133" failures="0" errors="0" skipped="5""#;
 
 /// A ledger with charges, refunds, a debt, a call that a crash left in doubt, and odd names.
@@ -31,9 +31,9 @@ async fn fill(dir: &Path) -> Report {
     let account = ledger.create_account(NAME).await.expect("an account").id;
     let key = key_of(&ledger, account).await;
     ledger.grant(account, "first", money(1_000_000_007)).await.expect("granted");
-    let asked = |account, amount| Reserve { key, ..reserve(account, amount) };
+    let request = |account, amount| Reserve { key, ..reserve(account, amount) };
     let post = |hold: i64, charge| {
-        let hold = ledger.reserve(asked(account, hold)).expect("a hold");
+        let hold = ledger.reserve(request(account, hold)).expect("a hold");
         let id = hold.id();
         hold.post(cost(charge));
         id
@@ -43,7 +43,7 @@ async fn fill(dir: &Path) -> Report {
     let second = post(2_000, 1_777);
     ledger.refund(account, "Gutschrift 1", first, money(23)).await.expect("refunded");
     ledger.refund(account, "r2", second, money(1)).await.expect("refunded");
-    ledger.reserve(asked(account, 5)).expect("a hold").void(VoidReason::Unreached);
+    ledger.reserve(request(account, 5)).expect("a hold").void(VoidReason::Unreached);
     let other = ledger.create_account("NA").await.expect("an account").id;
     ledger.grant(other, "first", money(500)).await.expect("granted");
     // More than there is: 200 are owed, a part is paid, a part is given up.
@@ -54,7 +54,7 @@ async fn fill(dir: &Path) -> Report {
     let actor = tollgate::ledger::Actor::Gateway;
     ledger.by(&actor).write_off(other, "w", money(50), "agreed").await.expect("given up");
     post(77, 77);
-    leave_in_doubt(ledger, dir, asked(account, 400)).await
+    leave_in_doubt(ledger, dir, request(account, 400)).await
 }
 
 async fn key_of(ledger: &Arc<Ledger>, account: AccountId) -> KeyId {
@@ -64,8 +64,8 @@ async fn key_of(ledger: &Arc<Ledger>, account: AccountId) -> KeyId {
 }
 
 /// Ends the process's ledger as a crash does: a hold is open, and is recovered at the next start.
-async fn leave_in_doubt(ledger: Arc<Ledger>, dir: &Path, asked: Reserve) -> Report {
-    let hold = ledger.reserve(Reserve { floor: money(11), ..asked }).expect("a hold");
+async fn leave_in_doubt(ledger: Arc<Ledger>, dir: &Path, reservation: Reserve) -> Report {
+    let hold = ledger.reserve(Reserve { floor: money(11), ..reservation }).expect("a hold");
     hold.durable().await.expect("durable");
     let crashed = TempDir::new().expect("a directory");
     crate::harness::ledger::copy(&dir.join("."), crashed.path());
@@ -84,7 +84,7 @@ async fn leave_in_doubt(ledger: Arc<Ledger>, dir: &Path, asked: Reserve) -> Repo
     report
 }
 
-/// What the books have as revenue.
+/// Revenue in the books.
 fn revenue(report: &Report) -> i128 {
     let line = report.books.lines.iter().find(|line| line.account == "revenue").expect("revenue");
     assert!(line.debit.is_zero(), "{line:?}");
@@ -145,14 +145,14 @@ async fn focus_adds_up_to_the_ledger_and_the_validator_agrees() {
 
     let path = dir.path().join("focus.csv");
     std::fs::write(&path, &csv).expect("written");
-    let said = validate(&path);
-    assert!(said.contains(PASSED), "{said}");
+    let message = validate(&path);
+    assert!(message.contains(PASSED), "{message}");
     // Were the validator content with anything, it would say nothing of ours.
     let text = String::from_utf8(csv).expect("text").replace("USD", "usd").replace("AI and ", "");
     std::fs::write(&path, text).expect("written");
-    let said = validate(&path);
+    let message = validate(&path);
     for rule in ["BillingCurrency_IsCurrencyCode", "ServiceCategory_Enum"] {
-        assert!(said.contains(rule) && said.contains(r#"failures="2""#), "{rule}: {said}");
+        assert!(message.contains(rule) && message.contains(r#"failures="2""#), "{rule}: {message}");
     }
 }
 
@@ -163,19 +163,19 @@ fn validate(csv: &Path) -> String {
     let home = std::fs::read_dir(venv.join("lib")).expect("the environment").next();
     let home = home.expect("a Python").expect("an entry").path().join("site-packages");
     let overrides = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/focus/overrides.yaml");
-    let said = csv.with_extension("xml");
+    let message = csv.with_extension("xml");
     let output = Command::new(venv.join("bin/focus-validator"))
         .args(["--validate-version", "1.0", "--output-type", "unittest", "--data-file"])
         .arg(csv)
         .arg("--override-file")
         .arg(overrides)
         .arg("--output-destination")
-        .arg(&said)
+        .arg(&message)
         .current_dir(home)
         .output()
         .expect("the validator runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    std::fs::read_to_string(&said).unwrap_or_else(|error| panic!("{error}: {text}"))
+    std::fs::read_to_string(&message).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    self, ExportFormat, Exporter, Grain, Keeping, Ledger, OfflineRecords, Options, Recovery,
-    RequestId, Reserve, Settlement, Stage, TaskSettlement, verify,
+    self, ExportFormat, Exporter, Grain, Ledger, MaintenanceOptions, OfflineRecords, Options,
+    Recovery, RequestId, Reserve, Settlement, TaskPhase, TaskSettlement, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
@@ -42,9 +42,10 @@ fn expected() -> Value {
 
 /// Opens a copy, which goes on under a name of its own.
 fn open(dir: &Path) -> (Arc<Ledger>, Recovery) {
-    let keeping = Keeping { checkpoint_interval: Duration::MAX, archive: None, on_kept: None };
+    let maintenance =
+        MaintenanceOptions { checkpoint_interval: Duration::MAX, archive: None, on_event: None };
     let options =
-        Options { accept_fork: true, keeping, disk_free_bytes_min: 0, ..Options::new(dir) };
+        Options { accept_fork: true, maintenance, disk_free_bytes_min: 0, ..Options::new(dir) };
     Ledger::open(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -67,7 +68,7 @@ fn count_then(rows: &mut Vec<Value>, when: &str) {
 
 /// Everything that queries told of all accounts of the records up to `last`, as the program beside the
 /// fixture asked it.
-async fn told(ledger: &Arc<Ledger>, last: u64) -> Value {
+async fn queried(ledger: &Arc<Ledger>, last: u64) -> Value {
     let mut accounts = ledger.accounts();
     accounts.sort_by_key(|account| account.id);
     let range = || UnixMs(0)..UnixMs(4_000_000_000_000);
@@ -158,7 +159,7 @@ fn last_record() -> u64 {
     expected()["as_it_is"]["records"].as_u64().expect("a number")
 }
 
-/// What is checked of a directory that nobody has opened since.
+/// Checks of a directory that nobody has opened since.
 fn assert_as_it_was(dir: &Path) {
     let report = verify(dir).expect("readable");
     assert_eq!(report.violations, Vec::<String>::new());
@@ -178,7 +179,7 @@ async fn a_directory_of_format_1_verifies_and_adds_up() {
     assert!(!recovery.sled_rebuilt, "sled is read as it is");
     let expected = &expected()["opened"];
     assert_eq!(json!(recovery.in_doubt.len()), expected["in_doubt"]);
-    assert_same(&told(&ledger, last_record()).await, &expected["told"], "");
+    assert_same(&queried(&ledger, last_record()).await, &expected["told"], "");
     ledger.close();
 }
 
@@ -195,7 +196,7 @@ async fn sled_is_made_anew_from_a_checkpoint_and_from_the_journal_of_format_1() 
         let (ledger, recovery) = open(dir.path());
         assert!(recovery.sled_rebuilt);
         assert_eq!(recovery.records_replayed < last_record(), has_checkpoint);
-        assert_same(&told(&ledger, last_record()).await, expected, "");
+        assert_same(&queried(&ledger, last_record()).await, expected, "");
         ledger.close();
     }
 }
@@ -265,7 +266,7 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     }
     assert_eq!(spent() - before, 50 * 900);
     let task = ledger.task(account, "up-4w").await.expect("read").expect("there");
-    assert!(matches!(task.stage, Stage::Submitted { .. }), "{task:?}");
+    assert!(matches!(task.stage, TaskPhase::Submitted { .. }), "{task:?}");
     let facts = TaskFacts::decode(&task.intent.facts).expect("readable");
     assert_eq!(facts.max_usage, Usage { output_tokens: 90_000, seconds: 6, ..Usage::ZERO });
     let settlement =
@@ -274,7 +275,7 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     let ended = ledger.end_task((account, task.id()), end, settlement).await.expect("open");
     let ended = ended.and_then(|task| task.ended().cloned()).expect("ended");
     assert_eq!(ended.charged, Nanousd::new(1_500_000_000), "0.90 for tokens and 0.60 for seconds");
-    let found = told(&ledger, u64::MAX).await;
+    let found = queried(&ledger, u64::MAX).await;
     ledger.close();
     drop(ledger);
 
@@ -285,6 +286,6 @@ async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
     fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
     let (ledger, recovery) = open(dir.path());
     assert!(recovery.sled_rebuilt && recovery.records_replayed >= report.records);
-    assert_same(&told(&ledger, u64::MAX).await, &found, "");
+    assert_same(&queried(&ledger, u64::MAX).await, &found, "");
     ledger.close();
 }

@@ -12,18 +12,18 @@ const LAYERS: [&[&str]; 14] = [
     &["files"],
     &["archive", "journal"],
     &["projection"],
-    &["upkeep"],
-    &["seam"],
+    &["maintenance"],
+    &["ports"],
     &["memory"],
     &["reading"],
     &["calls"],
     &["tasks"],
-    &["people"],
+    &["customers"],
     &["operators"],
     &["opening"],
 ];
 
-/// What the root has itself and is the journal's.
+/// Names of the root that belong to the journal.
 const OF_THE_JOURNAL: [&str; 2] = ["Commit", "OnCommit"];
 
 fn ledger() -> PathBuf {
@@ -71,7 +71,7 @@ fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|modules| modules.contains(&module))
 }
 
-/// Which layers the names come from that the root hands on.
+/// Layers of the names that the root re-exports.
 fn handed_on() -> HashMap<String, usize> {
     let root = code(&ledger().join("lib.rs"));
     let journal = layer("journal").expect("a layer");

@@ -110,7 +110,7 @@ fn a_backup_that_was_broken_off_is_gone_on_with() {
     println!("{broken_off} of 40 were broken off");
 }
 
-/// What a restore has not finished is neither taken for the ledger nor for a new one.
+/// An unfinished restore is taken neither for the ledger nor for a new one.
 #[test]
 fn a_restore_that_was_broken_off_does_not_start() {
     let place = TempDir::new().expect("a directory");
@@ -152,7 +152,7 @@ fn a_restore_that_was_broken_off_does_not_start() {
     println!("{refused} of 40 were broken off");
 }
 
-/// What cannot be read is never left out in silence.
+/// Unreadable data is never left out silently.
 #[test]
 fn a_copy_of_a_damaged_ledger_says_so() {
     let place = TempDir::new().expect("a directory");
@@ -182,13 +182,13 @@ fn a_copy_of_a_damaged_ledger_says_so() {
     assert!(restored.left_out.unreadable && restored.last_seq > 3, "{restored:?}");
     drop(Ledger::open(Options::new(&to)).expect("it starts"));
     // An end that is gone is told as well, and one that was never finished is not.
-    for (cut, is_told) in [(whole.len() / 2, true), (whole.len() + 7, false)] {
+    for (cut, is_reported) in [(whole.len() / 2, true), (whole.len() + 7, false)] {
         let mut bytes = whole.clone();
         bytes.resize(cut, 0x54);
         fs::write(&segment, bytes).expect("written");
         let to = place.path().join(format!("cut-{cut}"));
         let restored = ledger::restore(&dir, &to, None).expect("what there is");
-        assert_eq!(restored.left_out.unreadable, is_told, "{restored:?}");
+        assert_eq!(restored.left_out.unreadable, is_reported, "{restored:?}");
     }
 }
 

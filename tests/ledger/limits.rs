@@ -1,5 +1,5 @@
-//! What keys and accounts may use, as the ledger keeps it; and that a limit of spending is never
-//! passed, whatever happens in whatever order.
+//! Limits of keys and accounts in the ledger: a spending limit is never exceeded, whatever happens in
+//! whatever order.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -12,9 +12,9 @@ use tollgate::clock::UnixMs;
 use tollgate::ledger::audit::{state_hash, violations};
 use tollgate::ledger::core::{Core, Decision};
 use tollgate::ledger::{
-    AccountId, Capped, HoldId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger,
-    LedgerError, Lost, NewKey, Options, Period, RatesPatch, Record, RecoveryPolicy, Refusal,
-    RequestId, Reservation, Reserve, Settlement, VoidReason,
+    AccountId, HoldId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger, LedgerError,
+    LossRecord, NewKey, Options, Period, RatesPatch, Record, RecoveryPolicy, Refusal, RequestId,
+    Reservation, Reserve, Settlement, SpendLimitStatus, VoidReason,
 };
 use tollgate::limits::Rates;
 use tollgate::money::Nanousd;
@@ -80,8 +80,8 @@ async fn limits_are_kept_across_restarts_and_rebuilds() {
     let dir = TempDir::new().expect("directory");
     let (ledger, account, key) = limited(&dir, 100, 1000).await;
     let rates = RatesPatch { requests_per_minute: Some(some(60)), ..RatesPatch::default() };
-    let said = ledger.limit_account(account, rates).await.expect("limited");
-    assert_eq!(said, Rates { requests_per_minute: some(60), ..Rates::NONE });
+    let message = ledger.limit_account(account, rates).await.expect("limited");
+    assert_eq!(message, Rates { requests_per_minute: some(60), ..Rates::NONE });
     let limits = KeyLimitsPatch {
         rates: RatesPatch { concurrent_requests: Some(some(3)), ..RatesPatch::default() },
         spend_per_month: Some(None),
@@ -102,8 +102,8 @@ async fn limits_are_kept_across_restarts_and_rebuilds() {
     let check = |ledger: &Ledger| {
         let key = ledger.key_by_id(key).expect("the key");
         assert_eq!(ledger.key_limits(key.id), expected);
-        assert_eq!(ledger.rates(&key), (expected.rates, said));
-        assert_eq!(ledger.rates(&unlimited), (Rates::NONE, said));
+        assert_eq!(ledger.rates(&key), (expected.rates, message));
+        assert_eq!(ledger.rates(&unlimited), (Rates::NONE, message));
     };
     check(&ledger);
     close_and_verify(ledger, dir.path());
@@ -141,7 +141,10 @@ async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
     let posted = first.post(cost(1200));
     assert_eq!((posted.charged, posted.owed), (money(1200), money(0)));
     assert!(matches!(ledger.reserve(ask(account, key, 1)), Err(Refusal::Capped(_))));
-    ledger.reserve(ask(account, key, 0)).expect("what costs nothing").void(VoidReason::ClientGone);
+    ledger
+        .reserve(ask(account, key, 0))
+        .expect("what costs nothing")
+        .void(VoidReason::ClientDisconnected);
     let other = KeyId::from_number(9);
     ledger.reserve(ask(account, other, 5000)).expect("another key").post(cost(5000));
 
@@ -150,7 +153,7 @@ async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
         KeyLimitsPatch { spend_per_day: Some(Some(money(10_000))), ..KeyLimitsPatch::default() };
     let patch = KeyPatch { limits, ..KeyPatch::default() };
     ledger.update_key(key, patch).await.expect("changed");
-    let Err(Refusal::Capped(Capped { period, spent, resets_at, .. })) =
+    let Err(Refusal::Capped(SpendLimitStatus { period, spent, resets_at, .. })) =
         ledger.reserve(ask(account, key, 301))
     else {
         panic!("one more than a month");
@@ -234,7 +237,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct History {
     core: Core,
     journal: Vec<Record>,
-    /// What the end of a hold that comes next costs beyond the hold.
+    /// Cost beyond the hold when the next hold ends.
     beyond: i64,
     by_day: BTreeMap<String, i64>,
     by_month: BTreeMap<String, i64>,
@@ -423,7 +426,7 @@ fn records_are_written_as_they_always_were() {
     let (account, hold) = (AccountId::from_number(1), HoldId::from_number(3));
     let usage = Usage::default();
     let bytes = |record: &Record| postcard::to_stdvec(record).expect("encodes");
-    let voided = Record::Voided { account, hold, reason: VoidReason::ClientGone, at };
+    let voided = Record::Voided { account, hold, reason: VoidReason::ClientDisconnected, at };
     assert_eq!(bytes(&voided), [8, 1, 3, 2, 5]);
     let posted = Record::Posted {
         account,
@@ -451,7 +454,7 @@ fn records_are_written_as_they_always_were() {
     let (id, note) = ("w".to_owned(), "n".to_owned());
     let given_up = Record::WrittenOff { account, id, amount: money(1), note, at };
     assert_eq!(bytes(&given_up), [31, 1, 1, b'w', 2, 1, b'n', 5]);
-    let lost = Record::Lost(Arc::new(Lost {
+    let lost = Record::Lost(Arc::new(LossRecord {
         account,
         key: KEY,
         model: "m".into(),

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     AccountId, Actor, CallName, EntryKind, Grain, Hold, KeyId, KeyPatch, Ledger, LedgerError, Loss,
-    LossCause, NewKey, Options, Posted, Refusal, RequestId, VoidReason, verify,
+    LossCause, NewKey, Options, PostedCharge, Refusal, RequestId, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::UsageSource;
@@ -43,7 +43,7 @@ async fn a_call_is_held_and_settled() {
     assert_eq!(ledger.open_holds(), 1, "open holds");
     hold.durable().await.expect("durable");
     assert!(hold.is_durable(), "a hold that was waited for must be durable");
-    assert_eq!(hold.post(cost(120)), Posted { charged: money(120), owed: money(0) });
+    assert_eq!(hold.post(cost(120)), PostedCharge { charged: money(120), owed: money(0) });
     assert_eq!(balance(&ledger, account), [1000, 880, 0, 120], "once it is settled");
     let hold = ledger.reserve(reserve(account, 880)).expect("all that is left can be held");
     hold.void(VoidReason::Unreached);
@@ -63,7 +63,7 @@ async fn a_refusal_says_whether_money_is_missing_or_held() {
     assert_eq!(refusal, Refusal::Insufficient { available: money(400) });
     let unknown = AccountId::from_number(1);
     assert_eq!(ledger.reserve(reserve(unknown, 1)).expect_err("unknown"), Refusal::UnknownAccount);
-    first.void(VoidReason::ClientGone);
+    first.void(VoidReason::ClientDisconnected);
     close_and_verify(ledger, dir.path());
 }
 
@@ -73,9 +73,9 @@ async fn a_charge_above_the_hold_takes_what_is_there_and_the_rest_is_owed() {
     let ledger = open(&dir);
     let account = account_with(&ledger, 1000).await;
     let posted = ledger.reserve(reserve(account, 100)).expect("hold").post(cost(150));
-    assert_eq!(posted, Posted { charged: money(150), owed: money(0) }, "50 were available");
+    assert_eq!(posted, PostedCharge { charged: money(150), owed: money(0) }, "50 were available");
     let posted = ledger.reserve(reserve(account, 800)).expect("hold").post(cost(1000));
-    assert_eq!(posted, Posted { charged: money(850), owed: money(150) }, "50 were left");
+    assert_eq!(posted, PostedCharge { charged: money(850), owed: money(150) }, "50 were left");
     assert_eq!(balance(&ledger, account), [1000, 0, 0, 1000]);
     assert_eq!((ledger.debt(), ledger.written_off()), (money(150), money(0)));
     let refusal = ledger.reserve(reserve(account, 0)).expect_err("it owes");
@@ -128,7 +128,7 @@ async fn a_charge_above_the_hold_takes_what_is_there_and_the_rest_is_owed() {
     close_and_verify(ledger, dir.path());
 }
 
-/// What other calls held pays what one has left owing, when they end; and so does a refund.
+/// Money released by other calls pays an earlier call's debt, and so does a refund.
 #[tokio::test]
 async fn whatever_becomes_available_pays_the_debt_first() {
     let dir = TempDir::new().expect("directory");
@@ -137,12 +137,12 @@ async fn whatever_becomes_available_pays_the_debt_first() {
     let [one, two, three] = [300, 300, 400].map(|amount| ledger.reserve(reserve(account, amount)));
     let (one, two, three) = (one.expect("hold"), two.expect("hold"), three.expect("hold"));
     let id = one.id();
-    assert_eq!(one.post(cost(800)), Posted { charged: money(300), owed: money(500) });
+    assert_eq!(one.post(cost(800)), PostedCharge { charged: money(300), owed: money(500) });
     assert_eq!(balance(&ledger, account), [1000, 0, 700, 300]);
     two.void(VoidReason::Unreached);
     assert_eq!(balance(&ledger, account), [1000, 0, 400, 600]);
     assert_eq!(ledger.debt(), money(200));
-    assert_eq!(three.post(cost(300)), Posted { charged: money(300), owed: money(0) });
+    assert_eq!(three.post(cost(300)), PostedCharge { charged: money(300), owed: money(0) });
     assert_eq!(balance(&ledger, account), [1000, 0, 0, 1000]);
     assert_eq!(ledger.debt(), money(100));
     ledger.refund(account, "r", id, money(130)).await.expect("refunded");
@@ -257,14 +257,18 @@ async fn a_hold_moves_to_another_model_while_nobody_else_can_take_its_money() {
     let first = hold.id();
     let owing = ledger.reserve(reserve(account, 0)).expect("a hold of nothing");
     let owed = owing.post(cost(50));
-    assert_eq!(owed, Posted { charged: money(0), owed: money(50) }, "it cost more than was left");
+    assert_eq!(
+        owed,
+        PostedCharge { charged: money(0), owed: money(50) },
+        "it cost more than was left"
+    );
     let hold = hold.move_to("other".into(), None, money(5000)).expect("the ledger is open");
     assert_ne!(hold.id(), first, "another hold");
     assert_eq!(hold.amount(), money(1000));
     assert_eq!(balance(&ledger, account), [1000, 0, 1000, 0], "all is held, whatever is owed");
     assert_eq!(ledger.open_holds(), 1, "open holds");
     hold.durable().await.expect("durable");
-    assert_eq!(hold.post(cost(120)), Posted { charged: money(120), owed: money(0) });
+    assert_eq!(hold.post(cost(120)), PostedCharge { charged: money(120), owed: money(0) });
     assert_eq!(balance(&ledger, account), [1000, 830, 0, 170], "the debt is paid behind it");
     close_and_verify(ledger, dir.path());
 }
@@ -519,10 +523,10 @@ async fn the_money_of_one_call_is_found_among_many() {
     let other = account_with(&ledger, 1_000_000).await;
     let mut calls = Vec::new();
     for number in 0..400 {
-        let asked = reserve(account, 10);
-        let request = asked.request;
+        let query = reserve(account, 10);
+        let request = query.request;
         let began = UnixMs::now();
-        let hold = ledger.reserve(asked).expect("hold");
+        let hold = ledger.reserve(query).expect("hold");
         calls.push((request, hold.id(), began));
         match number % 3 {
             0 => hold.void(VoidReason::Unreached),
@@ -560,15 +564,15 @@ async fn the_money_of_one_call_is_found_among_many() {
         amount: money(amount),
     };
     assert_eq!(refunds, [&refund("second", 3), &refund("first", 2)], "in their order");
-    let asked = reserve(account, 10);
-    let (request, began) = (asked.request, UnixMs::now());
-    let mut hold = ledger.reserve(asked).expect("hold");
+    let query = reserve(account, 10);
+    let (request, began) = (query.request, UnixMs::now());
+    let mut hold = ledger.reserve(query).expect("hold");
     hold.extend(money(5)).expect("extended");
     let name = CallName::Request(request, began);
     let found = ledger.call_money(account, name).await.expect("read").expect("open");
     assert_eq!((found.reserved, found.call.held), (money(10), money(15)));
     assert_eq!((found.end, found.refunds), (None, Vec::new()), "it is open");
     assert_eq!(ledger.call_money(other, name).await.expect("read"), None, "another's");
-    hold.void(VoidReason::ClientGone);
+    hold.void(VoidReason::ClientDisconnected);
     close_and_verify(ledger, dir.path());
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, Asked, CodeKind, CodeRefusal, DoubtRefund, IssuedCode, KeyId,
-    KeyPatch, Ledger, LedgerError, NewCode, NewKey, Options, RequestId, Reserve, Settlement,
+    AccountId, AccountPatch, Actor, CodeKind, CodeRefusal, DoubtRefund, IdempotencyKey, IssuedCode,
+    KeyId, KeyPatch, Ledger, LedgerError, NewCode, NewKey, Options, RequestId, Reserve, Settlement,
     SignUp, normal_email, verify,
 };
 use tollgate::money::Nanousd;
@@ -21,7 +21,7 @@ use tollgate::secret::{KeyHash, Secret};
 use crate::harness;
 use crate::harness::ledger::{close_and_verify, remove_sled, runtime};
 
-/// What a caller hands over in the place of a password.
+/// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
 
 fn open(dir: &Path) -> Arc<Ledger> {
@@ -39,8 +39,8 @@ fn admin() -> Actor {
     Actor::operator("ada")
 }
 
-fn asked(id: &str, request: u8) -> Asked {
-    Asked { id: Some(id.to_owned()), digest: [request; 32] }
+fn asked(id: &str, request: u8) -> IdempotencyKey {
+    IdempotencyKey { id: Some(id.to_owned()), digest: [request; 32] }
 }
 
 fn credit(amount: i64, uses_max: u32) -> NewCode {
@@ -282,7 +282,7 @@ async fn a_code_gives_what_it_says_and_no_more() {
     let forged = ledger.grant(accounts[2], &issued.code.id.to_string(), Nanousd::new(1)).await;
     assert!(matches!(forged, Err(LedgerError::Invalid(_))), "a grant in a code's name");
     assert_eq!(ledger.accounts().len(), 4, "the house is not listed");
-    assert!(ledger.account(AccountId::HOUSE).is_none());
+    assert!(ledger.account(AccountId::OPERATOR).is_none());
     sound(ledger, dir.path());
 }
 
@@ -381,7 +381,7 @@ async fn acts_are_listed_newest_first_by_pages() {
         let to = if n % 2 == 0 { account } else { other };
         ledger.by(&admin()).grant(to, &n.to_string(), Nanousd::new(1)).await.expect("given");
     }
-    ledger.by(&admin()).note("reload", AccountId::HOUSE, "hash").await.expect("noted");
+    ledger.by(&admin()).note("reload", AccountId::OPERATOR, "hash").await.expect("noted");
     let (mut before, mut subjects) = (None, Vec::new());
     loop {
         let page = ledger.acts(None, before, 3).await.expect("read");
@@ -475,7 +475,7 @@ async fn random_write(
 ) {
     let id = random.bool().then(|| random.u8(..20).to_string());
     let actor = if random.bool() { admin() } else { Actor::Customer };
-    let by = ledger.by(&actor).asked(Asked { id, digest: [random.u8(..2); 32] });
+    let by = ledger.by(&actor).asked(IdempotencyKey { id, digest: [random.u8(..2); 32] });
     let account = *accounts.get(random.usize(..8)).unwrap_or(&AccountId::from_number(5));
     let email = format!("{}@example.com", random.u8(..6));
     let code = codes.get(random.usize(..4)).cloned();

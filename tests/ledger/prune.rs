@@ -1,5 +1,5 @@
-//! What sled lets go of: it is made anew without old lines of statements, its size stands still, and
-//! whatever queries tell stays the same.
+//! Compaction of sled: it is rewritten without old statement lines, its size stays constant, and all queries
+//! return the same.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, AccountId, CallName, Entry, EntryKind, Keeping, Ledger, OfflineRecords, Options, Pruning,
-    VoidReason, verify,
+    self, AccountId, CallName, Entry, EntryKind, Ledger, MaintenanceOptions, OfflineRecords,
+    Options, Pruning, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -30,9 +30,11 @@ fn options(dir: &Path, archive: Option<&Path>, pruning: Pruning) -> Options {
 
 /// Without more checkpoints, files in the archive or packing.
 fn open(dir: &Path) -> Arc<Ledger> {
-    let keeping =
-        Keeping { checkpoint_interval: Duration::MAX, ..options(dir, None, NEVER).keeping };
-    let options = Options { keeping, ..options(dir, None, NEVER) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::MAX,
+        ..options(dir, None, NEVER).maintenance
+    };
+    let options = Options { maintenance, ..options(dir, None, NEVER) };
     Ledger::open(options).unwrap_or_else(|error| panic!("{error}")).0
 }
 
@@ -76,9 +78,9 @@ fn history(dir: &Path, archive: &Path) -> Vec<AccountId> {
 }
 
 /// Everything that queries tell of some accounts.
-fn told(ledger: &Arc<Ledger>, accounts: &[AccountId]) -> String {
+fn queried(ledger: &Arc<Ledger>, accounts: &[AccountId]) -> String {
     runtime().block_on(async {
-        let told = statements(ledger, accounts).await;
+        let queried = statements(ledger, accounts).await;
         for account in accounts {
             let entries = ledger.entries(*account, None, 1000).await.expect("entries");
             for entry in entries.iter().rev().step_by(5) {
@@ -95,15 +97,15 @@ fn told(ledger: &Arc<Ledger>, accounts: &[AccountId]) -> String {
                 assert_eq!(found.and_then(|found| found.end).as_ref(), Some(entry));
             }
         }
-        told
+        queried
     })
 }
 
-fn told_once(dir: &Path, accounts: &[AccountId]) -> String {
+fn queried_once(dir: &Path, accounts: &[AccountId]) -> String {
     let ledger = open(dir);
-    let told = told(&ledger, accounts);
+    let queried = queried(&ledger, accounts);
     ledger.close();
-    told
+    queried
 }
 
 /// Opens it as `options` say until sled was made anew, and does something meanwhile.
@@ -131,9 +133,9 @@ fn away(path: &Path) -> std::path::PathBuf {
 fn statements_and_usage_tell_the_same_across_the_bound() {
     let (dir, archive) = (TempDir::new().expect("one"), TempDir::new().expect("another"));
     let accounts = history(dir.path(), archive.path());
-    let expected = told_once(dir.path(), &accounts);
+    let expected = queried_once(dir.path(), &accounts);
     pack(options(dir.path(), Some(archive.path()), AT_ONCE));
-    assert_eq!(told_once(dir.path(), &accounts), expected);
+    assert_eq!(queried_once(dir.path(), &accounts), expected);
 
     // What was left behind is in the journal only.
     fs::rename(archive.path(), away(archive.path())).expect("renamed");
@@ -177,22 +179,22 @@ fn statements_and_usage_tell_the_same_across_the_bound() {
     ledger::backup(dir.path(), &copy).expect("a backup");
     ledger::restore(&copy, &restored, None).expect("restored");
     let again = open(&restored);
-    let found = told(&again, &accounts);
+    let found = queried(&again, &accounts);
     again.close();
-    assert_eq!(found, told_once(dir.path(), &accounts));
+    assert_eq!(found, queried_once(dir.path(), &accounts));
 }
 
 #[test]
 fn nothing_is_let_go_that_could_not_be_read() {
     let (dir, archive) = (TempDir::new().expect("one"), TempDir::new().expect("another"));
     let accounts = history(dir.path(), archive.path());
-    let expected = told_once(dir.path(), &accounts);
+    let expected = queried_once(dir.path(), &accounts);
     fs::rename(archive.path(), away(archive.path())).expect("renamed");
     pack(options(dir.path(), None, AT_ONCE));
-    assert_eq!(told_once(dir.path(), &accounts), expected, "without the archive");
+    assert_eq!(queried_once(dir.path(), &accounts), expected, "without the archive");
     fs::rename(away(archive.path()), archive.path()).expect("renamed");
     pack(options(dir.path(), None, AT_ONCE));
-    assert_eq!(told_once(dir.path(), &accounts), expected);
+    assert_eq!(queried_once(dir.path(), &accounts), expected);
     fs::rename(archive.path(), away(archive.path())).expect("renamed");
     let ledger = open(dir.path());
     let old = runtime().block_on(ledger.entries(accounts[0], Some(60), 7));
@@ -225,7 +227,7 @@ fn packs_until_it_is_killed() {
 fn a_kill_while_sled_is_packed_loses_nothing() {
     let (dir, archive) = (TempDir::new().expect("one"), TempDir::new().expect("another"));
     let accounts = history(dir.path(), archive.path());
-    let expected = told_once(dir.path(), &accounts);
+    let expected = queried_once(dir.path(), &accounts);
     for round in 0..12 {
         let mut child = harness::test_process(module_path!(), "packs_until_it_is_killed")
             .env(KILLED, dir.path())
@@ -247,7 +249,7 @@ fn a_kill_while_sled_is_packed_loses_nothing() {
         assert!(granted >= i64::try_from(acknowledged).expect("few"), "round {round}");
         let found = runtime().block_on(ledger.entries(killed, None, 1000)).expect("entries");
         assert_eq!(found.len() as i64, granted.min(1000), "round {round}");
-        assert_eq!(told(&ledger, &accounts), expected, "round {round}");
+        assert_eq!(queried(&ledger, &accounts), expected, "round {round}");
         ledger.close();
         drop(ledger);
         for left in ["sled.new", "sled.packed", "sled.old"] {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    Account, AccountId, Archive, ArchiveTo, Keeping, Ledger, NewKey, OpenError, Options, repair,
-    verify,
+    Account, AccountId, Archive, ArchiveTo, Ledger, MaintenanceOptions, NewKey, OpenError, Options,
+    repair, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -181,19 +181,19 @@ fn the_command_says_what_it_finds() {
             .expect("the binary runs");
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let (code, said) = run(&[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("needs no repair"), "{said}");
+    let (code, message) = run(&[]);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains("needs no repair"), "{message}");
     flip(dir.path(), (1, 2), false);
-    let (code, said) = run(&[]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, message) = run(&[]);
+    assert_eq!(code, Some(1), "{message}");
     for part in [".seg: bytes ", "checksum", "are lost", "put back", "nothing was changed"] {
-        assert!(said.contains(part), "{part} is missing: {said}");
+        assert!(message.contains(part), "{part} is missing: {message}");
     }
-    let (code, said) = run(&["--apply", "--json"]);
-    assert_eq!(code, Some(0), "{said}");
-    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    assert!(said["kept_in"].is_string(), "{said}");
+    let (code, message) = run(&["--apply", "--json"]);
+    assert_eq!(code, Some(0), "{message}");
+    let message: serde_json::Value = serde_json::from_str(&message).expect("JSON");
+    assert!(message["kept_in"].is_string(), "{message}");
     is_sound(dir.path());
 }
 
@@ -203,9 +203,12 @@ fn long_history(dir: &Path, archive: Option<&Path>) -> Vec<Account> {
         .map(|path| Archive { to: ArchiveTo::Directory(path.to_owned()), keep: Duration::ZERO });
     let is_archived = |dir: &Path| !dir.join("journal/0000000000000001.seg").exists();
     let is_done = |dir: &Path| archive.is_none() || is_archived(dir);
-    let keeping =
-        Keeping { checkpoint_interval: Duration::ZERO, archive: archive.clone(), on_kept: None };
-    let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::ZERO,
+        archive: archive.clone(),
+        on_event: None,
+    };
+    let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
     let (ledger, _) = Ledger::open(options).expect("opens");
     runtime().block_on(async {
         let account = ledger.create_account("one").await.expect("account").id;
@@ -232,7 +235,7 @@ fn long_history(dir: &Path, archive: Option<&Path>) -> Vec<Account> {
     ledger.accounts()
 }
 
-/// What is wrong with a directory of many segments.
+/// Damage to a directory of many segments.
 type Harm = fn(&Path);
 
 fn flip_in(path: &Path) {
@@ -324,7 +327,7 @@ fn nothing_is_repaired_while_the_archive_is_away() {
     is_sound(dir.path());
 }
 
-/// What `head.json` tells of a journal that is shorter now is not waited for.
+/// A `head.json` that names a longer journal does not block the start.
 #[test]
 fn a_journal_behind_what_is_noted_goes_on_without_it() {
     let dir = TempDir::new().expect("directory");

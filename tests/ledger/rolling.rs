@@ -134,7 +134,7 @@ fn roller() {
     });
 }
 
-/// What each hold has on disk, extensions included.
+/// Amount on disk of each hold, extensions included.
 fn held_on_disk(dir: &Path) -> BTreeMap<HoldId, i64> {
     let mut held = BTreeMap::new();
     for record in OfflineRecords::open(dir, 0).expect("opens") {

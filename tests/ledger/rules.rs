@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the ledger ought to do, in wide arithmetic and without a thought for speed.
+/// Reference model of the ledger, in wide arithmetic and without regard to speed.
 #[derive(Default)]
 struct Model {
     granted: BTreeMap<u64, i128>,
@@ -334,9 +334,9 @@ impl Pair {
     }
 
     fn refund(&mut self, hold: usize, id: u8, amount: i64) {
-        let Some(known) = self.model.holds.get(hold) else { return };
-        let (account, Some(charged)) = (known.account, known.charged) else { return };
-        let fits = amount > 0 && known.refunded + i128::from(amount) <= charged;
+        let Some(existing) = self.model.holds.get(hold) else { return };
+        let (account, Some(charged)) = (existing.account, existing.charged) else { return };
+        let fits = amount > 0 && existing.refunded + i128::from(amount) <= charged;
         let before = self.model.refunds.get(&(account, id)).copied();
         let decision = self.core.decide_refund(
             (account_id(account), &id.to_string()),
@@ -417,7 +417,7 @@ fn random_histories_agree_with_the_model() {
     outcome.unwrap_or_else(|failure| panic!("with seed {seed}: {failure}"));
 }
 
-/// What no account that owes nothing can have written.
+/// Records that an account without a debt cannot have written.
 fn broken_debts(account: AccountId, hold: HoldId) -> [(&'static str, Record); 3] {
     [
         (
@@ -478,11 +478,11 @@ fn records_that_break_a_rule_change_nothing() {
         ("an account made twice", Record::AccountCreated { account, name: "x".into(), at: AT }),
         (
             "an account in the house's place",
-            Record::AccountCreated { account: AccountId::HOUSE, name: "x".into(), at: AT },
+            Record::AccountCreated { account: AccountId::OPERATOR, name: "x".into(), at: AT },
         ),
         (
             "money for the house",
-            Record::Granted { account: AccountId::HOUSE, id: "2".into(), amount, at: AT },
+            Record::Granted { account: AccountId::OPERATOR, id: "2".into(), amount, at: AT },
         ),
         (
             "a doubt that is none",

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    self, AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, Repeat,
-    Repeated, RequestId, Reserve, Stage, Task, TaskId, TaskSettlement, Tried, Webhook,
+    self, AccountId, DeliveryAttempt, Hold, Intent, KeyId, Ledger, LedgerError, Options,
+    REPEATED_WITHIN, RepeatKey, RepeatLookup, RequestId, Reserve, Task, TaskId, TaskPhase,
+    TaskSettlement, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
 use tollgate::price::{Prices, Usage, UsageSource};
@@ -23,7 +24,7 @@ fn open(dir: &Path) -> Arc<Ledger> {
     Ledger::open(options).expect("the ledger opens").0
 }
 
-/// What is on disk now, opened as after a crash.
+/// A copy of the disk, opened as after a crash.
 fn after_crash(dir: &Path) -> (tempfile::TempDir, Arc<Ledger>) {
     let copy = tempfile::tempdir().expect("a directory");
     copy_all(dir, copy.path());
@@ -31,7 +32,7 @@ fn after_crash(dir: &Path) -> (tempfile::TempDir, Arc<Ledger>) {
     (copy, ledger)
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 fn copy_all(from: &Path, to: &Path) {
@@ -67,7 +68,7 @@ fn hold(ledger: &Arc<Ledger>, account: AccountId) -> Hold {
     ledger.reserve(reserve).expect("a hold")
 }
 
-fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
+fn task(hold: &Hold, account: AccountId, repeat: Option<RepeatKey>) -> Arc<Task> {
     let intent = Intent {
         id: TaskId::random(),
         account,
@@ -86,7 +87,7 @@ fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
         intent: Arc::new(intent),
         upstream: "xai".to_owned(),
         upstream_model: "grok".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     })
 }
@@ -108,7 +109,7 @@ async fn opened(ledger: &Arc<Ledger>, account: AccountId) -> Arc<Task> {
 
 async fn submitted(ledger: &Arc<Ledger>, account: AccountId, upstream_id: &str) -> Arc<Task> {
     let task = opened(ledger, account).await;
-    let stage = Stage::Submitted { upstream_id: upstream_id.into() };
+    let stage = TaskPhase::Submitted { upstream_id: upstream_id.into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     ledger.change_task((account, task.id()), change).await.expect("open").expect("changed");
     task
@@ -132,7 +133,7 @@ async fn a_task_and_its_hold_outlive_the_process_and_end_once() {
     let (copy, restarted) = after_crash(dir.path());
     assert_eq!(balance(&restarted, account), (20, 0), "the plain hold is voided, the tasks' stay");
     let found = restarted.task(account, &open_task.id().to_string()).await.expect("read");
-    assert_eq!(found.expect("there").stage, Stage::Submitting, "in doubt");
+    assert_eq!(found.expect("there").stage, TaskPhase::Submitting, "in doubt");
     let by_upstream = restarted.task(account, "up-1").await.expect("read").expect("there");
     assert_eq!(by_upstream.id(), taken.id());
 
@@ -237,7 +238,7 @@ async fn a_try_to_announce_does_not_cost_sled() {
     let ended = ("failed", "null".to_owned());
     ledger.end_task(id, ended, TaskSettlement::Void).await.expect("open");
     let given_up = |task: &Task| Task { webhook: Webhook::GivenUp, ..task.clone() };
-    let tried = Tried::now(Err("nobody listens".to_owned()));
+    let tried = DeliveryAttempt::now(Err("nobody listens".to_owned()));
     ledger.announced(id, tried, given_up).await.expect("noted").expect("it was due");
     ledger.close();
     drop(ledger);
@@ -252,12 +253,12 @@ async fn stages_go_one_way_only() {
     let ledger = open(dir.path());
     let account = account(&ledger).await;
     let taken = submitted(&ledger, account, "up-1").await;
-    let to = async |stage: Stage| {
+    let to = async |stage: TaskPhase| {
         let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
         ledger.change_task((account, taken.id()), change).await.expect("open")
     };
-    let submitted_anew = Stage::Submitted { upstream_id: "up-2".into() };
-    for stage in [Stage::Submitting, Stage::InDoubt, submitted_anew] {
+    let submitted_anew = TaskPhase::Submitted { upstream_id: "up-2".into() };
+    for stage in [TaskPhase::Submitting, TaskPhase::InDoubt, submitted_anew] {
         assert_eq!(to(stage.clone()).await, None, "{stage:?}");
     }
     let unknown = ledger.change_task((account, TaskId::random()), Task::clone).await;
@@ -269,29 +270,31 @@ async fn a_repeated_submit_is_recognised_also_after_a_restart() {
     let dir = tempfile::tempdir().expect("a directory");
     let ledger = open(dir.path());
     let account = account(&ledger).await;
-    let repeat = Repeat { key: [1; 32], body: [2; 32] };
+    let repeat = RepeatKey { key: [1; 32], body: [2; 32] };
     let first = hold(&ledger, account);
-    let known = task(&first, account, Some(repeat));
-    ledger.open_task(first, Arc::clone(&known), REPEATED_WITHIN).await.expect("opened");
+    let existing = task(&first, account, Some(repeat));
+    ledger.open_task(first, Arc::clone(&existing), REPEATED_WITHIN).await.expect("opened");
     let second = hold(&ledger, account);
     let twin = task(&second, account, Some(repeat));
     let again = ledger.open_task(second, twin, REPEATED_WITHIN).await;
     assert!(matches!(again, Err(LedgerError::Conflict)), "{again:?}");
     assert_eq!(balance(&ledger, account), (10, 0), "the second hold is given back");
     let (_copy, restarted) = after_crash(dir.path());
-    let (now, other) = (UnixMs::now(), Repeat { body: [3; 32], ..repeat });
+    let (now, other) = (UnixMs::now(), RepeatKey { body: [3; 32], ..repeat });
     let repeated = async |repeat, at| {
         restarted.repeated(account, repeat, (at, REPEATED_WITHIN)).await.expect("read")
     };
-    assert_eq!(repeated(&repeat, now).await, Repeated::Same(known.id()));
-    assert_eq!(repeated(&other, now).await, Repeated::Other);
+    assert_eq!(repeated(&repeat, now).await, RepeatLookup::Same(existing.id()));
+    assert_eq!(repeated(&other, now).await, RepeatLookup::Other);
     let later = UnixMs(now.0 + 25 * 3600 * 1000);
-    let same = Repeated::Same(known.id());
+    let same = RepeatLookup::Same(existing.id());
     assert_eq!(repeated(&repeat, later).await, same, "nobody knows what came of it");
-    let taken =
-        |task: &Task| Task { stage: Stage::Submitted { upstream_id: "up".into() }, ..task.clone() };
-    restarted.change_task((account, known.id()), taken).await.expect("open").expect("changed");
-    assert_eq!(repeated(&repeat, later).await, Repeated::New, "a day after its answer");
+    let taken = |task: &Task| Task {
+        stage: TaskPhase::Submitted { upstream_id: "up".into() },
+        ..task.clone()
+    };
+    restarted.change_task((account, existing.id()), taken).await.expect("open").expect("changed");
+    assert_eq!(repeated(&repeat, later).await, RepeatLookup::New, "a day after its answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use tollgate::holds::Desk;
+use tollgate::holds::HoldQueue;
 use tollgate::ledger::{AccountId, Ledger, Options, VoidReason};
 
 use crate::harness::fleet::{money, reserve};
@@ -25,7 +25,7 @@ async fn schedule(ledger: &Arc<Ledger>, account: AccountId, seed: u64) -> Outcom
     let rest = before.available.saturating_sub(budget);
     let ballast = ledger.reserve(reserve(account, rest.get())).expect("it is there");
     let purse = Purse { ledger: Arc::clone(ledger), account, ballast: rest };
-    let (desk, rules) = (Arc::<Desk>::default(), random_rules(&mut rng));
+    let (desk, rules) = (Arc::<HoldQueue>::default(), random_rules(&mut rng));
     let mut calls = JoinSet::new();
     for _ in 0..rng.u8(1..=10) {
         let script = Script::random(&mut rng);

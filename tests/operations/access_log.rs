@@ -1,4 +1,4 @@
-//! Which requests get a line in the log.
+//! Requests that get a line in the access log.
 
 use std::time::{Duration, Instant};
 

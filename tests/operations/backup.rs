@@ -41,8 +41,8 @@ async fn a_running_gateway_is_backed_up_and_restored() {
 
     let made = tollgate(&["restore", "--json"], &[("--from", &backup), ("--data", &restored)]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let said: serde_json::Value = serde_json::from_slice(&made.stdout).expect("JSON");
-    assert_eq!(said["left_out"]["records"], 0);
+    let printed: serde_json::Value = serde_json::from_slice(&made.stdout).expect("JSON");
+    assert_eq!(printed["left_out"]["records"], 0);
 
     let token = sha256(demo.admin_token.as_bytes());
     let mut restored = Demo::on(&restored);

@@ -132,8 +132,8 @@ fn an_account_gets_a_credit_line_and_hold_rules() {
     assert_eq!(back["holds"]["means"], Value::Null, "{back}");
     let table = operated.print(&["accounts", "list"]);
     assert!(table.contains("CREDIT LINE") && table.contains(" 25.00"), "{table}");
-    let gone = operated.json(&["accounts", "credit", &account, "none"]);
-    assert_eq!(gone["balance"]["credit_limit"], "0.00", "{gone}");
+    let removed = operated.json(&["accounts", "credit", &account, "none"]);
+    assert_eq!(removed["balance"]["credit_limit"], "0.00", "{removed}");
     let entries = operated.print(&["ledger", "entries", &account]);
     assert!(entries.contains("credit_line"), "{entries}");
 }
@@ -183,7 +183,7 @@ fn every_exit_code_means_one_thing() {
     let closed = closed.to_string();
     std::fs::write(operated.directory.path().join("wrong-token"), "wrong").expect("a file");
     let resolve = ["fleet", "suspense", "resolve", "--node", "2", "--account", &account];
-    for (code, arguments, said) in [
+    for (code, arguments, message) in [
         (2, &["accounts", "shove"][..], "unrecognized subcommand"),
         (2, &["accounts", "limit", &account], "nothing is to be changed"),
         (2, &["keys", "update", "key_1", "--requests-per-minute", "many"], "invalid value"),
@@ -206,7 +206,7 @@ fn every_exit_code_means_one_thing() {
         let code = if arguments.contains(&"no-such-file") { 1 } else { code };
         let (found, errors) = operated.fails(arguments);
         assert_eq!(found, Some(code), "{arguments:?}: {errors}");
-        assert!(errors.contains(said), "{arguments:?}: {said:?} in {errors}");
+        assert!(errors.contains(message), "{arguments:?}: {message:?} in {errors}");
     }
 }
 
@@ -231,11 +231,11 @@ fn commands_find_the_gateway_by_one_file_and_say_nothing_else_of_it() {
     assert_eq!((found.status.code(), text(&found.stderr).as_str()), (Some(0), ""), "no warnings");
 
     let checked = operated.run(&["check"]);
-    let said = text(&checked.stderr);
-    assert_eq!(said.matches("switched off").count(), 1, "one line for all: {said}");
+    let text_found = text(&checked.stderr);
+    assert_eq!(text_found.matches("switched off").count(), 1, "one line for all: {text_found}");
     assert!(
-        said.contains("`one`, since the environment variable `NO_SUCH_VARIABLE_one`"),
-        "{said}"
+        text_found.contains("`one`, since the environment variable `NO_SUCH_VARIABLE_one`"),
+        "{text_found}"
     );
 
     // The token is not where the files say.
@@ -313,8 +313,9 @@ fn a_list_is_read_page_by_page() {
     let first = list(&["--limit", "2", "--quiet"]);
     assert_eq!(text(&first.stdout).lines().count(), 2);
     let first = list(&["--limit", "2"]);
-    let said = text(&first.stderr);
-    let cursor = said.split_once("--from ").expect("a cursor").1.split(',').next().expect("a word");
+    let errors = text(&first.stderr);
+    let cursor =
+        errors.split_once("--from ").expect("a cursor").1.split(',').next().expect("a word");
     let second = text(&list(&["--limit", "2", "--from", cursor, "--quiet"]).stdout);
     let all = text(&list(&["--limit", "2", "--all", "--quiet"]).stdout);
     let all: Vec<&str> = all.lines().collect();
@@ -364,17 +365,17 @@ fn customers_are_suspended_coded_and_audited() {
     stdin.write_all(b"correct horse battery\n").expect("it is read");
     drop(stdin);
     let output = child.wait_with_output().expect("it ends");
-    let said = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains("ada@example.com") && !said.contains("horse"), "{said}");
+    let message = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("ada@example.com") && !message.contains("horse"), "{message}");
 
     let create = ["codes", "create", "credit", "--amount", "1.00", "--uses", "2", "--id", "fair-1"];
     let code = operated.print(&[&create[..], &["--quiet"]].concat());
     assert_eq!(code.lines().count(), 1, "the code and nothing else: {code}");
     // Its secret is shown once: a repetition says so, and prints nothing that is no secret.
-    let (exit, said) = operated.fails(&[&create[..], &["--quiet"]].concat());
-    assert_eq!(exit, Some(4), "{said}");
-    assert!(said.contains("its secret was shown then"), "{said}");
+    let (exit, message) = operated.fails(&[&create[..], &["--quiet"]].concat());
+    assert_eq!(exit, Some(4), "{message}");
+    assert!(message.contains("its secret was shown then"), "{message}");
     let listed = operated.json(&["codes", "list"]);
     let id = listed["data"][0]["id"].as_str().unwrap_or_else(|| panic!("{listed}"));
     assert_eq!(listed["data"].as_array().map(Vec::len), Some(1), "made once: {listed}");
@@ -395,8 +396,8 @@ fn customers_are_suspended_coded_and_audited() {
     ] {
         assert_eq!(operated.fails(arguments).0, Some(3), "{arguments:?}");
     }
-    let (exit, said) = operated.fails(&["tasks", "resolve", "task_1"]);
-    assert_eq!(exit, Some(2), "a task is ended with --void or --charge: {said}");
+    let (exit, message) = operated.fails(&["tasks", "resolve", "task_1"]);
+    assert_eq!(exit, Some(2), "a task is ended with --void or --charge: {message}");
 }
 
 #[test]
@@ -420,8 +421,8 @@ fn a_running_gateways_ledger_is_exported_and_verified() {
     assert_eq!(lines.iter().filter(grant).count(), 1, "{lines:?}");
     let csv = operated.print(&["ledger", "export", "--format", "csv", "--account", &account]);
     assert!(csv.starts_with("seq,at,") && csv.contains(",one,"), "{csv}");
-    let (exit, said) = operated.fails(&["ledger", "export", "--account", "nobody"]);
-    assert_eq!(exit, Some(2), "{said}");
+    let (exit, message) = operated.fails(&["ledger", "export", "--account", "nobody"]);
+    assert_eq!(exit, Some(2), "{message}");
 }
 
 #[test]

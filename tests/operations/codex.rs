@@ -27,7 +27,7 @@ fn gateway(sim: &Sim) -> Gateway {
     Gateway::serving(&upstreams, &format!("models:\n{models}"))
 }
 
-/// What Codex says of a session in which it runs a command: its events.
+/// Events of a Codex session in which it runs a command.
 fn session(gateway: &Gateway, model: &str, over_websocket: bool) -> Vec<Value> {
     let home = tempfile::tempdir().expect("a directory");
     let work = tempfile::tempdir().expect("a directory");
@@ -77,26 +77,26 @@ fn codex_finishes_a_session_with_a_tool_over_websockets_and_over_http() {
             let before = sim.requests().len();
             let events = session(&gateway, model, over_websocket);
             let ran = items(&events, "command_execution");
-            let said = items(&events, "agent_message");
-            assert_eq!((ran.len(), said.len()), (1, 1), "{model} {over_websocket}: {events:?}");
-            let text = said[0]["text"].as_str().unwrap_or_default();
-            assert!(text.contains("Simulated upstreams answer"), "{said:?}");
+            let message = items(&events, "agent_message");
+            assert_eq!((ran.len(), message.len()), (1, 1), "{model} {over_websocket}: {events:?}");
+            let text = message[0]["text"].as_str().unwrap_or_default();
+            assert!(text.contains("Simulated upstreams answer"), "{message:?}");
             // Two turns, the second of which has all of the first: it costs what it is to cost.
-            let asked = sim.requests().split_off(before);
-            assert_eq!(asked.len(), 2, "{model} {over_websocket}: {events:?}");
-            let keys: Vec<_> = asked.iter().map(|asked| asked.header("authorization")).collect();
+            let query = sim.requests().split_off(before);
+            assert_eq!(query.len(), 2, "{model} {over_websocket}: {events:?}");
+            let keys: Vec<_> = query.iter().map(|query| query.header("authorization")).collect();
             assert_eq!(keys[0], keys[1], "with the credential that holds the cache");
             spent += 2.0 * (1000.0 * 3.0 + 20.0 * 15.0) / 1e6;
             if model == "native" {
-                let bodies: Vec<Value> = asked.iter().map(body).collect();
+                let bodies: Vec<Value> = query.iter().map(body).collect();
                 let inputs = bodies.iter().map(|body| body["input"].as_array().expect("items"));
                 let [first, second] = inputs.collect::<Vec<_>>()[..] else { panic!("two turns") };
                 assert_eq!(first[..], second[..first.len()], "nothing has moved");
                 assert_eq!(second.len(), first.len() + 2, "a call and its result");
                 assert_eq!(bodies[1]["previous_response_id"], json!(null));
             }
-            let told: f64 = gateway.settled()["spent"].as_str().expect("text").parse().expect("$");
-            assert!((told - spent).abs() < 1e-9, "{model} {over_websocket}: {told}, not {spent}");
+            let reply: f64 = gateway.settled()["spent"].as_str().expect("text").parse().expect("$");
+            assert!((reply - spent).abs() < 1e-9, "{model} {over_websocket}: {reply}, not {spent}");
             let turned = events.iter().filter(|event| event["type"] == "error").count();
             assert_eq!(turned, 0, "no fall-backs: {events:?}");
         }

@@ -49,7 +49,7 @@ fn env(name: &str) -> Option<String> {
     is_set.then(|| format!("value-of-{name}"))
 }
 
-/// Whether the expected texts are written instead of compared.
+/// True if the expected texts are written instead of compared.
 #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
 fn renews_expectations() -> bool {
     std::env::var_os("UPDATE_EXPECTED").is_some()
@@ -214,7 +214,7 @@ fn one_simulated_server_stands_for_every_upstream_and_needs_no_environment() {
     assert_eq!(snapshot.listeners.len(), 1, "one listener replaces those of the file");
 }
 
-/// What a model lets through is what it says itself, and what all of its upstreams say.
+/// A model passes what its own entry and all of its upstreams pass.
 #[test]
 fn a_model_lets_through_what_all_of_its_upstreams_do() {
     let upstream = |name: &str, rest: &str| {
@@ -316,7 +316,7 @@ fn entries_of_what_is_let_through_are_checked_with_their_stars() {
     }
 }
 
-/// What several upstreams let through together is what each of them does, however it is written.
+/// Several upstreams together pass the intersection of their lists, however it is written.
 #[test]
 fn of_two_entries_the_narrower_one_is_in_both_lists() {
     let upstream = |name: &str, fields: &str| {

@@ -1,5 +1,4 @@
-//! What is shipped for those who install the gateway: the unit of systemd, the container file and the
-//! manifest for Kubernetes say what this build needs.
+//! Deployment files: the systemd unit, the container file and the Kubernetes manifest match this build.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -79,17 +78,17 @@ fn the_unit_is_in_order_and_leaves_a_drain_its_time() {
     for arguments in [&["verify"][..], &["security", "--offline=yes", "--threshold=20"]] {
         let output = tool("systemd-analyze").args(arguments).arg(&path).output();
         let output = output.expect("systemd-analyze runs");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.is_empty(), "{arguments:?}: {output:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && errors.is_empty(), "{arguments:?}: {output:?}");
     }
 }
 
-/// Whether the binary takes these arguments: an unknown one is refused before files are opened.
+/// True if the binary takes these arguments: an unknown one is refused before files are opened.
 fn takes_arguments(arguments: &[&str]) {
-    let asked = [arguments, &["--help"]].concat();
-    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(&asked).output();
+    let request = [arguments, &["--help"]].concat();
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(&request).output();
     let output = output.expect("the binary runs");
-    assert!(output.status.success(), "{asked:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{request:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The instructions of the container file, without comments, lines joined.
@@ -138,8 +137,8 @@ fn the_container_has_no_root_and_a_check_of_its_health() {
     assert_eq!(command.last(), Some(&volume), "the ledger is on the volume: the root is read-only");
 }
 
-/// What the image is built from is enough: cargo finds every file that it is told of, and so does the
-/// compiler. The command itself is the README's.
+/// The image's build context is sufficient: cargo and the compiler find every file. The command is the
+/// README's.
 #[test]
 fn the_container_builds_from_what_it_copies() {
     let instructions = instructions();
@@ -166,8 +165,8 @@ fn the_container_builds_from_what_it_copies() {
         .current_dir(context.path())
         .output()
         .expect("cargo runs");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no bin target named `none`"), "{said}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("no bin target named `none`"), "{errors}");
     let sources = ["src", "crates"].map(|directory| context.path().join(directory));
     let files = sources.iter().map(|directory| included(directory)).sum::<usize>();
     assert!(files >= 2, "files in the binary");
@@ -326,8 +325,8 @@ fn the_parts_of_the_manifest_fit_together() {
     }
     // Every variable of the configuration is in the Secret that the operator is told to make.
     let manifest = text("deploy/kubernetes/tollgate.yaml");
-    let told = format!("create secret generic {}", container_secret(container));
-    assert!(manifest.contains(&told), "{told}");
+    let message = format!("create secret generic {}", container_secret(container));
+    assert!(manifest.contains(&message), "{message}");
     let mut variables = 0;
     for rest in routes.split("${").skip(1) {
         let name = rest.split('}').next().expect("a name");
@@ -391,8 +390,8 @@ fn the_operators_guide_says_what_is_there() {
     }
 }
 
-/// Who waits for whom, and longer: SDKs, the gateway, what is shipped to stand in front of it, and what
-/// documents say of each.
+/// Timeouts increase along the way: SDKs, the gateway, the shipped proxies, and the documents that quote
+/// them.
 #[test]
 fn everybody_waits_longer_than_the_one_before_them() {
     const SDKS: Duration = Duration::from_secs(600);
@@ -427,13 +426,13 @@ fn everybody_waits_longer_than_the_one_before_them() {
     let keepalive = defaults.limits.sse_keepalive.expect("streams are kept alive");
     assert!(keepalive * 2 <= Duration::from_secs(30), "{keepalive:?}");
     let (read, keepalive) = (read.as_secs(), keepalive.as_secs());
-    for (file, said) in [
+    for (file, message) in [
         ("docs/operations.md", format!("the gateway for {read} seconds (`timeouts.read`)")),
         ("docs/operations.md", format!("a comment every {keepalive} seconds")),
         ("docs/configuration.md", format!("| `timeouts.read` | `{read}s` |")),
         ("docs/configuration.md", format!("| `sse_keepalive` | `{keepalive}s` |")),
         ("docs/configuration.md", format!("{read} s of silence")),
     ] {
-        assert!(text(file).contains(&said), "{file}: {said}");
+        assert!(text(file).contains(&message), "{file}: {message}");
     }
 }

@@ -18,7 +18,7 @@ use tollgate::protocols::{
 
 use crate::harness::python;
 
-/// What was looked at, beside the test.
+/// Reviewed keys, beside the test.
 const REVIEWED: &str = include_str!("../drift/reviewed.json");
 /// A count that is no total.
 const USUAL: u64 = 7;
@@ -32,7 +32,7 @@ type Surfaces = BTreeMap<String, BTreeSet<String>>;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Review {
-    /// What becomes of them.
+    /// The keys' fate.
     fate: Fate,
     /// Why that is right.
     reason: String,
@@ -42,7 +42,7 @@ struct Review {
     keys: BTreeMap<String, Vec<String>>,
 }
 
-/// What becomes of a key.
+/// A key's fate.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Fate {
@@ -85,15 +85,15 @@ fn keys_of_packages(added: &[&str]) -> Surfaces {
     serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
-/// What the gateway knows of the keys of a surface.
-enum Known {
+/// The gateway's tables for the keys of a surface.
+enum Listed {
     /// The keys of its table.
     Offered(Vec<AllowedKey>),
     /// The keys that change what its meter measures.
     Counted(BTreeSet<String>),
 }
 
-impl Known {
+impl Listed {
     fn of(surface: &str, keys: &BTreeSet<String>) -> Self {
         let name = surface.strip_suffix(USAGE);
         let operation = |name: &str| {
@@ -106,7 +106,7 @@ impl Known {
         }
     }
 
-    /// Whether somebody need not look at the key: `path` or `path=word`.
+    /// True if somebody need not look at the key: `path` or `path=word`.
     fn has(&self, key: &str) -> bool {
         match self {
             Self::Counted(counted) => {
@@ -117,15 +117,15 @@ impl Known {
             Self::Offered(offered) => {
                 let (path, word) = key.split_once('=').unwrap_or((key, ""));
                 let path = path.replace("[]", "");
-                let found = offered.iter().find(|known| known.path == path);
+                let found = offered.iter().find(|existing| existing.path == path);
                 match (found, word) {
                     (found, "") => found.is_some(),
                     // Words of keys that are not offered, or of which any is, say nothing.
                     (None, _) | (Some(AllowedKey { words: None, .. }), _) => true,
                     (Some(AllowedKey { words: Some(words), .. }), word) => {
-                        words.iter().any(|known| match known.strip_suffix('*') {
+                        words.iter().any(|existing| match existing.strip_suffix('*') {
                             Some(begin) => word.starts_with(begin),
-                            None => known == word,
+                            None => existing == word,
                         })
                     }
                 }
@@ -134,7 +134,7 @@ impl Known {
     }
 }
 
-/// What is wrong, a line for each key.
+/// Faults, one line for each key.
 fn faults(surfaces: &Surfaces, reviews: &[Review]) -> Vec<String> {
     let mut faults = Vec::new();
     let mut reviewed: BTreeMap<&str, BTreeMap<String, Fate>> = BTreeMap::new();
@@ -151,7 +151,7 @@ fn faults(surfaces: &Surfaces, reviews: &[Review]) -> Vec<String> {
         }
     }
     for (surface, keys) in surfaces {
-        let known = Known::of(surface, keys);
+        let existing = Listed::of(surface, keys);
         let listed = reviewed.remove(surface.as_str()).unwrap_or_default();
         let is_inside_refused = |key: &str| {
             let mut refused = listed.iter().filter(|(_, fate)| **fate == Fate::Refused);
@@ -161,8 +161,8 @@ fn faults(surfaces: &Surfaces, reviews: &[Review]) -> Vec<String> {
             })
         };
         for key in keys {
-            let is_known = known.has(key) || is_inside_refused(key);
-            match (is_known, listed.contains_key(key)) {
+            let is_listed = existing.has(key) || is_inside_refused(key);
+            match (is_listed, listed.contains_key(key)) {
                 (false, false) => faults.push(format!("{surface}: {key} is new")),
                 (true, true) => faults.push(format!("{surface}: {key} needs no entry any more")),
                 _ => {}
@@ -199,7 +199,7 @@ fn counted(operation: Operation, keys: &BTreeSet<String>) -> BTreeSet<String> {
     counted
 }
 
-/// Whether a key has a value of its own: a number, or one of its words.
+/// True if a key has a value of its own: a number, or one of its words.
 fn is_leaf(key: &str, keys: &BTreeSet<String>) -> bool {
     let has_inside = ['.', '[', '='].into_iter().any(|next| {
         let begin = format!("{key}{next}");
@@ -230,7 +230,7 @@ fn usage(leaves: &[&str], path: &str, changed: &str, has: bool) -> Value {
     usage
 }
 
-/// What stands behind a key of which no words are known.
+/// A value for a key without listed words.
 fn value_of(leaf: &str, count: u64) -> Value {
     match leaf {
         "inference_geo" => json!("us"),
@@ -276,7 +276,7 @@ fn put(object: &mut Value, path: &str, value: Value) {
     }
 }
 
-/// What a meter makes of an answer with this usage: the counts, and how the answer was served.
+/// A meter's result for an answer with this usage: counts and service tier.
 fn measured(operation: Operation, usage: &Value) -> String {
     let (request, answer) = match operation {
         Operation::GenerateContent => (

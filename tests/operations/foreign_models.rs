@@ -15,7 +15,7 @@ const SESSIONS: usize = 6;
 /// Prompts of a session of a program that is started for each.
 const PROMPTS: usize = 10;
 
-/// What a command says that succeeds.
+/// Output of a command that succeeds.
 fn run(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -83,7 +83,7 @@ async fn claude_code_holds_sessions_with_models_of_others() {
     }
 }
 
-/// What Google's command line asks for when it is told to sign in with a key, and to keep to itself.
+/// Settings with which Google's command line signs in with a key and sends no telemetry.
 const GEMINI_SETTINGS: &str = r#"{
   "security": {"auth": {"selectedType": "gemini-api-key"}},
   "privacy": {"usageStatisticsEnabled": false},

@@ -17,7 +17,7 @@ use tollgate::sim::{Sim, SimOptions};
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const STREAMED: &str = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
 
-/// Which proxy stands in front.
+/// The proxy in front.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Nginx,
@@ -128,11 +128,11 @@ impl Front {
                 run(tool("haproxy").arg("-db").arg("-f").arg(&path))
             }
         };
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(address).is_err() {
-            assert!(Instant::now() < deadline, "{kind:?} does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::harness::within(
+            Duration::from_secs(10),
+            || TcpStream::connect(address).is_ok(),
+            || format!("{kind:?} does not listen"),
+        );
         Self { address, _process: process, _directory: directory }
     }
 }
@@ -286,7 +286,7 @@ async fn a_gateway_lives_below_a_path() {
     assert!(get("/elsewhere").starts_with("HTTP/1.1 404"), "nothing is served beside the path");
 }
 
-/// What an upstream says to a proxy of its own does not make this one serve its own files.
+/// An upstream's headers to a proxy of its own do not make this proxy serve its own files.
 #[test]
 fn an_upstream_does_not_steer_the_proxy() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -347,7 +347,7 @@ fn requests_wait_behind_haproxy_while_the_gateway_restarts() {
     let well = Gateway::start(free_address());
     let gateway = free_address();
     let front = Front::start(Kind::Haproxy, gateway, well.admin);
-    let asked = Instant::now();
+    let started = Instant::now();
     let address = front.address;
     let request = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer x\r\n\
@@ -360,5 +360,5 @@ fn requests_wait_behind_haproxy_while_the_gateway_restarts() {
     let _back = Sim::start(options).expect("the port is free");
     let answer = waiting.join().expect("no panic");
     assert_eq!(answer.status(), 200, "{answer:?}");
-    assert!(asked.elapsed() > Duration::from_secs(1), "it waited");
+    assert!(started.elapsed() > Duration::from_secs(1), "it waited");
 }

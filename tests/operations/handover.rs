@@ -15,12 +15,12 @@ struct Process(u32);
 
 impl Process {
     /// The one that serves these files, other than those known.
-    fn serving(routes: &Path, known: &[u32]) -> Self {
+    fn serving(routes: &Path, existing: &[u32]) -> Self {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
             for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
                 let id: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                let Some(id) = id.filter(|id| !known.contains(id)) else { continue };
+                let Some(id) = id.filter(|id| !existing.contains(id)) else { continue };
                 let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
                 let line = String::from_utf8_lossy(&line).into_owned();
                 if line.contains("--take-over") && line.contains(routes.to_str().expect("text")) {
@@ -43,11 +43,11 @@ impl Process {
     }
 
     fn wait(&self) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while self.lives() {
-            assert!(Instant::now() < deadline, "process {} did not end", self.0);
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(
+            Duration::from_secs(20),
+            || !self.lives(),
+            || format!("process {} did not end", self.0),
+        );
     }
 }
 

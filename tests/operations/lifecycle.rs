@@ -55,7 +55,7 @@ fn a_stream_that_the_end_cuts_is_paid_for() {
     assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
 }
 
-/// What `ledger verify` says of a gateway that has ended.
+/// Result of `ledger verify` for a gateway that has ended.
 fn verified(gateway: &Gateway) -> Value {
     let verified = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["ledger", "verify", "--json", "--data"])
@@ -71,17 +71,17 @@ fn sigterm_says_not_ready_before_it_takes_no_more() {
     let recorder = Recorder::start();
     let mut gateway = Gateway::start_with(recorder.address, "shutdown: { delay: 1500ms }\n");
     assert_eq!(gateway.ready(), 200);
-    let asked = Instant::now();
+    let started = Instant::now();
     gateway.signal("TERM");
     eventually("not ready", || gateway.ready() == 503);
-    assert!(asked.elapsed() < Duration::from_millis(500), "at once: {:?}", asked.elapsed());
-    while asked.elapsed() < Duration::from_millis(1200) {
+    assert!(started.elapsed() < Duration::from_millis(500), "at once: {:?}", started.elapsed());
+    while started.elapsed() < Duration::from_millis(1200) {
         let answer = ask(gateway.address, &gateway.chat_json(GOOD));
-        assert_eq!(answer.status(), 200, "still taken after {:?}", asked.elapsed());
+        assert_eq!(answer.status(), 200, "still taken after {:?}", started.elapsed());
         assert_eq!(answer.header("connection").as_deref(), Some("close"), "{answer:?}");
     }
     assert!(gateway.wait().success(), "exit 0");
-    let took = asked.elapsed();
+    let took = started.elapsed();
     assert!((1500..3000).contains(&took.as_millis()), "the delay, and no more: {took:?}");
 }
 
@@ -91,10 +91,10 @@ fn sigint_ends_a_drain_that_waits() {
     let mut gateway = Gateway::start_with(recorder.address, "shutdown: { delay: 1h }\n");
     gateway.signal("TERM");
     eventually("not ready", || gateway.ready() == 503);
-    let asked = Instant::now();
+    let started = Instant::now();
     gateway.signal("INT");
     assert!(gateway.wait().success(), "exit 0");
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
 }
 
 /// A machine that is so busy that the signal and the last requests are seen at the same moment.
@@ -106,7 +106,7 @@ fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
         assert_eq!(ask(gateway.address, &gateway.chat_json(GOOD)).status(), 200);
         gateway.signal("STOP");
         let request = gateway.chat_json(GOOD);
-        let asked: Vec<_> = (0..20)
+        let query: Vec<_> = (0..20)
             .map(|_| {
                 let mut stream = connect(gateway.address);
                 stream.write_all(&request).expect("sent");
@@ -115,7 +115,7 @@ fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
             .collect();
         gateway.signal("TERM");
         gateway.signal("CONT");
-        for mut stream in asked {
+        for mut stream in query {
             let socket = stream.try_clone().expect("a second handle");
             let answer = ask_over(&mut stream, &socket, b"");
             assert_eq!(answer.status(), 200, "round {round}: {answer:?}");
@@ -150,10 +150,10 @@ fn a_stream_that_the_deadline_cuts_ends_in_an_error_event_and_is_paid_for() {
         let requests = [gateway.chat_json(stream), gateway.post("/v1/messages", &length, message)];
         let streams = requests.map(|request| std::thread::spawn(move || ask(address, &request)));
         std::thread::sleep(Duration::from_millis(400));
-        let asked = Instant::now();
+        let started = Instant::now();
         gateway.signal("TERM");
         assert!(gateway.wait().success(), "exit 0");
-        let took = asked.elapsed();
+        let took = started.elapsed();
         assert!((700..3000).contains(&took.as_millis()), "{settings:?} took {took:?}");
         let texts = streams.map(|stream| {
             let answer = stream.join().expect("no panic");
@@ -215,10 +215,14 @@ fn an_idle_gateway_ends_at_once() {
     for signal in ["TERM", "INT"] {
         let mut gateway = Gateway::start(recorder.address);
         assert_eq!(ask(gateway.address, &gateway.chat_json(GOOD)).status(), 200);
-        let asked = Instant::now();
+        let started = Instant::now();
         gateway.signal(signal);
         assert!(gateway.wait().success(), "exit 0 after SIG{signal}");
-        assert!(asked.elapsed() < Duration::from_secs(3), "SIG{signal} took {:?}", asked.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(3),
+            "SIG{signal} took {:?}",
+            started.elapsed()
+        );
     }
 }
 

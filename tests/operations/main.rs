@@ -1,4 +1,4 @@
-//! What operators do: configuration, command line, life cycle, deployment, documents; and the repository
+//! Operators' tasks: configuration, command line, life cycle, deployment, documents; and the repository
 //! itself.
 
 #[path = "../harness/mod.rs"]

@@ -27,12 +27,12 @@ fn run(demo: &Demo, command: &mut Command) -> String {
 #[test]
 fn both_versions_of_the_python_sdk_work() {
     let demo = Demo::start();
-    for (version, said) in [(1, "python 1: ok"), (2, "python 2: ok 2026-07-28 2025-11-25")] {
+    for (version, message) in [(1, "python 1: ok"), (2, "python 2: ok 2026-07-28 2025-11-25")] {
         let name = format!("python-mcp-{version}");
         let pins = format!("tests/mcp_clients/python{version}.txt");
         let python = python::environment_of(&name, &pins).join("bin/python");
         let text = run(&demo, Command::new(python).arg(format!("{CLIENTS}/python{version}.py")));
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(message), "{text}");
     }
     // The program of the documentation, as it stands there.
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mcp.md");
@@ -59,8 +59,8 @@ fn both_versions_of_the_typescript_sdk_work() {
     let commands = node::commands();
     let mut node = Command::new(commands[1].join("node"));
     let text = run(&demo, node.arg(script("typescript.mjs", &commands)));
-    for said in ["typescript 1: ok", "typescript 2: ok", "both are refused without a key"] {
-        assert!(text.contains(said), "{text}");
+    for message in ["typescript 1: ok", "typescript 2: ok", "both are refused without a key"] {
+        assert!(text.contains(message), "{text}");
     }
 }
 

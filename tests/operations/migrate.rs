@@ -80,10 +80,10 @@ fn what_is_made_passes_the_check_and_the_exit_code_says_what_was_left_out() {
     for (name, is_whole) in FIXTURES {
         let out = tempfile::tempdir().expect("a directory");
         let migrated = migrate(name, out.path());
-        let said = text(&migrated.stderr);
+        let errors = text(&migrated.stderr);
         let code = if is_whole { 0 } else { 6 };
-        assert_eq!(migrated.status.code(), Some(code), "{name}: {said}");
-        assert_eq!(said.contains("warning:"), !is_whole, "{name}: {said}");
+        assert_eq!(migrated.status.code(), Some(code), "{name}: {errors}");
+        assert_eq!(errors.contains("warning:"), !is_whole, "{name}: {errors}");
         let mut check = tollgate();
         check.arg("check").arg("--routes").arg(out.path().join("routes.yaml"));
         let checked = check.arg("--models").arg(out.path().join("models.yaml")).output();
@@ -131,11 +131,11 @@ fn model(models: &str, name: &str) -> String {
     begin.lines().take_while(|line| line.starts_with("    ")).collect::<Vec<_>>().join("\n")
 }
 
-/// What serves in the place of a model is a model of its own, with its own price.
+/// A replacement model is a model of its own with its own price.
 #[test]
 fn a_fallback_is_never_sold_at_the_price_of_another_model() {
     let out = tempfile::tempdir().expect("a directory");
-    let said = text(&migrate("clouds", out.path()).stderr);
+    let errors = text(&migrate("clouds", out.path()).stderr);
     let models = read(out.path(), "models.yaml");
     let cheap = model(&models, "gpt-4o-mini");
     assert_eq!(cheap.matches("upstream:").count(), 1, "no other model's target: {cheap}");
@@ -147,7 +147,7 @@ fn a_fallback_is_never_sold_at_the_price_of_another_model() {
     assert!(dear.contains("fallbacks: [llama]"), "{dear}");
     assert!(!model(&models, "whisper").contains("fallbacks"), "{models}");
     assert!(!model(&models, "llama").contains("fallbacks"), "none of its own: {models}");
-    assert!(said.contains("`gpt-4o-mini` is served by `claude-sonnet-4-5`"), "{said}");
+    assert!(errors.contains("`gpt-4o-mini` is served by `claude-sonnet-4-5`"), "{errors}");
 }
 
 /// Each provider is reached over the protocol, and signed in to in the way, that the gateway has for it.
@@ -212,7 +212,7 @@ fn rankings_keep_the_way_in_which_they_are_billed() {
 #[test]
 fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {
     let out = tempfile::tempdir().expect("a directory");
-    let said = text(&migrate("partly", out.path()).stderr);
+    let errors = text(&migrate("partly", out.path()).stderr);
     for (what, place) in [
         ("`temperature` is left out", 8),
         ("`input_cost_per_token_above_128k_tokens` is left out", 11),
@@ -230,7 +230,7 @@ fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {
         ("`database_url` is left out", 49),
         ("`environment_variables` is left out", 51),
     ] {
-        let found = said.split_once(what).unwrap_or_else(|| panic!("{what} in:\n{said}")).1;
+        let found = errors.split_once(what).unwrap_or_else(|| panic!("{what} in:\n{errors}")).1;
         let at = format!("partly.yaml:{place}:");
         let (first, _) = found.split_once("= help: ").expect("a reason");
         assert!(first.contains(&at), "{what} at line {place}:\n{first}");
@@ -238,7 +238,7 @@ fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {
     let files = read(out.path(), "routes.yaml") + &read(out.path(), "models.yaml");
     for secret in ["hunter2", "sk-written-out-1234", "sk-1234"] {
         assert!(!files.contains(secret), "{secret} in:\n{files}");
-        assert!(!said.contains(secret), "{secret} in:\n{said}");
+        assert!(!errors.contains(secret), "{secret} in:\n{errors}");
     }
     assert!(files.contains("# unpriced:"), "a model without prices is a comment:\n{files}");
     assert!(files.contains("input_per_1m_tokens: ?"), "it says what to fill in:\n{files}");
@@ -267,7 +267,7 @@ fn files_are_never_replaced_and_what_is_no_configuration_is_refused() {
     }
 }
 
-/// What was migrated serves and bills, with the upstream's address alone changed.
+/// A migrated configuration serves and bills after changing only the upstream's address.
 #[test]
 fn a_gateway_serves_what_was_migrated() {
     let out = tempfile::tempdir().expect("a directory");

@@ -14,6 +14,9 @@ use crate::sources::{blank_comments_and_strings, blank_unit_tests, files_below, 
 /// Directories with a cycle today, and how many of their modules are in one. The list may only become
 /// shorter, and its numbers lower.
 const KNOWN: &[(&str, usize)] = &[
+    ("crates/admin/src", 7),
+    ("crates/admin/src/console", 2),
+    ("crates/customer-console/src", 2),
     ("crates/ledger/src/calls", 2),
     ("crates/ledger/src/memory", 6),
     ("crates/ledger/src/people", 2),
@@ -21,18 +24,15 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
     ("crates/mcp/src", 13),
+    ("crates/pipeline/src", 9),
     ("crates/translation/src/chat", 2),
     ("crates/translation/src/gemini", 2),
     ("crates/translation/src/responses", 2),
-    ("src/admin", 7),
-    ("src/admin/console", 2),
-    ("src/console", 2),
     ("src/gateway", 8),
     ("src/gateway/answer", 2),
     ("src/gateway/call", 5),
     ("src/gateway/listen", 2),
     ("src/gateway/receive", 2),
-    ("src/pipeline", 9),
 ];
 
 /// Places shown of each arrow of a cycle.
@@ -46,24 +46,24 @@ type Arrows = BTreeMap<(String, String), Vec<String>>;
 #[test]
 fn no_siblings_need_each_other() {
     let mut faults = Vec::new();
-    let mut known: BTreeMap<&str, usize> = KNOWN.iter().copied().collect();
+    let mut listed: BTreeMap<&str, usize> = KNOWN.iter().copied().collect();
     for source in source_directories() {
         for (directory, arrows) in arrows_of(&source) {
             let cycles = cycles(&arrows);
             let members = cycles.iter().map(Vec::len).sum::<usize>();
             let shown = [vec![source.clone()], directory].concat().join("/");
-            let known = known.remove(shown.as_str()).unwrap_or_default();
-            if members > known {
-                faults.push(format!("{shown}: {members} modules are in cycles, {known} were"));
+            let listed = listed.remove(shown.as_str()).unwrap_or_default();
+            if members > listed {
+                faults.push(format!("{shown}: {members} modules are in cycles, {listed} were"));
                 faults.extend(cycles.iter().flat_map(|cycle| picture(cycle, &arrows)));
-            } else if members < known {
+            } else if members < listed {
                 faults.push(format!(
-                    "{shown}: {members} instead of {known} modules are in cycles: lower KNOWN"
+                    "{shown}: {members} instead of {listed} modules are in cycles: lower KNOWN"
                 ));
             }
         }
     }
-    faults.extend(known.keys().map(|gone| format!("{gone} has no cycle: take it off KNOWN")));
+    faults.extend(listed.keys().map(|gone| format!("{gone} has no cycle: take it off KNOWN")));
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 

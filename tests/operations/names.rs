@@ -42,17 +42,17 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
     Swept Taken Told Understood Unpaid Woken Written Begun Withheld Reread";
 
 /// Type names that two modules define. Goal: 60.
-const TWICE: usize = 331;
+const TWICE: usize = 320;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
-const PRODUCT_PARTICIPLES: usize = 105;
+const PRODUCT_PARTICIPLES: usize = 81;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
-const TESTS_PARTICIPLES: usize = 204;
+const TESTS_PARTICIPLES: usize = 30;
 /// Documentation that begins with one of `RELATIVES`, in tenths of a percent. Goal: 40.
-const PRODUCT_RELATIVES: usize = 99;
+const PRODUCT_RELATIVES: usize = 82;
 /// `PRODUCT_RELATIVES` for the integration tests.
-const TESTS_RELATIVES: usize = 145;
+const TESTS_RELATIVES: usize = 0;
 /// Type names that are no nouns.
-const NO_NOUN_TYPES: usize = 177;
+const NO_NOUN_TYPES: usize = 167;
 /// Comments inside code, in 1,000 lines of code. Goal: 20.
 const REASONS: usize = 10;
 /// One source file.
@@ -139,7 +139,7 @@ fn functions(source: &Source) -> impl Iterator<Item = (usize, &str, &str)> {
     })
 }
 
-/// Whether a parameter of a function is a tuple without a name. `rest` is what follows its name.
+/// True if a parameter of a function is a tuple without a name. `rest` is what follows its name.
 fn takes_tuple(rest: &str) -> bool {
     let (mut depth, mut angles, mut at_start) = (0_usize, 0_usize, false);
     let mut before = ' ';

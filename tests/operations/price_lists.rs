@@ -54,8 +54,8 @@ fn every_price_of_a_pinned_list_is_ours_or_left_out_for_a_reason() {
             assert!(left_out.insert(price.clone()), "{price} is listed twice");
         }
     }
-    let found = |all: &BTreeSet<String>, known: &BTreeSet<String>| {
-        all.difference(known).cloned().collect::<Vec<_>>().join("\n")
+    let found = |all: &BTreeSet<String>, existing: &BTreeSet<String>| {
+        all.difference(existing).cloned().collect::<Vec<_>>().join("\n")
     };
     let (new, stale) = (found(&missing, &left_out), found(&left_out, &missing));
     assert!(new.is_empty(), "price these in models.yaml, or say why not:\n{new}");

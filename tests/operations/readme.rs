@@ -10,7 +10,7 @@ use crate::harness::{Demo, python};
 
 const README: &str = include_str!("../../README.md");
 
-/// What a newcomer sees: the demo's text up to its last line.
+/// The demo's text up to its last line.
 fn welcome(data: &Path) -> (Running, String) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["demo", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data"])
@@ -181,12 +181,12 @@ const FAMILIES: [&str; 27] = [
     "voyage-",
 ];
 
-/// What stands in `text` between each of these marks and the next of the ends.
+/// Texts between each of these marks and the next of the ends.
 fn between<'a>(text: &'a str, mark: &'a str, ends: &'a [char]) -> impl Iterator<Item = &'a str> {
     text.split(mark).skip(1).filter_map(move |rest| rest.split(ends).next())
 }
 
-/// Who copies an example from the documentation finds its model.
+/// Every model of a documented example exists.
 #[test]
 fn every_model_that_the_documents_name_is_shipped() {
     let shipped = fs::read_to_string("models.yaml").expect("models.yaml");

@@ -24,7 +24,7 @@ fn recipes() -> Vec<PathBuf> {
     recipes
 }
 
-/// What `tollgate check` says of a file, with the variables that it names.
+/// Output of `tollgate check` for a file, with its variables set.
 fn check(routes: &Path, more: &[&str]) -> Output {
     let text = fs::read_to_string(routes).expect("text");
     let names = text.split("${").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
@@ -41,13 +41,13 @@ fn check_reads_each_recipe_as_the_only_file() {
     let listed = fs::read_to_string(root().join("deploy/recipes/README.md")).expect("text");
     for recipe in &recipes {
         let checked = check(recipe, &[]);
-        let (said, errors) =
+        let (text_found, errors) =
             (String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr));
         let name = recipe.file_name().expect("a name").to_string_lossy();
-        assert!(checked.status.success(), "{name}: {said}{errors}");
+        assert!(checked.status.success(), "{name}: {text_found}{errors}");
         assert!(
-            said.contains("1 upstream,") && said.contains("; 0 warnings;"),
-            "{name}: {said}{errors}"
+            text_found.contains("1 upstream,") && text_found.contains("; 0 warnings;"),
+            "{name}: {text_found}{errors}"
         );
         assert_eq!(errors, "", "{name}");
         let row = format!("| [{name}]({name}) |");
@@ -109,7 +109,7 @@ fn models_are_in_one_of_two_files() {
     let routes = file("routes.yaml", &recipe);
     let alone = check(&routes, &[]);
     assert!(alone.status.success(), "{alone:?}");
-    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
 
     // One file that is named as both is one file.
     let path = routes.to_str().expect("a path").to_owned();
@@ -118,7 +118,7 @@ fn models_are_in_one_of_two_files() {
     let models = file("models.yaml", &format!("models:\n{listed}"));
     let both = check(&routes, &[]);
     assert!(!both.status.success(), "{both:?}");
-    assert!(said(&both).contains("there are models here and in"), "{}", said(&both));
+    assert!(errors(&both).contains("there are models here and in"), "{}", errors(&both));
 
     // An error in the models of a recipe is shown where it is.
     let wrong = recipe.replace("free: true", "free: perhaps");
@@ -126,11 +126,11 @@ fn models_are_in_one_of_two_files() {
     let routes = file("routes.yaml", &wrong);
     let output = check(&routes, &[]);
     let line = wrong.lines().position(|line| line == "    free: perhaps").expect("the line") + 1;
-    assert!(said(&output).contains(&format!("routes.yaml:{line}:")), "{}", said(&output));
+    assert!(errors(&output).contains(&format!("routes.yaml:{line}:")), "{}", errors(&output));
 
     let routes = file("routes.yaml", upstreams);
     let neither = check(&routes, &[]);
-    assert!(said(&neither).contains("models.yaml` cannot be read"), "{}", said(&neither));
+    assert!(errors(&neither).contains("models.yaml` cannot be read"), "{}", errors(&neither));
 }
 
 #[test]
@@ -162,8 +162,8 @@ fn only_what_changes_nothing_can_be_left_out() {
     {
         fs::write(&routes, recipe.replace("[logit_bias]", &format!("[{field}]"))).expect("written");
         let output = check(&routes, &[]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let errors = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{field}");
-        assert!(said.contains(&format!("`{field}` cannot be left out")), "{said}");
+        assert!(errors.contains(&format!("`{field}` cannot be left out")), "{errors}");
     }
 }

@@ -104,7 +104,7 @@ fn what_cannot_be_compared_is_trouble() {
     write(directory, "garbled.jsonl", &JOURNAL.replace("\"answer\"", "\"\""));
     write(directory, "usage.json", USAGE);
     write(directory, "garbled.json", &USAGE.replacen("1400", "-1400", 1));
-    for (from, journal, said) in [
+    for (from, journal, message) in [
         ("usage.json", "two.jsonl", "costs at azure, openai: name those"),
         ("usage.json", "none.jsonl", "no records of costs"),
         ("usage.json", "garbled.jsonl", "line 2 of the journal has a cost_kind"),
@@ -115,7 +115,7 @@ fn what_cannot_be_compared_is_trouble() {
         let output = run(directory, "openai", &["--from", from, "--journal", journal]);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{from}, {journal}: {errors}");
-        assert!(errors.contains(said), "{said}: {errors}");
+        assert!(errors.contains(message), "{message}: {errors}");
     }
     let again = ["--from", "usage.json", "--journal", "journal.jsonl", "--journal", "two.jsonl"];
     let output = run(directory, "openai", &again);
@@ -167,7 +167,7 @@ fn the_records_of_a_gateway_are_held_against_a_statement() {
     let data = gateway.path("data");
     let stopped = ["--data", data.to_str().expect("text")];
     for (round, place) in [running.as_slice(), stopped.as_slice()].into_iter().enumerate() {
-        for (file, code, said) in [
+        for (file, code, message) in [
             ("invoice.csv", 0, "the statement is what the journal says"),
             ("stolen.csv", 1, "elsewhere"),
         ] {
@@ -175,7 +175,7 @@ fn the_records_of_a_gateway_are_held_against_a_statement() {
             let output = run(directory, "csv", &[&statement, place].concat());
             let printed = text(&output.stdout);
             assert_eq!(output.status.code(), Some(code), "{printed}{}", text(&output.stderr));
-            assert!(printed.contains(said), "round {round}, {file}: {printed}");
+            assert!(printed.contains(message), "round {round}, {file}: {printed}");
         }
         gateway.kill();
     }

@@ -49,23 +49,23 @@ fn the_admin_api_reloads_tries_out_and_says_what_is_wrong() {
     let (path, good) = (gateway.path("models.yaml"), models(&gateway));
 
     std::fs::write(&path, renamed(&good, "second")).expect("written");
-    let (status, said) = reload(&gateway, "?dry_run=true");
-    assert_eq!((status, &said["ok"], &said["in_force"]), (200, &true.into(), &false.into()));
-    assert_ne!(said["configuration"], said["running"], "{said}");
+    let (status, report) = reload(&gateway, "?dry_run=true");
+    assert_eq!((status, &report["ok"], &report["in_force"]), (200, &true.into(), &false.into()));
+    assert_ne!(report["configuration"], report["running"], "{report}");
     assert_eq!(call(&gateway, "m"), 200, "a dry run changes nothing");
     assert_eq!(gateway.metric(OK), 1.0, "and is not counted");
 
-    let (status, said) = reload(&gateway, "");
-    assert_eq!((status, &said["in_force"]), (200, &true.into()), "{said}");
-    assert_eq!(said["configuration"], said["running"], "{said}");
+    let (status, report) = reload(&gateway, "");
+    assert_eq!((status, &report["in_force"]), (200, &true.into()), "{report}");
+    assert_eq!(report["configuration"], report["running"], "{report}");
     assert_eq!((call(&gateway, "second"), call(&gateway, "m")), (200, 404));
     assert_eq!(gateway.metric(OK), 2.0);
 
     std::fs::write(&path, good.replace("operations: [chat]", "operations: [chatt]")).expect("w");
-    let (status, said) = reload(&gateway, "");
-    assert_eq!((status, &said["ok"], &said["in_force"]), (422, &false.into(), &false.into()));
-    let help = said["diagnostics"][0]["help"].as_str().unwrap_or_default();
-    assert!(help.contains("did you mean `chat`?"), "{said}");
+    let (status, report) = reload(&gateway, "");
+    assert_eq!((status, &report["ok"], &report["in_force"]), (422, &false.into(), &false.into()));
+    let help = report["diagnostics"][0]["help"].as_str().unwrap_or_default();
+    assert!(help.contains("did you mean `chat`?"), "{report}");
     assert_eq!(call(&gateway, "second"), 200, "the last good one stays");
     assert_eq!(gateway.metric(REFUSED), 1.0);
     assert_eq!(gateway.metric("tollgate_config_last_reload_successful"), 0.0);
@@ -74,14 +74,14 @@ fn the_admin_api_reloads_tries_out_and_says_what_is_wrong() {
     let text = std::fs::read_to_string(&routes).expect("the file");
     std::fs::write(&routes, format!("shutdown: {{ grace: 7s }}\n{text}")).expect("written");
     std::fs::write(&path, &good).expect("written");
-    let (status, said) = reload(&gateway, "");
-    assert_eq!(status, 200, "{said}");
-    assert_eq!(said["restart_only"], serde_json::json!(["shutdown.grace"]));
+    let (status, report) = reload(&gateway, "");
+    assert_eq!(status, 200, "{report}");
+    assert_eq!(report["restart_only"], serde_json::json!(["shutdown.grace"]));
     assert_eq!(gateway.metric("tollgate_config_last_reload_successful"), 1.0);
     assert_eq!(reload(&gateway, "?dryrun=true").0, 400, "a typing error is no reload");
 }
 
-/// What `check --format json` says of the same files is in the answer, field by field.
+/// A reload's answer equals `check --format json` for the same files, field by field.
 #[test]
 fn the_answer_of_a_reload_is_that_of_check() {
     let recorder = Recorder::start();
@@ -89,7 +89,7 @@ fn the_answer_of_a_reload_is_that_of_check() {
     without_watch(&gateway);
     for text in [models(&gateway), "models:\n  m: {}\n".to_owned()] {
         std::fs::write(gateway.path("models.yaml"), text).expect("written");
-        let (_, said) = reload(&gateway, "?dry_run=true");
+        let (_, report) = reload(&gateway, "?dry_run=true");
         let checked = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .args(["check", "--format", "json", "--routes"])
             .arg(gateway.path("routes.yaml"))
@@ -100,7 +100,7 @@ fn the_answer_of_a_reload_is_that_of_check() {
         let checked: Value = serde_json::from_slice(&checked.stdout).expect("JSON");
         assert_eq!(checked.as_object().map(serde_json::Map::len), Some(5), "{checked}");
         for (field, value) in checked.as_object().expect("an object") {
-            assert_eq!(&said[field], value, "{field}");
+            assert_eq!(&report[field], value, "{field}");
         }
     }
 }
@@ -190,12 +190,13 @@ fn a_broken_file_in_the_middle_of_load_fails_no_request() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(recorder.address);
     let (path, good) = (gateway.path("models.yaml"), models(&gateway));
-    let (done, asked, failed) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (done, request_count, failed) =
+        (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    request_count.fetch_add(1, Ordering::Relaxed);
                     failed.fetch_add(usize::from(call(&gateway, "m") != 200), Ordering::Relaxed);
                 }
             });
@@ -211,11 +212,11 @@ fn a_broken_file_in_the_middle_of_load_fails_no_request() {
         eventually("the reload", || gateway.metric(OK) == 1.0);
         done.store(true, Ordering::Relaxed);
     });
-    assert!(asked.load(Ordering::Relaxed) > 50, "there was load: {asked:?}");
-    assert_eq!(failed.load(Ordering::Relaxed), 0, "of {asked:?} requests");
+    assert!(request_count.load(Ordering::Relaxed) > 50, "there was load: {request_count:?}");
+    assert_eq!(failed.load(Ordering::Relaxed), 0, "of {request_count:?} requests");
 }
 
-/// What `config diff` prints and exits with.
+/// Exit code and output of `config diff`.
 fn diff(gateway: &Gateway, more: &[&str]) -> (Option<i32>, String) {
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
         .args(["config", "diff", "--admin", &gateway.admin_address().to_string(), "--routes"])
@@ -225,8 +226,8 @@ fn diff(gateway: &Gateway, more: &[&str]) -> (Option<i32>, String) {
         .args(more)
         .output()
         .expect("the binary runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).expect("text"))
+    let errors = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(errors).expect("text"))
 }
 
 #[test]
@@ -234,8 +235,8 @@ fn a_diff_says_what_the_files_would_change_of_what_runs() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(recorder.address);
     without_watch(&gateway);
-    let (code, said) = diff(&gateway, &[]);
-    assert!(code == Some(0) && said.starts_with("the files are what runs\n"), "{said}");
+    let (code, text_found) = diff(&gateway, &[]);
+    assert!(code == Some(0) && text_found.starts_with("the files are what runs\n"), "{text_found}");
 
     let (models_path, routes_path) = (gateway.path("models.yaml"), gateway.path("routes.yaml"));
     let text = models(&gateway).replacen("output_per_1m_tokens: 10", "output_per_1m_tokens: 12", 1);
@@ -245,8 +246,8 @@ fn a_diff_says_what_the_files_would_change_of_what_runs() {
         .replacen(crate::harness::UPSTREAM_KEY, "sk-another-canary", 1)
         .replace("h2c: true", "h2c: false");
     std::fs::write(&routes_path, changed).expect("written");
-    let (code, said) = diff(&gateway, &[]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, text_found) = diff(&gateway, &[]);
+    assert_eq!(code, Some(1), "{text_found}");
     for expected in [
         "~ models.m.prices.output_per_1m_tokens: 10 → 12\n",
         "+ models.unending: {",
@@ -255,13 +256,16 @@ fn a_diff_says_what_the_files_would_change_of_what_runs() {
         ".h2c: true → false   (at a restart)\n",
         "5 differences\n",
     ] {
-        assert!(said.contains(expected), "{expected} in {said}");
+        assert!(text_found.contains(expected), "{expected} in {text_found}");
     }
-    assert!(!said.contains("canary") && !said.contains(crate::harness::UPSTREAM_KEY), "{said}");
+    assert!(
+        !text_found.contains("canary") && !text_found.contains(crate::harness::UPSTREAM_KEY),
+        "{text_found}"
+    );
 
-    let (code, said) = diff(&gateway, &["--format", "json"]);
+    let (code, text_found) = diff(&gateway, &["--format", "json"]);
     // What is warned of comes behind it, on the other stream.
-    let mut values = serde_json::Deserializer::from_str(&said).into_iter::<Value>();
+    let mut values = serde_json::Deserializer::from_str(&text_found).into_iter::<Value>();
     let report = values.next().expect("a value").expect("JSON");
     assert_eq!((code, &report["different"]), (Some(1), &true.into()), "{report}");
     assert_ne!(report["running"], report["files"]);
@@ -270,9 +274,9 @@ fn a_diff_says_what_the_files_would_change_of_what_runs() {
     // What cannot be said is neither the same nor different.
     let wrong = gateway.path("wrong-token");
     std::fs::write(&wrong, "nobody's").expect("written");
-    let (code, said) = diff(&gateway, &["--token-file", wrong.to_str().expect("text")]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("401"), "{said}");
+    let (code, text_found) = diff(&gateway, &["--token-file", wrong.to_str().expect("text")]);
+    assert_eq!(code, Some(2), "{text_found}");
+    assert!(text_found.contains("401"), "{text_found}");
     std::fs::write(&models_path, "models: [").expect("written");
     assert_eq!(diff(&gateway, &[]).0, Some(2));
 }
@@ -313,9 +317,9 @@ async fn a_secret_under_a_wrong_name_is_nowhere_repeated() {
         assert_ne!(broken, good);
         for text in [broken.clone(), broken.replacen("listeners:", "listeners: [", 1)] {
             std::fs::write(&path, text).expect("written");
-            let (status, said) = reload(&gateway, "");
-            assert_eq!(status, 422, "{miswritten}: {said}");
-            assert!(!said.to_string().contains("canary"), "{miswritten}: {said}");
+            let (status, message) = reload(&gateway, "");
+            assert_eq!(status, 422, "{miswritten}: {message}");
+            assert!(!message.to_string().contains("canary"), "{miswritten}: {message}");
             let checked = std::process::Command::new(env!("CARGO_BIN_EXE_tollgate"))
                 .args(["check", "--routes"])
                 .arg(&path)
@@ -323,9 +327,9 @@ async fn a_secret_under_a_wrong_name_is_nowhere_repeated() {
                 .arg(gateway.path("models.yaml"))
                 .output()
                 .expect("the binary starts");
-            let said = String::from_utf8_lossy(&checked.stderr).into_owned();
-            assert!(!checked.status.success() && !said.is_empty(), "{miswritten}");
-            assert!(!said.contains("canary"), "{miswritten}: {said}");
+            let message = String::from_utf8_lossy(&checked.stderr).into_owned();
+            assert!(!checked.status.success() && !message.is_empty(), "{miswritten}");
+            assert!(!message.contains("canary"), "{miswritten}: {message}");
             let page = pages.get("/operator/configuration").await;
             assert!(page.body.contains("error"), "{miswritten}: {}", page.body);
             assert!(!page.body.contains("canary"), "{miswritten}: {}", page.body);

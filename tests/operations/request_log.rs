@@ -1,4 +1,4 @@
-//! What requests came to, as operators see it: over a real gateway, and across its end.
+//! Finished requests as operators see them: over a real gateway, and across its end.
 
 use std::time::{Duration, Instant};
 
@@ -136,15 +136,15 @@ async fn refusals_and_those_who_leave_are_kept() {
     let [unknown] = records(&admin, "account=none", 1).await.try_into().expect("one");
     assert_eq!((&unknown["status"], &unknown["account_id"]), (&json!(401), &Value::Null));
 
-    let gone = admin.customer("10.00").await;
+    let removed = admin.customer("10.00").await;
     let slow = "chunks:200 words:1 interval-ms:20";
-    let sent = request(&demo, &gone.key, &hello(json!({"stream": true})), slow).send().await;
+    let sent = request(&demo, &removed.key, &hello(json!({"stream": true})), slow).send().await;
     let mut stream = sent.expect("an answer").bytes_stream();
     for _ in 0..3 {
         stream.next().await.expect("a chunk").expect("bytes");
     }
     drop(stream);
-    let [left] = of(&admin, &gone, 1).await.try_into().expect("one");
+    let [left] = of(&admin, &removed, 1).await.try_into().expect("one");
     assert_eq!((&left["usage_source"], &left["streamed"]), (&json!("estimated"), &json!(true)));
     assert!(left["cost"].is_string(), "what was relayed is paid: {left}");
 }

@@ -128,20 +128,20 @@ async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
         finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
         log.record(&finished);
     }
-    for (wanted, found) in [
+    for (expected, found) in [
         (None, vec![("c", Some("b"), 5), ("b", Some("a"), 0), ("a", None, 5)]),
         (Some("a"), vec![("b", Some("a"), 0), ("a", None, 5)]),
         (Some("b"), vec![("c", Some("b"), 5), ("b", Some("a"), 0)]),
         (Some("c"), vec![("c", Some("b"), 5)]),
         (Some(""), vec![]),
     ] {
-        let query = Query { model: wanted.map(str::to_owned), ..query(10) };
+        let query = Query { model: expected.map(str::to_owned), ..query(10) };
         let page = log.list(Scope::Account(account(7)), query).await.expect("a page");
         let shown = page.records.iter().map(|record| {
             let owed = record.settled.map_or(0, |settled| settled.owed.get());
             (record.model.as_str(), record.requested_model.as_deref(), owed)
         });
-        assert_eq!(shown.collect::<Vec<_>>(), found, "{wanted:?}");
+        assert_eq!(shown.collect::<Vec<_>>(), found, "{expected:?}");
     }
 }
 
@@ -276,8 +276,8 @@ async fn a_position_is_good_for_its_own_account_only() {
     let own = all(&log, Scope::Account(account(1)), query(50)).await;
     let own: Vec<Position> = own.iter().map(|record| record.position).collect();
     for position in positions.into_iter().filter(|position| !own.contains(position)) {
-        let asked = Query { before: Some(position), ..query(50) };
-        let answer = log.list(Scope::Account(account(1)), asked).await;
+        let request = Query { before: Some(position), ..query(50) };
+        let answer = log.list(Scope::Account(account(1)), request).await;
         assert_eq!(answer, Err(ReadError::UnknownPosition), "at {position}");
     }
 }
@@ -320,11 +320,11 @@ async fn a_filtered_list_ends_early_and_says_where_to_go_on() {
         }
     }
     for scope in [Scope::Account(account(1)), Scope::All] {
-        let asked = Query { model: Some("rare".to_owned()), ..query(10) };
-        let page = log.list(scope, asked.clone()).await.expect("a page");
+        let query = Query { model: Some("rare".to_owned()), ..query(10) };
+        let page = log.list(scope, query.clone()).await.expect("a page");
         assert_eq!(page.records, []);
         let before = page.next.expect("the list goes on");
-        let page = log.list(scope, Query { before: Some(before), ..asked }).await.expect("a page");
+        let page = log.list(scope, Query { before: Some(before), ..query }).await.expect("a page");
         assert_eq!((ids(&page.records), page.next), (vec![rare.request_id], None));
     }
     assert_eq!(log.figures().dropped.queue_full, 0);
@@ -355,8 +355,8 @@ async fn the_log_stays_within_its_size_and_chains_end_where_it_was_removed() {
         sum += all(&log, Scope::Account(account(owner)), query(500)).await.len();
     }
     assert_eq!(sum, kept.len());
-    let gone = Query { before: Some(16), ..query(5) };
-    let page = log.list(Scope::Account(account(1)), gone).await.expect("a page");
+    let missing = Query { before: Some(16), ..query(5) };
+    let page = log.list(Scope::Account(account(1)), missing).await.expect("a page");
     assert_eq!((page.records.len(), page.next), (0, None), "its file was removed");
     let found = log.find(Scope::All, *last.last().expect("the first")).await.expect("a search");
     assert_eq!(found, None);
@@ -484,7 +484,7 @@ async fn whatever_a_crash_leaves_is_read_as_far_as_it_is_whole() {
     }
 }
 
-/// Whether a record's last byte is before `at`. Positions and offsets are the same in the first file.
+/// True if a record's last byte is before `at`. Positions and offsets are the same in the first file.
 fn ends_before(record: &Logged, newest_first: &[Logged], at: u64, length: u64) -> bool {
     let ends = newest_first.iter().rev().map(|it| it.position).find(|it| *it > record.position);
     ends.unwrap_or(length) <= at

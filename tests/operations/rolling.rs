@@ -61,7 +61,7 @@ impl Member {
         assert!(self.process.0.wait().expect("it ends").success(), "exit 0");
     }
 
-    /// What the customers of this gateway have spent, by its ledger; it must have stopped.
+    /// Spent amount of this gateway's customers by its ledger; it must have stopped.
     fn spent(&self) -> i64 {
         let verified = Command::new(env!("CARGO_BIN_EXE_tollgate"))
             .args(["ledger", "verify", "--json", "--data"])

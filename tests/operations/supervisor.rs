@@ -1,4 +1,4 @@
-//! What process supervisors are told: systemd over its socket, container engines by exit code.
+//! Reports to process supervisors: systemd over its socket, container engines by exit code.
 
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -45,9 +45,9 @@ fn systemd_hears_of_the_start_of_reloads_of_the_watchdog_and_of_the_end() {
     let hear = listen(&path);
     // The watchdog speaks between the other messages.
     let hear_next = || loop {
-        let heard = hear();
-        if heard != "WATCHDOG=1" {
-            return heard;
+        let signals = hear();
+        if signals != "WATCHDOG=1" {
+            return signals;
         }
     };
     let socket_name = path.to_str().expect("text");
@@ -56,8 +56,8 @@ fn systemd_hears_of_the_start_of_reloads_of_the_watchdog_and_of_the_end() {
     assert_eq!(hear_next(), "READY=1");
 
     let began = Instant::now();
-    let heard: Vec<_> = (0..5).map(|_| hear()).collect();
-    assert_eq!(heard, ["WATCHDOG=1"; 5]);
+    let signals: Vec<_> = (0..5).map(|_| hear()).collect();
+    assert_eq!(signals, ["WATCHDOG=1"; 5]);
     let took = began.elapsed();
     assert!((250..1500).contains(&took.as_millis()), "every 100 ms: {took:?}");
 
@@ -95,8 +95,8 @@ fn a_process_that_waits_to_take_over_says_that_it_lives() {
         .spawn();
     let next = Running(next.expect("the binary starts"));
     ours.read_exact(&mut [0]).expect("it comes up");
-    let heard: Vec<_> = (0..5).map(|_| hear()).collect();
-    assert_eq!(heard, ["WATCHDOG=1"; 5]);
+    let signals: Vec<_> = (0..5).map(|_| hear()).collect();
+    assert_eq!(signals, ["WATCHDOG=1"; 5]);
     drop(ours);
     let deadline = Instant::now() + Duration::from_secs(10);
     while hear() != "READY=1" {
@@ -120,9 +120,9 @@ fn the_healthcheck_answers_by_its_exit_code_and_in_time() {
             began.elapsed(),
         )
     };
-    let (code, said, _) = check(admin);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(r#""ready":true"#), "{said}");
+    let (code, message, _) = check(admin);
+    assert_eq!(code, Some(0), "{message}");
+    assert!(message.contains(r#""ready":true"#), "{message}");
     // As an address that listens everywhere is written in the configuration.
     let everywhere = SocketAddr::from(([0, 0, 0, 0], admin.port()));
     assert_eq!(check(everywhere).0, Some(0));

@@ -20,7 +20,7 @@ const UNSET: [&str; 4] = ["FIRST_PROVIDER_KEY", "SECOND_PROVIDER_URL", "EVE_TOKE
 /// stopped.
 const WHOLE: [&str; 3] = ["demo", "serve", "sim"];
 
-/// What a command is given for an argument, by the argument's name in its help.
+/// Sample values of arguments, by their name in the help.
 fn samples<'a>(account: &'a str, key: &'a str, directory: &'a Path) -> HashMap<&'a str, String> {
     let file = |name: &str| directory.join(name).display().to_string();
     HashMap::from([
@@ -47,7 +47,7 @@ fn samples<'a>(account: &'a str, key: &'a str, directory: &'a Path) -> HashMap<&
     ])
 }
 
-/// What a command needs beside what clap says that it needs.
+/// Requirements of a command that clap does not know of.
 fn beside(command: &str, directory: &Path) -> Vec<String> {
     let file = |name: &str| directory.join(name).display().to_string();
     match command {
@@ -201,7 +201,7 @@ fn every_command_runs_without_the_variables_of_the_service() {
     }
 }
 
-/// What is missing and needed is said once, in a line, with what else can be done.
+/// A missing variable is reported once, in one line, with the alternatives.
 #[test]
 fn a_variable_that_a_command_needs_is_said_once() {
     let demo = Demo::start();
@@ -222,9 +222,9 @@ fn a_variable_that_a_command_needs_is_said_once() {
         let output = run(directory, &words);
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{line:?}: {errors}");
-        let said =
+        let message =
             "error: routes.yaml:4: the environment variable `ADMIN_TOKEN` is not set\nhelp: ";
-        assert!(errors.starts_with(said), "{line:?}: {errors}");
+        assert!(errors.starts_with(message), "{line:?}: {errors}");
         assert!(errors.contains("--token-file"), "{line:?}: {errors}");
         assert_eq!(errors.lines().count(), 2, "{line:?}: {errors}");
         let words = [words, vec!["--token-file".to_owned(), "token".to_owned()]].concat();
@@ -290,15 +290,15 @@ fn the_healthcheck_asks_where_the_file_says() {
     // this test.
     let (_, _, errors) = healthy(&["--admin", "127.0.0.1:1"]);
     assert!(errors.contains("127.0.0.1:1"), "{errors}");
-    let (_, said, errors) = healthy(&[]);
-    assert!(said.contains("ready") || errors.contains("127.0.0.1:9090"), "{errors}");
+    let (_, message, errors) = healthy(&[]);
+    assert!(message.contains("ready") || errors.contains("127.0.0.1:9090"), "{errors}");
 
     std::fs::write(directory.join("routes.yaml"), routes(&demo, "")).expect("a file");
     eventually("the gateway is ready", || healthy(&[]).0 == Some(0));
-    let (code, said, errors) = healthy(&["--routes", "routes.yaml"]);
+    let (code, message, errors) = healthy(&["--routes", "routes.yaml"]);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
-    let said: Value = serde_json::from_str(&said).expect("JSON");
-    assert_eq!(said["ready"], true);
+    let message: Value = serde_json::from_str(&message).expect("JSON");
+    assert_eq!(message["ready"], true);
     assert_eq!(healthy(&["--routes", "no-such.yaml"]).0, Some(1));
     // A file that is being edited makes no running gateway ill: the default is asked, and that is said.
     std::fs::write(directory.join("routes.yaml"), "admin: [").expect("a file");

@@ -148,7 +148,7 @@ async fn attack_of_counts_that_fail() {
                 let (attack, name) = (format!("{answer:?} counts"), counter);
                 let seen = arena.play_counts(counter, path, body, time() / 2).await;
                 let found = arena.report(&attack, name, &seen);
-                println!("  {} counts reached the upstream", arena.upstream.counts_asked());
+                println!("  {} counts reached the upstream", arena.upstream.count_calls());
                 faults.extend(judge(found, &format!("{attack}, {name}, {standing:?}"), &seen));
             }
         }

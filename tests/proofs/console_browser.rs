@@ -25,7 +25,7 @@ fn run(script: &str, arguments: &[&str]) -> Value {
     serde_json::from_str(&succeeded(&output)).expect("JSON")
 }
 
-/// What a command has printed, which must have worked.
+/// Standard output of a command that must succeed.
 fn succeeded(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));

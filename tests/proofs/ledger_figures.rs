@@ -1,18 +1,20 @@
-//! What seals, checkpoints and the archive cost, for docs/adr/0028.
+//! Cost of seals, checkpoints and the archive, for docs/adr/0022.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use tollgate::ledger::{AccountId, Archive, ArchiveTo, Keeping, Kept, Ledger, Options};
+use tollgate::ledger::{
+    AccountId, Archive, ArchiveTo, Ledger, MaintenanceEvent, MaintenanceOptions, Options,
+};
 use tollgate::money::Nanousd;
 
 use crate::harness::alone;
 use crate::harness::ledger::{files, remove_sled, reserve, runtime, segments, settlement};
 
 const ACCOUNTS: usize = 100_000;
-/// What closes the first segment (64 MiB) and begins the second.
+/// Calls that close the first segment (64 MiB) and begin the second.
 const CALLS: usize = 760_000;
 
 /// Prints, as the log does: a checkpoint's bytes and time, a move's, a seal's.
@@ -33,8 +35,9 @@ impl log::Log for Print {
 }
 
 fn make(dir: &Path) -> Vec<AccountId> {
-    let keeping = Keeping { checkpoint_interval: Duration::MAX, ..Keeping::default() };
-    let (ledger, _) = Ledger::open(Options { keeping, ..Options::new(dir) }).expect("opens");
+    let maintenance =
+        MaintenanceOptions { checkpoint_interval: Duration::MAX, ..MaintenanceOptions::default() };
+    let (ledger, _) = Ledger::open(Options { maintenance, ..Options::new(dir) }).expect("opens");
     let accounts = runtime().block_on(async {
         let made = (0..ACCOUNTS).map(|_| {
             let ledger = std::sync::Arc::clone(&ledger);
@@ -74,15 +77,19 @@ fn what_seals_checkpoints_and_the_archive_cost() {
     }
     // The first is full: whatever comes is in the next.
     let to = Archive { to: ArchiveTo::Directory(archive.path().to_owned()), keep: Duration::ZERO };
-    let (tell, told) = std::sync::mpsc::channel();
-    let on_kept = Box::new(move |kept| drop(tell.send(kept)));
-    let keeping =
-        Keeping { checkpoint_interval: Duration::ZERO, archive: Some(to), on_kept: Some(on_kept) };
-    let (ledger, _) = Ledger::open(Options { keeping, ..Options::new(dir.path()) }).expect("opens");
+    let (tell, message) = std::sync::mpsc::channel();
+    let on_event = Box::new(move |kept| drop(tell.send(kept)));
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval: Duration::ZERO,
+        archive: Some(to),
+        on_event: Some(on_event),
+    };
+    let (ledger, _) =
+        Ledger::open(Options { maintenance, ..Options::new(dir.path()) }).expect("opens");
     runtime().block_on(ledger.create_account("the last")).expect("an account");
     loop {
-        match told.recv_timeout(Duration::from_secs(300)).expect("something is done") {
-            Kept::Archived { .. } => break,
+        match message.recv_timeout(Duration::from_secs(300)).expect("something is done") {
+            MaintenanceEvent::Archived { .. } => break,
             kept => println!("{kept:?}"),
         }
     }
@@ -94,8 +101,9 @@ fn what_seals_checkpoints_and_the_archive_cost() {
     ledger.close();
     drop(ledger);
     remove_sled(dir.path());
-    let keeping = Keeping { checkpoint_interval: Duration::MAX, ..Keeping::default() };
-    let options = Options { keeping, ..Options::new(dir.path()) };
+    let maintenance =
+        MaintenanceOptions { checkpoint_interval: Duration::MAX, ..MaintenanceOptions::default() };
+    let options = Options { maintenance, ..Options::new(dir.path()) };
     let (ledger, recovery) = Ledger::open(options).expect("opens");
     println!("a start from the checkpoint: {recovery:?}");
     for account in accounts.iter().take(3) {

@@ -176,7 +176,7 @@ async fn sled_is_back_by_itself_when_there_is_room_again() {
     assert_eq!(report.sled_hash.as_ref(), Some(&report.state_hash), "sled has all of it");
 }
 
-/// What a crash leaves: open holds, and sled far behind the journal.
+/// A crashed ledger: open holds, and sled far behind the journal.
 async fn crashed(dir: &Path, aside: &Path) -> AccountId {
     let options = || Options { disk_free_bytes_min: 0, ..Options::new(dir) };
     let (ledger, _) = Ledger::open(options()).expect("opens");
@@ -279,10 +279,10 @@ fn a_gateway_ends_when_it_is_told_to_also_on_a_full_disk() {
     }
     let mut refused = connect(gateway.address);
     refused.write_all(&gateway.chat_json(body)).expect("written");
-    let told = Instant::now();
+    let started = Instant::now();
     gateway.signal("TERM");
     while gateway.is_running() {
-        assert!(told.elapsed() < Duration::from_secs(30), "it does not end");
+        assert!(started.elapsed() < Duration::from_secs(30), "it does not end");
         std::thread::sleep(Duration::from_millis(50));
     }
     for mut stream in waiting {
@@ -295,18 +295,28 @@ fn a_gateway_ends_when_it_is_told_to_also_on_a_full_disk() {
     assert_eq!(gateway.balance()["held"], "0.00", "it goes on from what was written");
 }
 
-/// What the thread that looks after closed segments could not do, as it is told.
-fn keeping(
+/// Failures that the thread for closed segments has reported.
+fn maintenance(
     archive: Option<&Path>,
-) -> (tollgate::ledger::Keeping, std::sync::mpsc::Receiver<tollgate::ledger::Kept>) {
-    let (tell, told) = std::sync::mpsc::channel();
+) -> (
+    tollgate::ledger::MaintenanceOptions,
+    std::sync::mpsc::Receiver<tollgate::ledger::MaintenanceEvent>,
+) {
+    let (tell, message) = std::sync::mpsc::channel();
     let archive = archive.map(|path| tollgate::ledger::Archive {
         to: tollgate::ledger::ArchiveTo::Directory(path.to_owned()),
         keep: Duration::ZERO,
     });
-    let on_kept: tollgate::ledger::OnKept = Box::new(move |kept| drop(tell.send(kept)));
+    let on_event: tollgate::ledger::OnMaintenance = Box::new(move |kept| drop(tell.send(kept)));
     let checkpoint_interval = Duration::ZERO;
-    (tollgate::ledger::Keeping { checkpoint_interval, archive, on_kept: Some(on_kept) }, told)
+    (
+        tollgate::ledger::MaintenanceOptions {
+            checkpoint_interval,
+            archive,
+            on_event: Some(on_event),
+        },
+        message,
+    )
 }
 
 /// Writes some records, and waits until it is told that they cannot be looked after. Their number is
@@ -314,7 +324,7 @@ fn keeping(
 fn grant_and_fail(
     options: Options,
     grants: usize,
-    told: &std::sync::mpsc::Receiver<tollgate::ledger::Kept>,
+    message: &std::sync::mpsc::Receiver<tollgate::ledger::MaintenanceEvent>,
 ) {
     let runtime = tokio::runtime::Runtime::new().expect("one");
     let (ledger, _) = Ledger::open(options).expect("opens");
@@ -327,8 +337,8 @@ fn grant_and_fail(
     let until = Instant::now() + Duration::from_secs(60);
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let kept = told.recv_timeout(left).expect("it is told within a minute");
-        if matches!(kept, tollgate::ledger::Kept::Failed) {
+        let kept = message.recv_timeout(left).expect("it is told within a minute");
+        if matches!(kept, tollgate::ledger::MaintenanceEvent::Failed) {
             break;
         }
     }
@@ -341,11 +351,14 @@ fn grant_and_fail(
 fn a_full_archive_keeps_nothing_that_is_half_written() {
     let disk = SmallDisk::of("size=64k");
     let place = tempfile::TempDir::new().expect("a directory");
-    let (keeping, told) = keeping(Some(disk.0.path()));
-    let options =
-        Options { keeping, segment_bytes_max: 64 << 10, ..Options::new(place.path().join("data")) };
+    let (maintenance, message) = maintenance(Some(disk.0.path()));
+    let options = Options {
+        maintenance,
+        segment_bytes_max: 64 << 10,
+        ..Options::new(place.path().join("data"))
+    };
     // Ten segments, of which the archive has room for some.
-    grant_and_fail(options, 8_000, &told);
+    grant_and_fail(options, 8_000, &message);
     let of_ledger = fs::read_dir(disk.0.path()).expect("readable").next().expect("one");
     let archived = fs::read_dir(of_ledger.expect("one").path()).expect("readable");
     let names: Vec<_> =
@@ -362,14 +375,14 @@ fn a_full_archive_keeps_nothing_that_is_half_written() {
 fn a_nearly_full_disk_is_not_filled_with_checkpoints() {
     let disk = SmallDisk::of("size=60m");
     let dir = disk.0.path().join("data");
-    let (keeping, told) = keeping(None);
+    let (maintenance, message) = maintenance(None);
     let options = Options {
-        keeping,
+        maintenance,
         segment_bytes_max: 4 << 10,
         disk_free_bytes_min: 0,
         ..Options::new(&dir)
     };
-    grant_and_fail(options, 500, &told);
+    grant_and_fail(options, 500, &message);
     assert!(!dir.join("checkpoints").exists(), "a checkpoint was begun");
     assert_eq!(totals(&dir).0, Vec::<String>::new());
 }

@@ -42,9 +42,9 @@ impl Disk {
             .arg(self.mounted()));
     }
 
-    /// What was not flushed is gone, the file system's own log included. What is left is mounted from a
-    /// copy: a mount namespace that another test has just made keeps the file system that was shut down
-    /// alive, and a second mount of the same image would get it back.
+    /// Removes everything that was not flushed, including the file system's log. The rest is mounted from a
+    /// copy: a mount namespace that another test has just created keeps the stopped file system alive, and a
+    /// second mount of the same image would return it.
     fn cut_power(&mut self) {
         let shut_down = "import fcntl, os, struct, sys; \
                          fcntl.ioctl(os.open(sys.argv[1], 0), 0x8004587d, struct.pack('I', 2))";
@@ -68,8 +68,8 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: this test needs root");
 }
 
-/// What a killed process has written and not flushed is in the kernel's memory only. Whoever reads it
-/// then, a start or `ledger verify`, must not have sled keep what the journal may lose.
+/// Data that a killed process has written and not flushed is in the kernel's memory only. A start or `ledger
+/// verify` must not let sled store what the journal may lose.
 #[test]
 #[ignore = "mounts a file system and cuts its power, which needs root"]
 fn sled_has_nothing_that_a_power_cut_takes_from_the_journal() {

@@ -1,6 +1,5 @@
-//! What takes long, or needs root or a browser. All of it is ignored unless it is asked for:
-//! `cargo test --test proofs -- --ignored`. `TOLLGATE_PROOF_PERCENT` makes what comes in rounds shorter or
-//! longer.
+//! Slow tests, and tests that need root or a browser. All are ignored by default: `cargo test --test proofs
+//! -- --ignored`. `TOLLGATE_PROOF_PERCENT` scales the number of rounds.
 
 #[path = "../harness/mod.rs"]
 mod harness;
@@ -18,6 +17,7 @@ mod ledger_kills;
 mod ledger_memory;
 mod ledger_power;
 mod ledger_size;
+mod monitored;
 mod operator_browser;
 mod read_only_root;
 mod small_container;

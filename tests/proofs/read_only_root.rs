@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::{Command, Stdio};
 
-/// What the container's user does on a read-only root: everything, with one writable directory.
+/// Script of the container's user on a read-only root with one writable directory.
 const READ_ONLY_ROOT: &str = r#"
 set -e
 mount --make-rprivate /

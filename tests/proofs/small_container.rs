@@ -29,12 +29,12 @@ fn a_small_container_is_not_killed_by_large_bodies() {
         for _ in 0..3 {
             let statuses: Vec<u16> = std::thread::scope(|scope| {
                 let ask = || ask(gateway.address, &large).status();
-                let asked: Vec<_> = (0..7).map(|_| scope.spawn(ask)).collect();
-                asked.into_iter().map(|asked| asked.join().expect("no panic")).collect()
+                let caller: Vec<_> = (0..7).map(|_| scope.spawn(ask)).collect();
+                caller.into_iter().map(|caller| caller.join().expect("no panic")).collect()
             });
-            let known = |status: &u16| matches!(status, 200 | 413 | 429 | 503);
+            let existing = |status: &u16| matches!(status, 200 | 413 | 429 | 503);
             assert!(gateway.is_running(), "the kernel has killed it: {size} bytes, {statuses:?}");
-            assert!(statuses.iter().all(known), "{size} bytes: {statuses:?}");
+            assert!(statuses.iter().all(existing), "{size} bytes: {statuses:?}");
             served += statuses.iter().filter(|status| **status == 200).count();
         }
     }

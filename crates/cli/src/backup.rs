@@ -10,7 +10,7 @@ use clap::Args;
 use super::files::Files;
 use super::terminal;
 use super::{archive, private};
-use tollgate_ledger::{self as ledger, Copied};
+use tollgate_ledger::{self as ledger, CopySummary};
 use tollgate_types::clock::UnixMs;
 
 /// Back up the data directory of a gateway, which may be running. An existing backup is updated.
@@ -92,9 +92,9 @@ impl Restore {
 }
 
 fn print(
-    copied: &Copied,
+    copied: &CopySummary,
     is_json: bool,
-    say: impl FnOnce(&mut terminal::CommandOutput, &Copied) -> io::Result<()>,
+    say: impl FnOnce(&mut terminal::CommandOutput, &CopySummary) -> io::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let mut out = terminal::out();
     if is_json {
@@ -115,7 +115,7 @@ fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_left_out(out: &mut impl io::Write, copied: &Copied) -> io::Result<()> {
+fn print_left_out(out: &mut impl io::Write, copied: &CopySummary) -> io::Result<()> {
     let left = &copied.left_out;
     if left.unreadable {
         writeln!(

@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::postgres::directory::{Appended, Pulled};
 use super::postgres::{Db, DbError};
-use tollgate_ledger::{Group, Page, Record, Seq, Turn};
+use tollgate_ledger::{Record, Seq, WriteGroup, WritePage, WriteTurn};
 
 /// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
 const PULLED_MAX: u32 = 1000;
@@ -57,14 +57,14 @@ impl Directory {
     }
 
     /// Waits until it is one's turn.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        Turn(self.turn.lock().await)
+    pub(crate) async fn turn(&self) -> WriteTurn<'_> {
+        WriteTurn(self.turn.lock().await)
     }
 
     /// Writes records behind `after`: see [`Db::append`].
     pub(crate) async fn append(
         &self,
-        _turn: &Turn<'_>,
+        _turn: &WriteTurn<'_>,
         after: Seq,
         write_id: &str,
         records: &[Record],
@@ -79,7 +79,11 @@ impl Directory {
     }
 
     /// Reads the writes after `after`. Stops for good at a write that it cannot read.
-    pub(crate) async fn pull(&self, _turn: &Turn<'_>, after: Seq) -> Result<Page, DbError> {
+    pub(crate) async fn pull(
+        &self,
+        _turn: &WriteTurn<'_>,
+        after: Seq,
+    ) -> Result<WritePage, DbError> {
         self.go_on()?;
         let Pulled { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
         self.head.store(head, Ordering::Relaxed);
@@ -97,7 +101,7 @@ impl Directory {
             )));
         }
         let mut last = at.map(|id| (after, id));
-        let mut page = Page { groups: Vec::with_capacity(groups.len()), is_last: true };
+        let mut page = WritePage { groups: Vec::with_capacity(groups.len()), is_last: true };
         for (group, seq) in groups.into_iter().zip(after.saturating_add(1)..) {
             let records = match postcard::from_bytes(&group.bytes) {
                 _ if group.seq != seq => Err(format!("there is nothing at {seq}")),
@@ -108,7 +112,7 @@ impl Directory {
             };
             match records {
                 Ok(records) => {
-                    page.groups.push(Group { seq, records });
+                    page.groups.push(WriteGroup { seq, records });
                     last = Some((seq, group.write_id));
                 }
                 // What comes before it is taken over first.

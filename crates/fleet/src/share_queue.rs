@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use tollgate_ledger::{AccountId, KeyId, Waiting};
+use tollgate_ledger::{AccountId, CapDemand, KeyId};
 use tollgate_money::money::Nanousd;
 
 /// The longest wait for one sync: a sync takes milliseconds, and a request should not wait for a database
@@ -87,9 +87,9 @@ impl ShareQueue {
     }
 
     /// All keys that the syncs are about, and what their calls wait for.
-    pub(crate) fn waiting(&self) -> Vec<Waiting> {
+    pub(crate) fn waiting(&self) -> Vec<CapDemand> {
         let keys = self.keys.lock();
-        let waiting = keys.iter().map(|(&(account, key), calls)| Waiting {
+        let waiting = keys.iter().map(|(&(account, key), calls)| CapDemand {
             account,
             key,
             least: calls.values().min().copied().unwrap_or_default(),

@@ -16,11 +16,12 @@ use super::postgres::DbError;
 use super::postgres::directory::{Appended, WriteRefused};
 use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
 use tollgate_ledger::{
-    AccountId, Balance, CallName, ChangeTask, DecideEnd, Grain, HoldId, Journaled, KeyId,
-    LeaseWait, Ledger, LedgerError, ListedTask, Logged, Losses, NodeId, OpenHold, Page,
-    PreparedOpening, Progress, Record, Repeat, Repeated, Seq, SharedFunds, Shortfall, Standing,
-    Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, Tried, Turn,
-    UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
+    AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
+    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
+    Losses, NodeId, NodeStatus, OpenHold, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
+    SharedFunds, Shortfall, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore,
+    TaskStoreError, Totals, UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal,
+    WriteLog, WritePage, WriteTurn,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -44,11 +45,11 @@ impl SharedFunds for Fleet {
         Self::node(self)
     }
 
-    fn standing(&self, Progress { last, followed }: Progress) -> Standing {
+    fn node_status(&self, JournalProgress { last, followed }: JournalProgress) -> NodeStatus {
         let (directory, last_sync) = (self.directory(), self.last_sync());
         let reported = last_sync.reported.max(self.node.begin());
         let unreported = last.saturating_sub(reported);
-        Standing {
+        NodeStatus {
             node: self.node,
             name: self.name().to_owned(),
             epoch: self.epoch(),
@@ -114,11 +115,11 @@ impl SharedFunds for Fleet {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         Ok(self.db().entries(account, before, limit).await?)
     }
 
-    async fn in_doubt(&self) -> Result<Vec<Journaled>, LedgerError> {
+    async fn in_doubt(&self) -> Result<Vec<JournaledRecord>, LedgerError> {
         Ok(self.db().in_doubt().await?)
     }
 
@@ -173,7 +174,7 @@ impl SharedFunds for Fleet {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         Ok(self.db().end_of_call(account, name).await?)
     }
 
@@ -182,7 +183,7 @@ impl SharedFunds for Fleet {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         Ok(self.db().refunds_of(account, hold, limit).await?)
     }
 
@@ -205,25 +206,25 @@ impl SharedFunds for Fleet {
 
 #[async_trait]
 impl WriteLog for Directory {
-    async fn turn(&self) -> Turn<'_> {
+    async fn turn(&self) -> WriteTurn<'_> {
         Self::turn(self).await
     }
 
     async fn append(
         &self,
-        turn: &Turn<'_>,
+        turn: &WriteTurn<'_>,
         after: Seq,
         write_id: &str,
         records: &[Record],
-    ) -> Result<Logged, LedgerError> {
+    ) -> Result<AppendOutcome, LedgerError> {
         Ok(match Self::append(self, turn, after, write_id, records).await? {
-            Appended::At(seq) => Logged::At(seq),
-            Appended::Behind => Logged::Behind,
-            Appended::Refused(refused) => Logged::Refused(refused.into()),
+            Appended::At(seq) => AppendOutcome::At(seq),
+            Appended::Behind => AppendOutcome::Behind,
+            Appended::Refused(refused) => AppendOutcome::Refused(refused.into()),
         })
     }
 
-    async fn pull(&self, turn: &Turn<'_>, after: Seq) -> Result<Page, LedgerError> {
+    async fn pull(&self, turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError> {
         Ok(Self::pull(self, turn, after).await?)
     }
 
@@ -278,7 +279,7 @@ impl TaskStore for SharedTasks {
         account: AccountId,
         id: TaskId,
         change: &ChangeTask<'_>,
-        tried: Option<&Tried>,
+        tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError> {
         Ok(Self::change(self, account, id, change, tried).await?)
     }
@@ -307,10 +308,10 @@ impl TaskStore for SharedTasks {
     async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, TaskStoreError> {
+    ) -> Result<RepeatLookup, TaskStoreError> {
         Ok(Self::repeated(self, account, repeat, at, within).await?)
     }
 

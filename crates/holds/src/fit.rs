@@ -8,17 +8,17 @@ use tollgate_money::money::Nanousd;
 use tollgate_options::holds::{HoldRules, Means};
 use tollgate_types::ids::AccountId;
 
-use crate::desk::{Desk, Seat};
 use crate::funds::{Allowance, Funds};
 use crate::plan::{Needs, Plan, PlanStep};
+use crate::queue::{HoldQueue, RunningCall};
 
-/// How long a call waits for those that come at the same time, before any of them takes money: parallel
-/// agents begin within a few milliseconds, and none of them should find what another has left over.
+/// Time a call waits for others of the same account before any takes money. Parallel agents start
+/// within a few milliseconds, and none should get only the rest of another.
 const GATHER: Duration = Duration::from_millis(30);
-/// How often a call that found its money taken decides anew, before it gives up or waits.
+/// Number of new decisions of a call whose money was taken meanwhile, before it waits or fails.
 const RETRIES_MAX: u32 = 8;
 
-/// How much of a call is held.
+/// Extent of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
     /// The most that it can cost.
@@ -29,7 +29,7 @@ pub enum HoldKind {
     Slice,
 }
 
-/// Why nothing was held for a call.
+/// Reason why a hold was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHeld<E> {
     /// Less is available than was to be held.
@@ -53,7 +53,7 @@ pub trait TightCall {
     /// A refusal that no means can change, such as that of an account that owes.
     fn funds(&self) -> impl Future<Output = Result<Funds, Self::Refused>> + Send;
 
-    /// Gateways that share the account's money, each with a desk of its own.
+    /// Number of gateways that share the account's money, each with its own queue.
     fn gateways(&self) -> u64 {
         1
     }
@@ -71,14 +71,14 @@ pub trait TightCall {
     ) -> impl Future<Output = Result<Self::Held, NotHeld<Self::Refused>>> + Send;
 }
 
-/// Why a call cannot be served.
+/// Reason why a call cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit<E> {
     /// The account has too little at the moment, or at all.
     Short {
-        /// What the account has.
+        /// Allowance of the call.
         allowance: Allowance,
-        /// What the call would have been held at.
+        /// Amounts of the possible holds.
         needs: Needs,
     },
     /// The ledger refuses it for another reason.
@@ -91,12 +91,12 @@ pub enum Unfit<E> {
 /// # Errors
 /// [`Unfit`]; nothing is held then.
 pub async fn fit<C: TightCall>(
-    desk: &Arc<Desk>,
+    queue: &Arc<HoldQueue>,
     account: AccountId,
     rules: &HoldRules,
     call: &mut C,
-) -> Result<(C::Held, Seat), Unfit<C::Refused>> {
-    let ticket = desk.arrive(account);
+) -> Result<(C::Held, RunningCall), Unfit<C::Refused>> {
+    let ticket = queue.enqueue(account);
     let began = Instant::now();
     let deadline = began.checked_add(rules.wait).unwrap_or(began);
     sleep(GATHER).await;
@@ -109,7 +109,7 @@ pub async fn fit<C: TightCall>(
             Some(funds) => funds,
             None => call.funds().await.map_err(Unfit::Refused)?,
         };
-        let (parallel, deciding) = ticket.crowd();
+        let (parallel, deciding) = ticket.shares();
         let parallel = parallel.saturating_mul(call.gateways());
         let own = funds.allowance(parallel, deciding, false);
         let all = funds.allowance(parallel, deciding, true);
@@ -136,7 +136,7 @@ pub async fn fit<C: TightCall>(
             }
         };
         match call.hold(holding).await {
-            Ok(held) => return Ok((held, ticket.sit_down())),
+            Ok(held) => return Ok((held, ticket.start())),
             Err(NotHeld::Refused(reason)) => return Err(Unfit::Refused(reason)),
             Err(NotHeld::Unclampable) => plan.skip_clamp(),
             Err(NotHeld::Short(funds)) if retries < RETRIES_MAX => {
@@ -169,9 +169,9 @@ mod tests {
 
     /// An account without a ledger.
     #[derive(Clone, Default)]
-    struct Purse(Arc<Mutex<Funds>>);
+    struct FakeAccount(Arc<Mutex<Funds>>);
 
-    impl Purse {
+    impl FakeAccount {
         fn with_available(available: i64) -> Self {
             Self(Arc::new(Mutex::new(Funds { available: money(available), ..Funds::default() })))
         }
@@ -197,7 +197,7 @@ mod tests {
 
     /// A prompt held at so much, and so many tokens of output at one each.
     struct FakeCall {
-        purse: Purse,
+        account: FakeAccount,
         input: i64,
         counted: i64,
         output: i64,
@@ -208,7 +208,7 @@ mod tests {
         type Refused = ();
 
         async fn funds(&self) -> Result<Funds, ()> {
-            Ok(*self.purse.0.lock().expect("no panic"))
+            Ok(*self.account.0.lock().expect("no panic"))
         }
 
         fn needs(&self) -> Needs {
@@ -228,7 +228,7 @@ mod tests {
                 HoldKind::Clamped(amount) => amount,
                 HoldKind::Slice => needs.slice.expect("it can be rolled"),
             };
-            Ok((self.purse.take(amount)?, holding))
+            Ok((self.account.take(amount)?, holding))
         }
     }
 
@@ -239,58 +239,62 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn eight_parallel_calls_share_what_one_would_take() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(500));
+        let (queue, account) = (Arc::<HoldQueue>::default(), FakeAccount::with_available(500));
         let calls = (0..8).map(|_| {
-            let (desk, purse) = (Arc::clone(&desk), purse.clone());
+            let (queue, account) = (Arc::clone(&queue), account.clone());
             tokio::spawn(async move {
-                let mut call = FakeCall { purse, input: 100, counted: 30, output: 320 };
-                fit(&desk, ACCOUNT, &rules(Means::ALL, 0), &mut call).await
+                let mut call = FakeCall { account, input: 100, counted: 30, output: 320 };
+                fit(&queue, ACCOUNT, &rules(Means::ALL, 0), &mut call).await
             })
         });
         let mut seats = Vec::new();
         for call in calls.collect::<Vec<_>>() {
-            let ((held, holding), seat) = call.await.expect("no panic").expect("served");
+            let ((held, holding), running_call) = call.await.expect("no panic").expect("served");
             assert_eq!((held, holding), (money(62), HoldKind::Clamped(money(62))));
-            seats.push(seat);
+            seats.push(running_call);
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lone_call_has_all_there_is_and_is_not_counted() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(500));
-        let mut call = FakeCall { purse, input: 100, counted: 30, output: 320 };
+        let (queue, account) = (Arc::<HoldQueue>::default(), FakeAccount::with_available(500));
+        let mut call = FakeCall { account, input: 100, counted: 30, output: 320 };
         let began = Instant::now();
         let (held, _seat) =
-            fit(&desk, ACCOUNT, &rules(Means::ALL, 0), &mut call).await.expect("served");
+            fit(&queue, ACCOUNT, &rules(Means::ALL, 0), &mut call).await.expect("served");
         assert_eq!((held, began.elapsed()), ((money(420), HoldKind::Whole), GATHER));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_may_wait_is_served_when_another_ends_and_else_refused() {
-        let (desk, purse) = (Arc::<Desk>::default(), Purse::with_available(100));
-        let call =
-            |purse: &Purse| FakeCall { purse: purse.clone(), input: 90, counted: 90, output: 9 };
-        let (held, seat) =
-            fit(&desk, ACCOUNT, &rules(&[], 0), &mut call(&purse)).await.expect("served");
-        let refused = fit(&desk, ACCOUNT, &rules(&[], 0), &mut call(&purse)).await;
+        let (queue, account) = (Arc::<HoldQueue>::default(), FakeAccount::with_available(100));
+        let call = |account: &FakeAccount| FakeCall {
+            account: account.clone(),
+            input: 90,
+            counted: 90,
+            output: 9,
+        };
+        let (held, running_call) =
+            fit(&queue, ACCOUNT, &rules(&[], 0), &mut call(&account)).await.expect("served");
+        let refused = fit(&queue, ACCOUNT, &rules(&[], 0), &mut call(&account)).await;
         assert!(matches!(refused, Err(Unfit::Short { .. })), "{refused:?}");
         let waits = {
-            let (desk, purse) = (Arc::clone(&desk), purse.clone());
+            let (queue, account) = (Arc::clone(&queue), account.clone());
             tokio::spawn(async move {
-                let mut call = call(&purse);
-                fit(&desk, ACCOUNT, &rules(&[], 10), &mut call).await.map(|_| Instant::now())
+                let mut call = call(&account);
+                fit(&queue, ACCOUNT, &rules(&[], 10), &mut call).await.map(|_| Instant::now())
             })
         };
         sleep(Duration::from_secs(3)).await;
-        purse.end(held.0, money(1));
+        account.end(held.0, money(1));
         let ended = Instant::now();
-        drop(seat);
+        drop(running_call);
         let served = waits.await.expect("no panic").expect("served");
         assert_eq!(served, ended, "it is woken at once");
         // What is spent for good is not waited for.
         let began = Instant::now();
-        let poor = Purse::with_available(50);
-        let refused = fit(&desk, ACCOUNT, &rules(&[], 10), &mut call(&poor)).await;
+        let poor = FakeAccount::with_available(50);
+        let refused = fit(&queue, ACCOUNT, &rules(&[], 10), &mut call(&poor)).await;
         assert!(refused.is_err() && began.elapsed() == GATHER);
     }
 }

@@ -1,8 +1,8 @@
-//! What an account has for its calls, and what of it one of them may take.
+//! Funds of an account, and the allowance of one call.
 
 use tollgate_money::money::Nanousd;
 
-/// What an account has for its calls, by a look at its balance.
+/// Funds of an account, read from its balance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Funds {
     /// Money that no open hold covers, the unused part of the credit line among it.
@@ -13,7 +13,7 @@ pub struct Funds {
     pub unused_credit: Nanousd,
 }
 
-/// What one call may take.
+/// Allowance of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// Its fair share of all that the account has.
@@ -25,7 +25,7 @@ pub struct Allowance {
 }
 
 impl Funds {
-    /// What one of `parallel` calls may take, of which `deciding` have no hold yet, itself among them.
+    /// Allowance of one of `parallel` calls, of which `deciding` have no hold yet, itself included.
     ///
     /// The share of a call is an equal part of what all of them have, but never so much that those
     /// without a hold could not have as much each.

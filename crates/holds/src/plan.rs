@@ -1,15 +1,15 @@
-//! Which means make a call fit, in the operator's order.
+//! Means that make a call fit, in the operator's order.
 
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::{HoldRules, Means};
 
 use crate::funds::Allowance;
 
-/// How many times less a call may need once its prompt is counted: English has four to six bytes a token,
-/// and long runs of one letter some more.
+/// Largest factor by which counting a prompt reduces its bound: English has four to six bytes a
+/// token, and long runs of one letter some more.
 const COUNT_GAIN_MAX: i64 = 16;
 
-/// What a call would have to be held at, in each way in which it can be served.
+/// Amount to hold for a call, for each way of serving it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
     /// The most that it can cost as it is.
@@ -31,7 +31,7 @@ impl Needs {
     }
 }
 
-/// What to do next for a call.
+/// Next step for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStep {
     /// Hold the most that it can cost.
@@ -48,7 +48,7 @@ pub enum PlanStep {
     Refuse,
 }
 
-/// How far a call has come through the means.
+/// Progress of a call through the means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     is_counted: bool,
@@ -116,8 +116,8 @@ impl Plan {
     }
 }
 
-/// Whether a count can make a call fit that needs so much at least: providers are not asked for accounts
-/// that are empty, or nearly so.
+/// True if a count can make a call fit that needs at least this much. Providers are not asked for
+/// accounts that are empty, or nearly so.
 fn may_help(least: Nanousd, allowance: &Allowance) -> bool {
     let most = allowance.total.get().saturating_mul(COUNT_GAIN_MAX);
     allowance.total > Nanousd::ZERO && least.get() <= most
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_to_count_for_an_empty_account() {
+    fn no_count_is_requested_for_an_empty_account() {
         let needs = Needs { whole: money(50), at_floor: Some(money(32)), slice: None };
         let next = |total: i64| {
             let own = allowance(total, total, total);

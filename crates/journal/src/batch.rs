@@ -10,16 +10,16 @@ use crate::urgency::Urgency;
 /// With nothing to write for so long, both buffers are given back.
 const IDLE_AFTER: Duration = Duration::from_millis(1200);
 
-/// How much a [`BatchQueue`] takes, and how long its writer waits for more.
+/// Bounds of a [`BatchQueue`], and the time its writer gathers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchLimits {
     /// Memory for what waits, in bytes: more is dropped.
     pub bytes_max: usize,
-    /// What [`Urgency::AtOnce`] may take beyond that, in bytes.
+    /// Bytes that [`Urgency::AtOnce`] items may take beyond that.
     pub reserved_bytes: usize,
     /// With more than this waiting, in bytes, the writer gathers no longer.
     pub gathered_bytes_max: usize,
-    /// How long the writer lets more come after the first.
+    /// Time the writer waits for more after the first item.
     pub gather_for: Duration,
 }
 
@@ -85,13 +85,13 @@ struct QueueState {
     dropped_unreported: u64,
 }
 
-/// What [`BatchQueue::gather`] has moved to the batch.
+/// Result of [`BatchQueue::gather`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "BatchQueue::done wants to have it"]
-pub struct Gathered {
+pub struct GatherResult {
     /// All bytes taken in up to there.
     bytes_in: u64,
-    /// How many items were dropped since the batch before.
+    /// Number of items dropped since the last batch.
     pub dropped: u64,
 }
 
@@ -138,13 +138,13 @@ impl BatchQueue {
         true
     }
 
-    /// How many items were taken in since the beginning.
+    /// Number of accepted items.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.state.lock().taken
     }
 
-    /// How many items were dropped since the beginning.
+    /// Number of dropped items.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
@@ -176,7 +176,7 @@ impl BatchQueue {
 
     /// For the writer: waits for items, lets more come, and moves them to `batch`, which is to be empty
     /// and whose memory is used for what comes next. `None` when the queue is closed and empty.
-    pub fn gather(&self, batch: &mut Vec<u8>) -> Option<Gathered> {
+    pub fn gather(&self, batch: &mut Vec<u8>) -> Option<GatherResult> {
         let mut state = self.state.lock();
         while state.buffer.is_empty() {
             if state.closed {
@@ -200,11 +200,11 @@ impl BatchQueue {
         self.limits.make_room(batch);
         mem::swap(&mut state.buffer, batch);
         let dropped = mem::take(&mut state.dropped_unreported);
-        Some(Gathered { bytes_in: state.bytes_in, dropped })
+        Some(GatherResult { bytes_in: state.bytes_in, dropped })
     }
 
     /// For the writer: what it gathered is dealt with.
-    pub fn done(&self, gathered: &Gathered) {
+    pub fn done(&self, gathered: &GatherResult) {
         self.state.lock().bytes_done = gathered.bytes_in;
         self.written.notify_all();
     }

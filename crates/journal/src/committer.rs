@@ -12,14 +12,14 @@ use crate::segment::Position;
 use crate::space::{self, Space, is_full, lacks_descriptors};
 use crate::writer::Writer;
 
-/// How often a write to a full disk is tried again.
+/// Retry interval of a write to a full disk.
 const FULL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a process that is to end waits for room.
+/// Maximum wait for disk space of a process that is stopping.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// An idle committer looks up this rarely, and once a second while the disk is full.
 const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
-/// How many records two groups that take turns have room for, once they had as many: what a full disk or
-/// a burst has gathered beyond that is given back.
+/// Capacity in records that the two alternating groups keep. What a full disk or a burst needed
+/// beyond that is freed.
 const RECORDS_KEPT: usize = 1024;
 
 /// One group that is on disk.
@@ -27,17 +27,17 @@ const RECORDS_KEPT: usize = 1024;
 pub struct CommittedGroup<'a, E> {
     /// Its records, in order.
     pub entries: Drain<'a, E>,
-    /// Where the journal ends behind it.
+    /// End of the journal after the group.
     pub end: Position,
-    /// How many bytes the journal grew by.
+    /// Growth of the journal in bytes.
     pub bytes: u64,
-    /// How long the write and the flush took.
+    /// Duration of the write and the flush.
     pub took: Duration,
 }
 
-/// Why a [`Committer`] cannot go on. The process must end: what it was about to write may be on disk or
-/// not, and after a failed flush the kernel may have dropped the pages, so that a second flush would say
-/// that all is well.
+/// Fatal failure of a [`Committer`]. The process must end: its last write may or may not be on
+/// disk, and after a failed flush the kernel may have dropped the pages, so that a second flush
+/// would succeed without them.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// A write failed, and not for want of room.
@@ -48,7 +48,7 @@ pub enum CommitError {
     Flush(#[source] io::Error),
 }
 
-/// What the thread owns that writes a journal.
+/// State of the thread that writes a journal.
 pub struct Committer<F: Format, C, N> {
     journal: Arc<Journal<F::Entry>>,
     writer: Writer<F>,

@@ -21,7 +21,7 @@ use std::io;
 
 use serde::{Serialize, ser};
 
-/// Why a value has no such bytes: it does not know its own length, or refuses.
+/// Value that cannot be encoded: its length is unknown, or its `Serialize` fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodeError(String);
 
@@ -348,7 +348,7 @@ impl fmt::Write for Printed<'_> {
     }
 }
 
-/// What stands one after the other.
+/// Implements a serializer of consecutive values.
 macro_rules! in_order {
     ($($trait:ident: $element:ident),+) => {
         $(impl ser::$trait for &mut Encoder<'_> {
@@ -375,7 +375,7 @@ in_order!(
     SerializeTupleVariant: serialize_field
 );
 
-/// What stands one after the other without its name.
+/// Implements a serializer of consecutive values that have no field names.
 macro_rules! in_order_unnamed {
     ($($trait:ident),+) => {
         $(impl ser::$trait for &mut Encoder<'_> {

@@ -1,11 +1,11 @@
-//! Why a journal cannot be read or written.
+//! Errors of reading or writing a journal.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::Seq;
 
-/// Why a journal cannot be read or written. Nothing that stood in it was changed then.
+/// Failure to read or write a journal. Its contents are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file or directory cannot be used.
@@ -21,9 +21,9 @@ pub enum Error {
     Damaged {
         /// The file of the segment.
         path: PathBuf,
-        /// Where in it, in bytes from its beginning.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: String,
     },
     /// The journal ends before a record that was on disk once.
@@ -40,7 +40,7 @@ pub enum Error {
     Forked {
         /// The directory that was opened.
         dir: PathBuf,
-        /// What was found there, for people.
+        /// Description of the contents, for people.
         what: String,
     },
     /// A place that somebody has noted is none of this journal: the hash chain there is another one.

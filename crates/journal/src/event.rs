@@ -1,9 +1,9 @@
-//! What happens to the disk of a journal.
+//! Events of a journal's disk.
 
 use std::io;
 use std::path::Path;
 
-/// What whoever looks after a process should hear of.
+/// Events to log or to alert on.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -11,7 +11,7 @@ pub enum Event<'a> {
     LittleRoom {
         /// The directory that is watched.
         dir: &'a Path,
-        /// How many bytes should be free.
+        /// Minimum free space, in bytes.
         free_bytes_min: u64,
     },
     /// There is room again after [`Event::LittleRoom`].
@@ -44,10 +44,10 @@ pub enum Event<'a> {
     },
     /// The process was to end on a full disk: these records were not written, as after a crash.
     GivenUp {
-        /// How many records are lost.
+        /// Number of lost records.
         records: usize,
     },
-    /// What a write that was given up has left could not be cut; the next start does that.
+    /// The rest of an abandoned write could not be cut; the next start does it.
     NotCut {
         /// The error of the operating system.
         error: &'a io::Error,

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How the names of segments end.
+/// File extension of segments.
 pub(crate) const SEGMENT: &str = "seg";
-/// How the names of seals end.
+/// File extension of seals.
 pub(crate) const SEAL: &str = "seal";
 
 /// The path of the file of this number.

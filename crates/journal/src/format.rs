@@ -1,4 +1,4 @@
-//! What a journal has to know of its records.
+//! Interface between the journal and its records.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Seq;
 
-/// What a journal has to know of its records: how they become bytes and are found again in them, how
-/// they are numbered, and where segments are read that were moved away.
+/// Interface between the journal and its records: their encoding and numbering, and the location of
+/// archived segments.
 ///
 /// The bytes of a group's records stand one after the other without anything between, so that a record
 /// must say itself where it ends. No record may have 512 zero bytes in a row: by such a gap a reader
@@ -63,7 +63,7 @@ pub struct Archived {
     pub path: PathBuf,
     /// The length of the file, in bytes.
     pub bytes: u64,
-    /// When it was moved, in milliseconds since 1970.
+    /// Time of the move, in milliseconds since 1970.
     #[serde(rename = "at")]
     pub at_ms: u64,
 }

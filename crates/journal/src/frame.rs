@@ -28,7 +28,7 @@ const FORMAT_VERSION: u32 = 1;
 const FRAME_MAGIC: [u8; 4] = *b"TGfr";
 /// Closes a frame. It is not zero: see [`is_torn`].
 const FRAME_END: u8 = 0xff;
-/// What a disk writes whole or not at all.
+/// Size that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 /// The header of a segment's file.
@@ -148,7 +148,7 @@ pub(crate) fn decode_anywhere<F: Format>(
     Ok((header.frame::<F>(content)?, continues))
 }
 
-/// Where the next frame's header is, behind the first byte.
+/// Offset of the next frame header, after the first byte.
 pub(crate) fn next_header(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.get(1..)?;
     let mut places = memchr::memmem::find_iter(rest, &FRAME_MAGIC).map(|at| at + 1);
@@ -193,8 +193,8 @@ pub(crate) fn chain_at_end(bytes: &[u8]) -> Option<Chain> {
     })
 }
 
-/// Whether the unreadable bytes from a frame's beginning to the end of the last segment are what a
-/// crash leaves of an unfinished write, which nobody was told was durable.
+/// True if the unreadable bytes at the end of the last segment can be an unfinished write of a
+/// crash. Nobody was told that such a write was durable.
 ///
 /// That is so when the file ends before the frame does, or when the file has its full length but a
 /// sector of it never arrived and reads as zeros. No whole part of a sector within a frame is ever

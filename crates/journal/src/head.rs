@@ -1,6 +1,6 @@
-//! What a data directory notes of its journal beside it, in `head.json`: whose it is, and how far it
-//! reached when that was noted last. So a start finds what is missing at the journal's end or within it,
-//! and that the directory is a copy of another one.
+//! The file `head.json` beside the journal: the ledger's id, and the journal's end at the last
+//! update. A start uses it to find records that are missing at the end or in between, and to detect
+//! a copied directory.
 //!
 //! It is to be written when a journal is opened and closed and when a segment is sealed, always behind
 //! the flush of what it tells of: it may say less than the journal has, and never more.
@@ -29,12 +29,12 @@ const FILE: &str = "head.json";
 /// The file in the journal's own directory: it goes where the segments go.
 const IDENTITY: &str = "identity.json";
 
-/// What is noted of a journal.
+/// Contents of `head.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalHead<N = Nothing> {
     /// Names the history that the journal tells; a copy that goes on by itself gets another name.
     pub id: String,
-    /// How often the ledger was opened under this name.
+    /// Number of times the ledger was opened under this name.
     pub generation: u64,
     /// The first record of the journal.
     pub first_seq: Seq,
@@ -47,20 +47,20 @@ pub struct JournalHead<N = Nothing> {
     /// The hash chain up to there.
     #[serde(with = "hex32")]
     pub chain: Chain,
-    /// What else is noted, among the other fields.
+    /// Fields of the journal's user.
     #[serde(flatten)]
     pub notes: N,
-    /// When it was noted, in milliseconds since 1970.
+    /// Time of the update, in milliseconds since 1970.
     #[serde(rename = "at")]
     pub at_ms: u64,
 }
 
-/// Whose journal a directory holds.
+/// Identity of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     id: String,
-    /// When the directory itself was made, in nanoseconds since 1970: a copy of it was made later. `None`
-    /// where the file system does not tell.
+    /// Creation time of the directory in nanoseconds since 1970; a copy is younger. `None` if the
+    /// file system does not record it.
     made_ns: Option<u64>,
 }
 
@@ -74,24 +74,24 @@ impl Identity {
     }
 }
 
-/// How strictly a journal is compared with what was noted of it.
+/// Check of a journal against its `head.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fork {
+pub enum ForkPolicy {
     /// A copy is refused.
     Refused,
     /// The operator says that this copy is the one that goes on.
     Accepted,
     /// Somebody else watches over it: the treasury over the nodes of a fleet.
-    NotAsked,
+    Unchecked,
 }
 
 impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
-    /// What is noted of the journal of the ledger in `dir`, once it was found to be true; `None` where
-    /// nothing was noted yet. Reads a part of one segment and the headers of the others.
+    /// Reads and verifies the `head.json` in `dir`; `None` if there is none yet. Reads a part of
+    /// one segment and the headers of the others.
     ///
     /// # Errors
     /// [`Error`] for a journal that is another one, or lacks what it had.
-    pub fn examine<F: Format>(dir: &Path, fork: Fork) -> Result<Option<Self>, Error> {
+    pub fn examine<F: Format>(dir: &Path, fork: ForkPolicy) -> Result<Option<Self>, Error> {
         let journal = dir.join(JOURNAL_DIR);
         let head = Self::find(dir)?;
         let of_journal = journal.join(IDENTITY);
@@ -99,11 +99,11 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
             checked::read(&of_journal).map_err(Error::io(&of_journal))?;
         let problem = copied(&journal, head.as_ref(), identity.as_ref());
         match (problem, fork) {
-            (None, _) | (_, Fork::NotAsked) => {}
-            (Some(what), Fork::Refused) => {
+            (None, _) | (_, ForkPolicy::Unchecked) => {}
+            (Some(what), ForkPolicy::Refused) => {
                 return Err(Error::Forked { dir: dir.to_owned(), what: what.to_owned() });
             }
-            (Some(what), Fork::Accepted) => {
+            (Some(what), ForkPolicy::Accepted) => {
                 log::warn!("{}: {what}. It goes on under a name of its own", dir.display());
                 check_order(&journal, head.as_ref())?;
                 // A copy of one that ran may lack its end, which was copied first. What it lacks is told.
@@ -116,7 +116,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         }
         check_order(&journal, head.as_ref())?;
         match head.as_ref().map(|head| head.reaches::<F>(&journal)) {
-            Some(Err(error @ Error::Forked { .. })) if fork == Fork::Accepted => {
+            Some(Err(error @ Error::Forked { .. })) if fork == ForkPolicy::Accepted => {
                 log::warn!("{error}. It goes on under a name of its own");
                 Ok(None)
             }
@@ -125,7 +125,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         }
     }
 
-    /// What is noted in `dir`, be it true or not.
+    /// Reads the `head.json` in `dir` without verifying it.
     ///
     /// # Errors
     /// When the file cannot be read, or was changed.
@@ -143,7 +143,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         checked::write(&path, self).map_err(Error::io(&path))
     }
 
-    /// Whether the journal in a directory is the one of which this is noted, as far as that says so.
+    /// True if this head belongs to the journal in the directory, as far as it can tell.
     pub fn is_of(&self, journal: &Path) -> bool {
         let identity: Option<Identity> = checked::read(&journal.join(IDENTITY)).ok().flatten();
         identity.is_none_or(|identity| identity.id == self.id)
@@ -168,7 +168,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         }
     }
 
-    /// Whether the journal still has what it had.
+    /// Checks that the journal still has its recorded end.
     fn reaches<F: Format>(&self, journal: &Path) -> Result<(), Error> {
         if self.seq <= F::origin(self.seq) {
             return Ok(());
@@ -212,7 +212,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
     }
 }
 
-/// Why a journal is not the one that the directory had, or the directory not the one that it was.
+/// Error for a journal or a directory that is not the recorded one.
 fn copied<N>(
     journal: &Path,
     head: Option<&JournalHead<N>>,
@@ -233,14 +233,14 @@ fn copied<N>(
     }
 }
 
-/// When a directory was made, where the file system tells.
+/// Creation time of a directory, if the file system records it.
 fn made(path: &Path) -> Option<u64> {
     let created = fs::metadata(path).ok()?.created().ok()?;
     u64::try_from(created.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()
 }
 
-/// Whether the segments follow one another without a gap, as far as headers and seals tell, and those
-/// that are sealed have their length.
+/// Checks that the segments follow each other without a gap, as far as headers and seals tell, and
+/// that sealed ones have their length.
 fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), Error> {
     let segments = segment::list(journal)?;
     let missing = |seq: Seq, before: Seq| Error::Damaged {
@@ -326,7 +326,7 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
         Ok(file)
     }
 
-    /// What is noted now.
+    /// The current head.
     pub fn now(&self) -> JournalHead<N> {
         self.head.lock().clone()
     }

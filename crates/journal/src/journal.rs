@@ -1,4 +1,4 @@
-//! What stands before the thread that writes: records that have their numbers and are not on disk yet.
+//! Queue before the journal's thread: numbered records that are not yet on disk.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,17 +21,17 @@ pub struct Journal<E> {
     work: Condvar,
     /// The last record that is on disk.
     durable: AtomicU64,
-    /// Whether there is little room on the disk.
+    /// True if disk space is low.
     disk_full: AtomicBool,
 }
 
 struct Queue<E> {
     /// The number of the record that comes next.
     next_seq: Seq,
-    /// Those before it that the committer has not taken.
+    /// Earlier records that the committer has not taken yet.
     entries: Vec<E>,
     waiters: Waiters,
-    /// When they are written.
+    /// Schedule of the writes.
     schedule: Schedule,
     /// Nothing is written any more, also of what has its number.
     ended: bool,
@@ -120,7 +120,7 @@ impl<E> Journal<E> {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether the record `seq`, and so everything before it, is on disk.
+    /// True if record `seq`, and so everything before it, is on disk.
     #[must_use]
     pub fn is_durable(&self, seq: Seq) -> bool {
         self.durable_seq() >= seq
@@ -151,8 +151,8 @@ impl<E> Journal<E> {
         committed.await.map_err(|_| Stopped)
     }
 
-    /// Whether there is little room on the disk: what can be refused should be, so that what follows
-    /// from records that are there can still be written.
+    /// True if disk space is low. New work should be refused then, so that the records that follow
+    /// from earlier work still fit.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         self.disk_full.load(Ordering::Relaxed)
@@ -164,7 +164,7 @@ impl<E> Journal<E> {
         self.wake_if(wakes);
     }
 
-    /// How often those who record, or wait for a record, had to wake the committer's thread.
+    /// Number of times that a recorder or waiter had to wake the committer's thread.
     #[must_use]
     pub fn wakes(&self) -> u64 {
         self.queue.lock().schedule.wakes()
@@ -177,7 +177,7 @@ impl<E> Journal<E> {
         }
     }
 
-    /// Whether the process is about to end.
+    /// True if the process is stopping.
     pub(crate) fn is_stopping(&self) -> bool {
         self.queue.lock().schedule.is_stopping()
     }
@@ -230,7 +230,7 @@ impl<E> Journal<E> {
     }
 }
 
-/// What the committer does next.
+/// Next step of the committer.
 pub(crate) enum CommitterWork {
     /// Write the entries that it was given as one group.
     Group,

@@ -102,7 +102,7 @@ mod urgency;
 mod waiters;
 mod writer;
 
-pub use self::batch::{BatchLimits, BatchQueue, Gathered};
+pub use self::batch::{BatchLimits, BatchQueue, GatherResult};
 pub use self::encode::{EncodeError, encode};
 pub use self::error::Error;
 pub use self::files::sync_directory;

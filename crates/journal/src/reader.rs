@@ -18,7 +18,7 @@ pub struct Reader<F> {
     /// Segments that are still to be read, the next one last.
     to_come: Vec<Seq>,
     position: Position,
-    /// What was read of the current segment, from `begin` on.
+    /// Bytes of the current segment from `begin` on.
     bytes: Vec<u8>,
     begin: u64,
     torn_bytes: u64,
@@ -127,7 +127,7 @@ impl<F: Format> Reader<F> {
         }
     }
 
-    /// Where the reader stands: after [`Reader::next_frame`] gave `None`, the journal's end.
+    /// Position of the reader: the journal's end, once [`Reader::next_frame`] has returned `None`.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

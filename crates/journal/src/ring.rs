@@ -22,27 +22,26 @@ use crate::files;
 
 /// The length of a file's header, in bytes.
 const HEADER_BYTES: u64 = 16;
-/// Where a frame's content begins, in bytes.
+/// Offset of the content in a frame, in bytes.
 pub const CONTENT_AT: usize = 8;
 /// The bytes of a frame around its content.
 pub const FRAME_BYTES: usize = CONTENT_AT + 4;
-/// What is read at a time on the way backwards: those who jump from frame to frame land close to each
-/// other or far apart.
+/// Read size backwards: successive frames may be close to each other or far apart.
 const BACK_BYTES: u64 = 16 << 10;
-/// What is read at a time on the way forwards.
+/// Read size forwards.
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// A place in a log. Later frames have larger ones.
 pub type Position = u64;
 
-/// What tells one log's files from another's.
+/// File names and magic bytes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What each file begins with.
+    /// First bytes of each file.
     pub magic: &'static [u8; 12],
     /// To be raised whenever the frames' content changes: files of another version are removed.
     pub version: u32,
-    /// How the files' names end, without a dot.
+    /// File extension, without the dot.
     pub extension: &'static str,
     /// The fewest bytes that a frame has.
     pub frame_bytes_min: usize,
@@ -66,7 +65,7 @@ impl Layout {
         (self.frame_bytes_min..=self.frame_bytes_max).contains(&whole).then_some(whole)
     }
 
-    /// Whether `frame` is one whole frame, as it was written.
+    /// True if `frame` is one intact frame.
     #[must_use]
     pub fn is_whole(&self, frame: &[u8]) -> bool {
         let Some(end) = frame.len().checked_sub(4) else { return false };
@@ -163,10 +162,10 @@ impl Segment {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         let bytes = file.metadata()?.len();
         let mut header = vec![0; layout.header().len()];
-        let is_known = bytes >= HEADER_BYTES
+        let is_indexed = bytes >= HEADER_BYTES
             && file.read_exact_at(&mut header, 0).is_ok()
             && header == layout.header();
-        Ok(is_known.then(|| Self { base, bytes, file: Arc::new(file) }))
+        Ok(is_indexed.then(|| Self { base, bytes, file: Arc::new(file) }))
     }
 
     /// Appends `frames`. After an error the file is as it was.
@@ -245,7 +244,7 @@ impl Reader {
         &self.segments
     }
 
-    /// Whether the file that had this position was removed.
+    /// True if the file at this position was removed.
     #[must_use]
     pub fn is_gone(&self, position: Position) -> bool {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
@@ -257,7 +256,7 @@ impl Reader {
     /// The operating system's.
     pub fn frame_at(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
         let layout = self.layout;
-        let frame = self.frame(position, Towards::Start)?;
+        let frame = self.frame(position, Direction::Start)?;
         Ok(frame.filter(|frame| layout.is_whole(frame)))
     }
 
@@ -267,10 +266,10 @@ impl Reader {
     /// # Errors
     /// The operating system's.
     pub fn frame_ahead(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
-        self.frame(position, Towards::End)
+        self.frame(position, Direction::End)
     }
 
-    fn frame(&mut self, position: Position, towards: Towards) -> io::Result<Option<&[u8]>> {
+    fn frame(&mut self, position: Position, towards: Direction) -> io::Result<Option<&[u8]>> {
         self.load(position, 4, towards)?;
         let length = self.at(position, 4).and_then(|length| self.layout.frame_bytes(length));
         let Some(length) = length else { return Ok(None) };
@@ -299,7 +298,7 @@ impl Reader {
     }
 
     fn frame_ending(&mut self, end: Position) -> io::Result<Option<Position>> {
-        self.load(end.saturating_sub(4), 4, Towards::Start)?;
+        self.load(end.saturating_sub(4), 4, Direction::Start)?;
         let length = self.at(end.saturating_sub(4), 4);
         let length = length.and_then(|length| self.layout.frame_bytes(length));
         let Some(position) = length.and_then(|length| end.checked_sub(length as u64)) else {
@@ -316,7 +315,7 @@ impl Reader {
     }
 
     /// Makes sure that the block has these bytes, if a file has.
-    fn load(&mut self, position: Position, bytes: usize, towards: Towards) -> io::Result<()> {
+    fn load(&mut self, position: Position, bytes: usize, towards: Direction) -> io::Result<()> {
         if self.at(position, bytes).is_some() {
             return Ok(());
         }
@@ -324,12 +323,12 @@ impl Reader {
             return Ok(());
         };
         let (begin, length) = match towards {
-            Towards::Start => {
+            Direction::Start => {
                 let begin = position.saturating_sub(BACK_BYTES).max(segment.base);
                 let behind = usize::try_from(position.saturating_sub(begin)).unwrap_or(0);
                 (begin, behind + self.layout.frame_bytes_max)
             }
-            Towards::End => (position, AHEAD_BYTES),
+            Direction::End => (position, AHEAD_BYTES),
         };
         let left = usize::try_from(segment.end().saturating_sub(begin)).unwrap_or(usize::MAX);
         self.block.resize(length.min(left), 0);
@@ -343,9 +342,9 @@ impl Reader {
     }
 }
 
-/// Which way a reader goes.
+/// Direction of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Towards {
+enum Direction {
     Start,
     End,
 }

@@ -14,17 +14,17 @@ use crate::segment::{self, Position};
 pub struct Damage {
     /// The file of the segment.
     pub path: PathBuf,
-    /// Where it begins, in bytes from the file's beginning.
+    /// Start of the damage, in bytes from the beginning of the file.
     pub from: u64,
-    /// Where what can be read begins again, or the file ends.
+    /// First readable byte after it, or the end of the file.
     pub to: u64,
-    /// What is wrong, for people.
+    /// Description of the damage, for people.
     pub what: String,
 }
 
-/// What is found one after the other.
+/// Item found by a salvage.
 #[derive(Debug)]
-pub enum Found<R> {
+pub enum SalvageItem<R> {
     /// A frame. Whether it is proven to follow what was found before: by the hash chain, across
     /// damage as well if that has left the chain.
     Frame(Frame<R>, bool),
@@ -38,9 +38,9 @@ pub struct Salvage<F> {
     to_come: Vec<Seq>,
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Where it stands. Its segment and offset are those of the damaged journal.
+    /// Current position, with segment and offset in the damaged journal.
     position: Position,
-    /// Whether nothing was wrong up to here.
+    /// True if no damage was found so far.
     is_whole: bool,
     torn_bytes: u64,
     format: PhantomData<fn() -> F>,
@@ -81,15 +81,18 @@ impl<F: Format> Salvage<F> {
 
     /// The file that is read, and the byte behind what was found last.
     #[must_use]
-    pub fn place(&self, walk: &Walk) -> (PathBuf, u64) {
+    pub fn place(&self, walk: &SalvageCursor) -> (PathBuf, u64) {
         (self.path.clone(), walk.offset)
     }
 
-    /// What comes next; `None` at the end.
+    /// Next item; `None` at the end.
     ///
     /// # Errors
     /// When a file cannot be read at all.
-    pub fn next(&mut self, walk: &mut Walk) -> Result<Option<Found<F::Record>>, Error> {
+    pub fn next(
+        &mut self,
+        walk: &mut SalvageCursor,
+    ) -> Result<Option<SalvageItem<F::Record>>, Error> {
         loop {
             let at = usize::try_from(walk.offset).unwrap_or(usize::MAX);
             let unread = self.bytes.get(at..).unwrap_or_default();
@@ -97,7 +100,7 @@ impl<F: Format> Salvage<F> {
                 let Some(first_seq) = self.to_come.pop() else { return Ok(None) };
                 if let Some(damage) = self.enter(first_seq, walk)? {
                     self.is_whole = false;
-                    return Ok(Some(Found::Damage(damage)));
+                    return Ok(Some(SalvageItem::Damage(damage)));
                 }
                 continue;
             }
@@ -114,7 +117,7 @@ impl<F: Format> Salvage<F> {
                     } else if self.is_whole {
                         self.is_whole = false;
                     }
-                    return Ok(Some(Found::Frame(frame, continues)));
+                    return Ok(Some(SalvageItem::Frame(frame, continues)));
                 }
                 Err(_) if self.to_come.is_empty() && frame::is_torn(unread, walk.offset) => {
                     self.torn_bytes = unread.len() as u64;
@@ -136,12 +139,12 @@ impl<F: Format> Salvage<F> {
             let from = walk.offset;
             walk.offset += skipped as u64;
             let path = self.path.clone();
-            return Ok(Some(Found::Damage(Damage { path, from, to: walk.offset, what })));
+            return Ok(Some(SalvageItem::Damage(Damage { path, from, to: walk.offset, what })));
         }
     }
 
     /// Begins a segment, and says what is wrong with its beginning.
-    fn enter(&mut self, first_seq: Seq, walk: &mut Walk) -> Result<Option<Damage>, Error> {
+    fn enter(&mut self, first_seq: Seq, walk: &mut SalvageCursor) -> Result<Option<Damage>, Error> {
         self.path = segment::path(&self.dir, first_seq);
         let Some(bytes) = segment::content::<F>(&self.dir, first_seq)? else {
             self.bytes = Vec::new();
@@ -181,9 +184,9 @@ impl<F: Format> Salvage<F> {
     }
 }
 
-/// How far a salvage has come, damage or not.
+/// Progress of a salvage.
 #[derive(Debug)]
-pub struct Walk {
+pub struct SalvageCursor {
     offset: u64,
     /// The last record that was found.
     pub seq: Seq,
@@ -191,7 +194,7 @@ pub struct Walk {
     pub chain: Chain,
 }
 
-impl Walk {
+impl SalvageCursor {
     /// The beginning of the journal that `salvage` reads.
     #[must_use]
     pub fn begin<F>(salvage: &Salvage<F>) -> Self {

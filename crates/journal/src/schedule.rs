@@ -1,4 +1,4 @@
-//! When a journal's thread writes, and when it has to be woken for that. Nothing here reads a clock.
+//! Schedule of the journal's thread: its writes, and when it must be woken. Reads no clock.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use crate::urgency::Urgency;
 /// The least time from the beginning of one group to that of the next: a flush costs the disk and the
 /// processor the same whatever it flushes. The first group after a pause begins at once.
 pub(crate) const GROUP_INTERVAL: Duration = Duration::from_millis(2);
-/// How long records that nobody waits for gather at most, for one that is written at once. A crash
-/// within this time loses them.
+/// Maximum time that records without a waiter gather before they are written. A crash in this time
+/// loses them.
 pub(crate) const GATHER_MAX: Duration = Duration::from_millis(50);
 
 /// The dates of groups, and what the thread that writes them does meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    /// How soon what has gathered has to be written; `None` while nothing has.
+    /// Highest urgency of the gathered records; `None` without any.
     gathered: Option<Urgency>,
-    /// How many hold a group open. Nothing is written meanwhile.
+    /// Number of open groups. Nothing is written while one is open.
     open: u32,
     stopping: bool,
     rest: Rest,
@@ -25,14 +25,14 @@ pub(crate) struct Schedule {
     /// By when what gathers is written, also if it comes while the thread rests; `None` once the thread
     /// rests without a date.
     gathers_until: Option<Instant>,
-    /// Whether the group that gathers has to wait for [`Schedule::next_from`].
+    /// True if the gathering group must wait for [`Schedule::next_from`].
     waits: bool,
-    /// Whether the last group had to wait: the next one is likely to come before it may begin.
+    /// True if the last group had to wait: the next one probably arrives too early as well.
     is_busy: bool,
     wakes: u64,
 }
 
-/// What the thread does.
+/// Sleep of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rest {
     /// It works or was woken, and looks at the schedule next.
@@ -44,7 +44,7 @@ enum Rest {
     Idle,
 }
 
-/// What the thread does next.
+/// Next step of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// Write what has gathered.
@@ -75,29 +75,28 @@ impl Schedule {
         self.is_late()
     }
 
-    /// Whether somebody holds a group open.
+    /// True while a group is held open.
     pub(crate) fn is_open(&self) -> bool {
         self.open > 0
     }
 
-    /// What has gathered is written at once, and nothing more is waited for. True if the thread is to be
-    /// woken.
+    /// Writes the gathered records without further waiting. True if the thread must be woken.
     pub(crate) fn stop(&mut self) -> bool {
         self.stopping = true;
         self.is_late()
     }
 
-    /// Whether it was stopped.
+    /// True once stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping
     }
 
-    /// How often the thread had to be woken.
+    /// Number of wake-ups.
     pub(crate) fn wakes(&self) -> u64 {
         self.wakes
     }
 
-    /// What the thread does at `now`. With [`NextStep::Write`] it takes what has gathered.
+    /// Next step of the thread at `now`. With [`NextStep::Write`] it takes the gathered records.
     pub(crate) fn next(&mut self, now: Instant) -> NextStep {
         self.rest = Rest::None;
         if self.open > 0 {
@@ -133,7 +132,7 @@ impl Schedule {
         date.map_or(NextStep::Rest, NextStep::RestUntil)
     }
 
-    /// Whether the thread rests for longer than it may. It counts as woken then.
+    /// True if the thread sleeps too long; it counts as woken then.
     fn is_late(&mut self) -> bool {
         let is_late = match (self.rest, self.gathered) {
             (Rest::None, _) => false,
@@ -165,13 +164,13 @@ mod tests {
         began: Instant,
         /// In microseconds since then.
         now: u64,
-        /// When the thread looks at the schedule next by itself.
+        /// Time at which the thread wakes by itself.
         looks_at: Option<u64>,
-        /// How long a group takes to be written.
+        /// Duration of writing a group.
         write_for: u64,
         /// Records that have gathered: when they came, and how urgent they are.
         records: Vec<(u64, Urgency)>,
-        /// When groups began, and what was in them.
+        /// Start and contents of the groups.
         groups: Vec<(u64, Vec<(u64, Urgency)>)>,
     }
 

@@ -22,7 +22,7 @@ use crate::frame::{self, Chain};
 
 pub(crate) const COPY_BYTES: usize = 256 << 10;
 
-/// What is noted of a segment.
+/// Seal of a closed segment: its length and hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal<S = Nothing> {
     /// The number of its first record.
@@ -40,10 +40,10 @@ pub struct Seal<S = Nothing> {
     /// The hash of the file.
     #[serde(with = "hex32")]
     pub sha256: [u8; 32],
-    /// What whoever made it notes of its records, among the other fields.
+    /// Summary of its records by the journal's user, among the other fields.
     #[serde(flatten)]
     pub summary: S,
-    /// Where it was moved to; `None` while it is in the journal's directory.
+    /// Location after a move; `None` while it is in the journal's directory.
     pub archived: Option<Archived>,
 }
 
@@ -100,7 +100,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
         removed.map_err(Error::io(&from))
     }
 
-    /// Whether the file is here with its length, or was moved.
+    /// Checks that the file is here with its length, or was moved.
     ///
     /// # Errors
     /// [`Error::Damaged`] when it is neither.
@@ -141,7 +141,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
         Err(Error::Damaged { path, offset: 0, what })
     }
 
-    /// Whether what is read is the segment that was sealed, to the byte.
+    /// True if the input is the sealed segment, byte for byte.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -12,7 +12,7 @@ use crate::seal::{self, Seal};
 use crate::segment;
 use crate::stream::Frames;
 
-/// How the segment behind a closed one begins.
+/// Beginning of the segment after a closed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Next {
     /// The number of its first record.

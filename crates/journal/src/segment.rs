@@ -105,7 +105,7 @@ pub fn content<F: Format>(dir: &Path, first_seq: Seq) -> Result<Option<Vec<u8>>,
     })
 }
 
-/// Whether what stands at `offset` of the last segment, and is no frame, is an unfinished write.
+/// True if the bytes at `offset` of the last segment, which are no frame, are an unfinished write.
 #[must_use]
 pub fn is_unfinished(dir: &Path, first_seq: Seq, offset: u64) -> bool {
     let Ok(bytes) = fs::read(path(dir, first_seq)) else { return false };

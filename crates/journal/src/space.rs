@@ -18,9 +18,9 @@ pub const FREE_BYTES_MIN: u64 = 64 << 20;
 const BALLAST_BYTES: u64 = 16 << 20;
 /// The file that has it, in the watched directory.
 pub const BALLAST: &str = "ballast";
-/// How often free space is looked at.
+/// Interval of the check of free space.
 pub(crate) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is said that the journal waits.
+/// Interval of the event that the journal waits for space.
 const WAITING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Watches the free space of a disk and keeps the ballast.
@@ -29,8 +29,8 @@ pub struct Space {
     dir: PathBuf,
     free_bytes_min: u64,
     checked_at: Option<Instant>,
-    /// When it was said last that the journal waits.
-    waiting_said_at: Option<Instant>,
+    /// Time of the last such event.
+    waiting_reported_at: Option<Instant>,
     is_full: bool,
 }
 
@@ -38,10 +38,10 @@ impl Space {
     /// Watches the disk under `dir`, which counts as full while fewer than `free_bytes_min` are free.
     #[must_use]
     pub fn new(dir: PathBuf, free_bytes_min: u64) -> Self {
-        Self { dir, free_bytes_min, checked_at: None, waiting_said_at: None, is_full: false }
+        Self { dir, free_bytes_min, checked_at: None, waiting_reported_at: None, is_full: false }
     }
 
-    /// Whether less than the minimum is free, as it was found within the last second.
+    /// True if less than the minimum is free, according to the check of the last second.
     pub(crate) fn check(&mut self, on_event: &mut impl FnMut(Event<'_>)) -> bool {
         if self.checked_at.is_some_and(|at| at.elapsed() < CHECK_INTERVAL) {
             return self.is_full;
@@ -66,11 +66,11 @@ impl Space {
         self.is_full
     }
 
-    /// Whether it is time again to say that the journal waits; it counts as said then.
+    /// True if the event is due again; it counts as sent then.
     pub(crate) fn should_say_waiting(&mut self) -> bool {
-        let is_due = self.waiting_said_at.is_none_or(|at| at.elapsed() >= WAITING_INTERVAL);
+        let is_due = self.waiting_reported_at.is_none_or(|at| at.elapsed() >= WAITING_INTERVAL);
         if is_due {
-            self.waiting_said_at = Some(Instant::now());
+            self.waiting_reported_at = Some(Instant::now());
         }
         is_due
     }
@@ -94,14 +94,14 @@ fn keep_ballast(dir: &Path, on_event: &mut impl FnMut(Event<'_>)) {
     }
 }
 
-/// Whether there is no room, on the disk or in the quota of the user that the process runs as.
+/// True for a full disk, or a full quota of the process's user.
 #[must_use]
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the process, or the machine, has as many files open as it may: they come free with others
-/// that are closed.
+/// True if the process or the machine has reached its limit of open files. Descriptors become free
+/// when others are closed.
 pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_by_itself_is_told_from_what_does_not() {
+    fn passing_failures_are_distinguished_from_lasting_ones() {
         use rustix::io::Errno;
         for (errno, full, descriptors) in [
             (Errno::NOSPC, true, false),

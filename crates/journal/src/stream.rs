@@ -13,7 +13,7 @@ use crate::frame::{self, Chain, FRAME_HEADER_BYTES, Frame, SEGMENT_HEADER_BYTES}
 use crate::seal::Seal;
 use crate::segment;
 
-/// How much is read at once.
+/// Read size, in bytes.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The frames of a segment.
@@ -23,7 +23,7 @@ pub struct Frames<F> {
     path: PathBuf,
     frame: Vec<u8>,
     format: PhantomData<fn() -> F>,
-    /// Where the next frame begins, in bytes from the segment's beginning.
+    /// Offset of the next frame in the segment, in bytes.
     pub offset: u64,
     /// The last record that was read.
     pub seq: Seq,

@@ -1,4 +1,4 @@
-//! What a crash may leave, and what is read again.
+//! Tests of the states that a crash can leave.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,7 +34,7 @@ impl Format for TextLines {
     }
 }
 
-/// What is read of a journal to its end, and the bytes of an unfinished write there.
+/// Reads a journal to its end; with the number of bytes of an unfinished write.
 fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
     let mut reader = Reader::<TextLines>::open(dir, Position::default())?;
     let mut records = Vec::new();
@@ -45,7 +45,7 @@ fn read(dir: &Path) -> Result<(Vec<String>, u64), Error> {
     Ok((records, reader.torn_bytes()))
 }
 
-/// Where a journal ends.
+/// End of a journal.
 fn end(dir: &Path) -> Position {
     let mut reader = Reader::<TextLines>::open(dir, Position::default()).expect("a journal");
     while reader.next_frame().expect("a sound journal").is_some() {}
@@ -174,10 +174,10 @@ proptest! {
             prop_assert_eq!((records, torn), (lines(&["one"]), garbage.len() as u64));
         }
         let mut salvage = salvage::Salvage::<TextLines>::open(dir.path()).expect("a journal");
-        let mut walk = salvage::Walk::begin(&salvage);
+        let mut walk = salvage::SalvageCursor::begin(&salvage);
         let mut frames = 0;
         while let Some(found) = salvage.next(&mut walk).expect("readable") {
-            frames += usize::from(matches!(found, salvage::Found::Frame(..)));
+            frames += usize::from(matches!(found, salvage::SalvageItem::Frame(..)));
         }
         prop_assert_eq!(frames, 1);
     }
@@ -291,7 +291,7 @@ fn records_that_belong_together_are_one_group() {
 }
 
 #[test]
-fn a_sealed_segment_that_is_changed_or_gone_is_noticed() {
+fn a_changed_or_missing_sealed_segment_is_noticed() {
     let dir = tempfile::tempdir().expect("a directory");
     let dir = dir.path();
     let mut writer =
@@ -331,8 +331,9 @@ fn a_journal_that_ends_before_its_head_is_refused() {
     append(&mut writer, &lines(&["one"]));
     let before = writer.position();
     append(&mut writer, &lines(&["two"]));
-    let examine =
-        || head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::Fork::Refused);
+    let examine = || {
+        head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::ForkPolicy::Refused)
+    };
     assert_eq!(examine().expect("nothing is noted"), None);
     let file = head::HeadFile::begin::<TextLines>(
         dir.path(),

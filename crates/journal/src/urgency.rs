@@ -1,6 +1,6 @@
-//! How soon something has to be written.
+//! Urgency of a write.
 
-/// When something has to be written.
+/// Urgency of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// With what comes after it.

@@ -31,7 +31,7 @@ impl Waiters {
         self.0.clear();
     }
 
-    /// Whether there is nobody who waits.
+    /// True if nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -15,7 +15,7 @@ use crate::segment::{self, Position, SEGMENT_BYTES_MAX};
 
 /// The file that will be the next segment, until it has a first record and with it its name.
 const NEXT: &str = "next";
-/// How often opening it is tried while that fails.
+/// Retry interval of opening the next segment.
 const NEXT_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Appends frames to the last segment.
@@ -28,7 +28,7 @@ pub struct Writer<F> {
     /// The next segment, opened ahead: when it is needed there may be no descriptor.
     next: Option<File>,
     next_tried_at: Option<Instant>,
-    /// Whether the name of the last segment is durable.
+    /// True if the directory entry of the last segment is durable.
     is_named: bool,
     segment_bytes_max: u64,
     position: Position,

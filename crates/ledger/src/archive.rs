@@ -26,10 +26,10 @@ use tollgate_journal::segment;
 pub use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
 use tollgate_types::clock::UnixMs;
 
-/// How hard segments are pressed together: the level that zstd is fastest for its size at.
+/// zstd compression level of archived segments: the fastest one for the size it reaches.
 const ZSTD_LEVEL: i32 = 3;
 const BUFFER_BYTES: usize = 256 << 10;
-/// How the path of an object begins.
+/// URL scheme of objects in a bucket.
 const SCHEME: &str = "s3://";
 
 /// The buckets that this process can reach. There is one in a gateway or a command; tests have several.
@@ -43,9 +43,9 @@ pub fn connect(archive: &Archive) -> Result<(), OpenError> {
     let ArchiveTo::Bucket(options) = &archive.to else { return Ok(()) };
     let made = Bucket::new((**options).clone());
     let made = made.map_err(|what| OpenError::io(place(options, ""))(io::Error::other(what)))?;
-    let mut known = BUCKETS.write();
-    known.retain(|bucket| bucket.options.bucket != options.bucket);
-    known.push(Arc::new(made));
+    let mut existing = BUCKETS.write();
+    existing.retain(|bucket| bucket.options.bucket != options.bucket);
+    existing.push(Arc::new(made));
     Ok(())
 }
 
@@ -81,8 +81,8 @@ fn object(path: &Path) -> Option<(&str, &str)> {
 /// The bucket that has an object: the one that is called so, or, if there is none, the one that was
 /// configured last. What was copied to another bucket is found there.
 fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
-    let known = BUCKETS.read();
-    let found = known.iter().rfind(|bucket| bucket.options.bucket == name).or(known.last());
+    let existing = BUCKETS.read();
+    let found = existing.iter().rfind(|bucket| bucket.options.bucket == name).or(existing.last());
     found.cloned().ok_or_else(|| {
         io::Error::other(
             "it is in a bucket, and nothing says how to reach that: `store.journal.archive.s3` of \
@@ -162,8 +162,8 @@ fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, Ope
     let (to, new) = (archive.join(&name), archive.join(format!("{name}.new")));
     make_directory(archive).map_err(OpenError::io(archive))?;
     // One that cannot be read says nothing.
-    if let Ok(Some(known)) = Seal::find(archive, seal.first_seq) {
-        check_is_same(&known, seal, &to)?;
+    if let Ok(Some(existing)) = Seal::find(archive, seal.first_seq) {
+        check_is_same(&existing, seal, &to)?;
     }
     let bytes = pack(&segment::path(dir, seal.first_seq), &new).inspect_err(|_| {
         // Half a file on a full disk is room that others wait for.
@@ -175,6 +175,8 @@ fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, Ope
     let archived = Archived { path: to.clone(), ..written };
     // What the archive says of itself, for those who have nothing else.
     seal.clone().moved_to(archived.clone()).keep(archive)?;
+    // Renamed last, and synchronised before the original is removed: the archive never has a partial
+    // segment under its name, and the segment is always in at least one place.
     let renamed = fs::rename(&new, &to).and_then(|()| sync_directory(archive));
     renamed.map_err(OpenError::io(&to))?;
     Ok(archived)
@@ -193,10 +195,10 @@ fn in_bucket(
     let from = segment::path(dir, seal.first_seq);
     let open = || compressed(&from);
     let path = place(options, &key("seg.zst"));
-    if let Some(known) = known_in(&bucket, &key("seal"), stop)
+    if let Some(existing) = find_seal_object(&bucket, &key("seal"), stop)
         .map_err(OpenError::io(place(options, &key("seal"))))?
     {
-        check_is_same(&known, seal, &path)?;
+        check_is_same(&existing, seal, &path)?;
     }
     // Packed twice, once to know its length and its checksum: nothing is written to a disk that may be
     // full, and no more of it is in memory than a piece.
@@ -214,9 +216,13 @@ fn in_bucket(
     Ok(archived)
 }
 
-/// What a bucket says of a segment. A key that may not list objects is not told whether there is one, and
-/// what cannot be read says nothing.
-fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Option<Seal>> {
+/// Reads a segment's seal object. `None` if it is absent, unparseable, or hidden: for keys without
+/// `ListBucket` an absent object gives a 403.
+fn find_seal_object(
+    bucket: &Bucket,
+    key: &str,
+    stop: &Arc<AtomicBool>,
+) -> io::Result<Option<Seal>> {
     let mut says = Vec::new();
     let read = bucket.get(key, None, Some(stop)).and_then(|mut from| from.read_to_end(&mut says));
     match read {
@@ -228,10 +234,10 @@ fn known_in(bucket: &Bucket, key: &str, stop: &Arc<AtomicBool>) -> io::Result<Op
     }
 }
 
-/// That an archive has nothing of this ledger that is another segment of the same number: then two
-/// gateways go on with one ledger, and neither may overwrite what the other has moved there.
-fn check_is_same(known: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
-    if known.sha256 == seal.sha256 {
+/// Checks that the archive holds no other segment under the same number. If it does, two gateways
+/// continue the same ledger, and neither may overwrite the other's files.
+fn check_is_same(existing: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenError> {
+    if existing.sha256 == seal.sha256 {
         return Ok(());
     }
     let says = "another gateway has put other records of this ledger there: two go on from one copy, such \

@@ -20,7 +20,7 @@ pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
 use crate::archive;
 use crate::files::fatal::fatal;
-use crate::records::record::{Journaled, OpenHold, Record};
+use crate::records::record::{JournaledRecord, OpenHold, Record};
 use segment::{Position, Writer};
 use tollgate_types::ids::{NodeId, Seq};
 
@@ -28,10 +28,10 @@ use tollgate_types::ids::{NodeId, Seq};
 pub(crate) struct LedgerFormat;
 
 impl Format for LedgerFormat {
-    type Entry = Journaled;
+    type Entry = JournaledRecord;
     type Record = Record;
 
-    fn encode(entry: &Journaled, bytes: &mut Vec<u8>) -> io::Result<()> {
+    fn encode(entry: &JournaledRecord, bytes: &mut Vec<u8>) -> io::Result<()> {
         let before = bytes.len();
         tollgate_journal::encode(bytes, &entry.record)?;
         check_size(entry, bytes.len().saturating_sub(before));
@@ -54,16 +54,16 @@ impl Format for LedgerFormat {
 
 /// No record is larger than its kind can be: whoever could make one so could fill the disk. What has come
 /// this far is in force already, so it is written all the same, and logged.
-fn check_size(entry: &Journaled, bytes: usize) {
+fn check_size(entry: &JournaledRecord, bytes: usize) {
     let most = entry.record.bytes_max();
     if bytes > most {
-        log::error!("the record {} has {bytes} bytes, and {most} at most are meant", entry.seq);
+        log::error!("the record {} has {bytes} bytes, at most {most} were expected", entry.seq);
     }
     debug_assert!(bytes <= most, "a record of {bytes} bytes: {}", entry.seq);
 }
 
 /// The journal that is written.
-pub(crate) type Journal = tollgate_journal::Journal<Journaled>;
+pub(crate) type Journal = tollgate_journal::Journal<JournaledRecord>;
 
 /// Gives a record its place in the journal; `hold` is what it extends or ends, as it stood before.
 ///
@@ -74,13 +74,13 @@ pub(crate) fn enqueue(
     record: Record,
     hold: Option<OpenHold>,
 ) -> Result<Seq, Stopped> {
-    journal.enqueue(urgency(&record), |seq| Journaled { seq, record, hold })
+    journal.enqueue(urgency(&record), |seq| JournaledRecord { seq, record, hold })
 }
 
-/// How soon a record is to be on disk. What somebody may wait for is written at once: holds, so that they
-/// are on disk when the answer that they pay for begins, and all that is acknowledged. Nobody waits for
-/// what follows from a record that stands before it: until it is on disk, a crash leaves the hold in
-/// doubt, or the money where it was, and who asks how far the journal is has it written.
+/// Urgency of a record's flush. Records that somebody waits for are written at once: holds, because
+/// the response must not begin before its hold is durable, and everything that is acknowledged.
+/// Nobody waits for the consequences of an earlier record: a crash before their flush leaves the
+/// hold in doubt or the money unmoved, and a reader of the journal's end forces a flush.
 fn urgency(record: &Record) -> Urgency {
     match record {
         Record::Posted { .. }
@@ -126,7 +126,7 @@ fn urgency(record: &Record) -> Urgency {
     }
 }
 
-/// What writes the journal, on a thread of its own.
+/// Thread that writes the journal.
 pub(crate) struct Committer<C> {
     pub journal: Arc<Journal>,
     pub writer: Writer,
@@ -135,7 +135,7 @@ pub(crate) struct Committer<C> {
     pub on_group: C,
 }
 
-impl<C: FnMut(CommittedGroup<'_, Journaled>)> Committer<C> {
+impl<C: FnMut(CommittedGroup<'_, JournaledRecord>)> Committer<C> {
     /// Runs until the journal stops, and gives where it ends on disk. An error that does not pass by
     /// itself ends the process.
     pub(crate) fn run(self) -> Position {
@@ -210,7 +210,7 @@ pub(crate) mod stream {
 
 /// Reading a damaged journal.
 pub(crate) mod salvage {
-    pub(crate) use tollgate_journal::salvage::{Found, Walk};
+    pub(crate) use tollgate_journal::salvage::{SalvageCursor, SalvageItem};
 
     /// Whatever can be read of a journal.
     pub(crate) type Salvage = tollgate_journal::salvage::Salvage<super::LedgerFormat>;
@@ -228,7 +228,7 @@ mod tests {
     use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId};
 
     use super::LedgerFormat;
-    use crate::records::record::{Journaled, Record, Reservation};
+    use crate::records::record::{JournaledRecord, Record, Reservation};
     use crate::{Ledger, Options, Reserve, Settlement};
 
     /// The pause keeps a settlement away from the date of the next flush. A machine that is busy may make
@@ -265,14 +265,14 @@ mod tests {
         panic!("each settlement wakes the thread that writes");
     }
 
-    /// What a call takes of the journal: its hold and its settlement. Frames stand around them, which calls
-    /// that come together share: with those a short call takes from 155 to 200 bytes, of which seven are
-    /// less than a twentieth.
+    /// Journal bytes of one call, its hold and its settlement, without the frames, which concurrent
+    /// calls share. With frames a short call takes 155 to 200 bytes, so the seven bytes of a price
+    /// version are less than a twentieth.
     #[test]
     fn the_name_of_a_price_takes_seven_bytes_of_a_call() {
         let length = |record: Record| {
             let mut bytes = Vec::new();
-            let entry = Journaled { seq: 4_711, record, hold: None };
+            let entry = JournaledRecord { seq: 4_711, record, hold: None };
             LedgerFormat::encode(&entry, &mut bytes).expect("memory");
             bytes.len()
         };

@@ -1,28 +1,28 @@
 //! Money: accounts, keys, holds and settlements, exact across crashes.
 //!
-//! The way of a call: [`Ledger::reserve`] → [`Hold::durable`] before the first byte to the customer
+//! Life of a call: [`Ledger::reserve`] → [`Hold::durable`] before the first byte to the customer
 //! → [`Hold::post`] or [`Hold::void`].
 //!
-//! Its folders are layers. Each may name those above it in this list, and nothing below:
+//! The folders are layers, from the bottom up. Each may import the rows above it in this table only:
 //!
-//! | Folder | What it knows |
+//! | Folder | Contents |
 //! |---|---|
-//! | `records` | what the journal says: records, and why one is refused |
-//! | `rules` | what records do to accounts, what may happen, and what must hold: pure |
+//! | `records` | contents of the journal: records, and reasons of refusals |
+//! | `rules` | pure state machine: effects of records, decisions, invariants |
 //! | `files` | small files beside the journal |
-//! | `journal`, `archive` | the truth: records in groups, hash-chained, flushed once per group; where closed files go |
+//! | `journal`, `archive` | source of truth: records in groups, hash-chained, flushed once per group; archive of closed files |
 //! | `projection` | sled, derived from the journal for queries |
-//! | `upkeep` | seals, checkpoints, and the way of closed files to the archive |
-//! | `seam` | where money, tasks and what people write are, when several ledgers share them |
-//! | `memory` | the open ledger: decided under locks, committed, applied; what is asked of where its tasks stand and its money is added up |
-//! | `reading` | statements, usage, figures, losses, exports, and the check of the whole journal |
-//! | `calls` | holds: made, extended, posted, voided |
-//! | `tasks` | work that outlives its request, and the hold that pays for it |
-//! | `people` | what customers write: logins, codes, signing up, limits |
-//! | `operators` | what operators write: accounts, grants, keys, debts, doubts, suspense |
-//! | `opening` | a ledger from its files: opened, repaired, restored, moved |
+//! | `maintenance` | seals, checkpoints, and the move of closed files to the archive |
+//! | `ports` | traits for money, tasks and writes that several ledgers share |
+//! | `memory` | the open ledger: decisions under locks, commits; ports of tasks and figures |
+//! | `reading` | statements, usage, figures, losses, exports, verification of the journal |
+//! | `calls` | holds: reserve, extend, post, void |
+//! | `tasks` | asynchronous tasks, and the holds that pay for them |
+//! | `customers` | writes of customers: logins, codes, sign-up, limits |
+//! | `operators` | writes of operators: accounts, grants, keys, debts, doubts, suspense |
+//! | `opening` | a ledger from its files: open, repair, restore, migrate |
 //!
-//! `tests/ledger/layers.rs` reads the imports and holds the folders to it.
+//! `tests/ledger/layers.rs` checks the imports.
 
 mod archive;
 mod calls;
@@ -30,40 +30,48 @@ mod files;
 mod memory;
 mod opening;
 mod operators;
-mod people;
+mod customers;
 mod projection;
 mod reading;
 mod records;
 mod rules;
-mod seam;
+mod ports;
 mod tasks;
-mod upkeep;
+mod maintenance;
 mod journal;
 
 use std::time::Duration;
 
 pub use self::archive::{Archive, ArchiveTo, BucketOptions, buckets_of, connect};
-pub use self::calls::hold::{Posted, Reserve};
+pub use self::calls::hold::{PostedCharge, Reserve};
+pub use self::customers::code::NewCode;
+pub use self::customers::holds::HoldsPatch;
+pub use self::customers::limit::{KeyLimitsPatch, RatesPatch};
+pub use self::customers::login::{AccountPatch, normal_email};
+pub use self::customers::sign_up::SignUp;
 pub use self::files::moved;
 pub use self::files::private::write_private;
 pub use self::journal::records::Records;
-pub use self::memory::act::{Asked, By, ListedAct, Written};
+pub use self::maintenance::worker::{MaintenanceEvent, MaintenanceOptions, OnMaintenance};
+pub use self::memory::act::{ActorScope, IdempotencyKey, ListedAct, WriteOutcome};
 pub use self::memory::hold::Hold;
 pub use self::memory::ledger::Ledger;
 pub use self::opening::moving;
 pub use self::opening::options::Options;
 pub use self::opening::recovery::Recovery;
 pub use self::opening::repair::{Cost, DamageFound, Repair, repair};
-pub use self::opening::restore::{Copied, LeftOut, backup, restore};
-pub use self::operators::admin::{Granted, KeyPatch, NewKey};
+pub use self::opening::restore::{CopySummary, OmittedRecords, backup, restore};
+pub use self::operators::admin::{KeyPatch, NewKey, WriteReceipt};
 pub use self::operators::doubt::DoubtRefund;
-pub use self::operators::price::{FoundRule, Replaces};
+pub use self::operators::price::{IfMatch, MatchedRule};
 pub use self::operators::suspense::ResolvedSuspense;
-pub use self::people::code::NewCode;
-pub use self::people::holds::HoldsPatch;
-pub use self::people::limit::{KeyLimitsPatch, RatesPatch};
-pub use self::people::login::{AccountPatch, normal_email};
-pub use self::people::sign_up::SignUp;
+pub use self::ports::funds::{LeaseWait, SharedFunds, Shortfall, UsageOfModel};
+pub use self::ports::node_status::{JournalProgress, NodeStatus};
+pub use self::ports::tasks::{
+    ChangeTask, DecideEnd, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskFilter,
+    TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError,
+};
+pub use self::ports::writes::{AppendOutcome, WriteGroup, WriteLog, WritePage, WriteTurn};
 pub use self::projection::grain::Grain;
 pub use self::projection::projected::ProjectionState;
 pub use self::projection::projector::Pruning;
@@ -72,7 +80,7 @@ pub use self::projection::store::{CallName, charged_in};
 pub use self::projection::window::{UsageCell, UsageTotal};
 pub use self::reading::call::CallMoney;
 pub use self::reading::compare::SledReading;
-pub use self::reading::export::{CSV_COLUMNS, ExportFormat, Exported};
+pub use self::reading::export::{CSV_COLUMNS, ExportFormat, ExportedRecord};
 pub use self::reading::exporter::Exporter;
 pub use self::reading::loss::Loss;
 pub use self::reading::offline::OfflineRecords;
@@ -83,23 +91,25 @@ pub use self::reading::statement::{Call, Entry, EntryKind, InDoubt};
 pub use self::reading::usage::{UsageOfAll, UsageRow};
 pub use self::reading::verify::{BooksReport, Report, verify};
 pub use self::records::act::{Act, Actor, IDS_KEPT};
-pub use self::records::checkpointed::Checkpointed;
+pub use self::records::checkpointed::CheckpointRecord;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
-pub use self::records::cost::{CostKind, Costed, MarginCell, MarginTotal};
+pub use self::records::cost::{CallCost, CostKind, MarginCell, MarginTotal};
 pub use self::records::error::{LedgerError, OpenError, Refusal, Violation};
-pub use self::records::key_limits::{Capped, KeyLimits, Period};
+pub use self::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
 pub use self::records::login::{Login, SessionId};
 pub use self::records::loss::{
-    CAUSE_BYTES_MAX, ListedLoss, LossCause, LossSum, LossSums, Losses, Lost,
+    CAUSE_BYTES_MAX, ListedLoss, LossCause, LossRecord, LossSum, LossSums, Losses,
 };
 pub use self::records::price::{AccountPrices, PriceGroup, PriceNote};
 pub use self::records::record::Charge;
 pub use self::records::record::{
-    Journaled, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason,
+    JournaledRecord, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason,
 };
-pub use self::records::task::{Ended, Intent, Repeat, Stage, Taken, Task, Tried, Webhook};
+pub use self::records::task::{
+    DeliveryAttempt, EndedTask, Intent, RepeatKey, Task, TaskPhase, UpstreamTask, Webhook,
+};
 pub use self::rules::account::{Account, Balance, Totals};
-pub use self::rules::cap_shares::Waiting;
+pub use self::rules::cap_shares::CapDemand;
 pub use self::rules::cap_shares::{CapGrant, CapRequest};
 pub use self::rules::core::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 pub use self::rules::credit::{CreditChange, CreditFault, CreditState, CreditSums};
@@ -107,17 +117,9 @@ pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialB
 pub use self::rules::postings::{BookAccount, Posting, postings};
 pub use self::rules::settlement::{Settlement, TaskSettlement};
 pub use self::rules::spend::Span;
-pub use self::rules::submit::{Repeated, is_unanswered};
+pub use self::rules::submit::{RepeatLookup, is_unanswered};
 pub use self::rules::{audit, core, key_rules};
-pub use self::seam::funds::{LeaseWait, SharedFunds, Shortfall, UsageOfModel};
-pub use self::seam::standing::{Progress, Standing};
-pub use self::seam::tasks::{
-    ChangeTask, DecideEnd, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskFilter,
-    TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError,
-};
-pub use self::seam::writes::{Group, Logged, Page, Turn, WriteLog};
 pub use self::tasks::task::KEPT_MS;
-pub use self::upkeep::keeper::{Keeping, Kept, OnKept};
 pub use tollgate_options::ledger::{REPEATED_WITHIN, RecoveryPolicy};
 pub use tollgate_types::ids::{
     AccountId, CodeId, HoldId, KeyId, NodeId, ParseIdError, RequestId, Seq, TaskId, WriteId,
@@ -130,7 +132,7 @@ pub struct Commit {
     pub records: usize,
     /// Bytes that the journal grew by.
     pub bytes: u64,
-    /// How long the write and the flush took.
+    /// Duration of the write and the flush.
     pub took: Duration,
 }
 

@@ -31,7 +31,7 @@ pub use model_share::AccountShare;
 pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
-pub use tollgate_types::limit::{Gauge, Limit, Rates, Scope, Standing};
+pub use tollgate_types::limit::{Gauge, Limit, RateLimitStatus, Rates, Scope};
 
 /// The owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,7 +70,7 @@ pub struct Refused {
     /// The wait until it could pass.
     pub wait: Wait,
     /// The state of the other limits.
-    pub standing: Standing,
+    pub standing: RateLimitStatus,
 }
 
 /// The wait until a refused request would pass, if no other came before it.
@@ -241,13 +241,13 @@ pub struct Permit {
     orphan_of: u8,
     /// The account's part in the places of a model.
     of_model: Option<InUseGuard>,
-    standing: Standing,
+    standing: RateLimitStatus,
 }
 
 impl Permit {
     /// The state of the limits when the request passed.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> RateLimitStatus {
         self.standing
     }
 

@@ -11,7 +11,7 @@ use super::in_use::{InUse, InUseGuard};
 use super::metered::Metered;
 use super::share::{ShareGrant, ShareRequest, ShareWait};
 use super::{
-    EstimatedTokens, Gauge, Limit, Permit, Rates, Refused, Scope, Standing, Subject, Wait,
+    EstimatedTokens, Gauge, Limit, Permit, RateLimitStatus, Rates, Refused, Scope, Subject, Wait,
 };
 
 /// The counters of one subject.
@@ -145,14 +145,17 @@ impl Entry {
     }
 
     /// Adds the state of its limits, as it was right after a request.
-    fn add_gauges(&self, standing: &mut Standing, remaining: Remaining, now_ns: u64) {
+    fn add_gauges(&self, standing: &mut RateLimitStatus, remaining: Remaining, now_ns: u64) {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<Metered>, remaining: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
             Some(Gauge { remaining: remaining.unwrap_or(gauge.remaining), ..gauge })
         };
-        Standing::nearest(&mut standing.requests, gauge(&buckets.requests, remaining.requests));
-        Standing::nearest(&mut standing.tokens, gauge(&buckets.tokens, remaining.tokens));
+        RateLimitStatus::nearest(
+            &mut standing.requests,
+            gauge(&buckets.requests, remaining.requests),
+        );
+        RateLimitStatus::nearest(&mut standing.tokens, gauge(&buckets.tokens, remaining.tokens));
     }
 
     /// Counts one more request, unless there are `limit` of them already.
@@ -256,7 +259,7 @@ impl Taking {
                 // Others have places there: the account is at its own bound.
                 let scope = if share.is_some() { Scope::Account } else { scope };
                 let (limit, value, standing) =
-                    (Limit::Concurrency, limit.get(), Standing::default());
+                    (Limit::Concurrency, limit.get(), RateLimitStatus::default());
                 self.refuse_as(Refused { scope, limit, value, share, wait, standing });
                 false
             }
@@ -269,7 +272,7 @@ impl Taking {
         if refused.is_some() {
             taken.iter_mut().for_each(Taken::give_back);
         }
-        let mut standing = Standing::default();
+        let mut standing = RateLimitStatus::default();
         if let Some(first) = taken.first() {
             // Read once, and behind the decisions: a bucket says less than it has left to an earlier
             // clock.
@@ -290,7 +293,7 @@ impl Taking {
 
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
-        let (value, share, standing) = (value.get(), None, Standing::default());
+        let (value, share, standing) = (value.get(), None, RateLimitStatus::default());
         self.refuse_as(Refused { scope, limit, value, share, wait, standing });
     }
 

@@ -469,7 +469,7 @@ fn without_limits_nothing_is_kept() {
     let bench = Bench::new();
     for key in 0..1000 {
         let permit = bench.limits.take([(Subject::Key(key), Rates::NONE)], Some(u64::MAX));
-        assert_eq!(permit.expect("no limit").standing(), Standing::default());
+        assert_eq!(permit.expect("no limit").standing(), RateLimitStatus::default());
     }
     assert_eq!(bench.limits.entries(), 0);
 }

@@ -65,7 +65,7 @@ impl Nanousd {
         Self(self.0.saturating_sub(other.0).max(0))
     }
 
-    /// Whether the amount is below zero.
+    /// True if the amount is below zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
@@ -145,7 +145,7 @@ impl Nanousd {
     }
 }
 
-/// Why a text is not an amount of dollars.
+/// Fault of a text that is no amount of dollars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseMoneyError(&'static str);
 
@@ -215,7 +215,7 @@ impl JsonSchema for Nanousd {
     }
 }
 
-/// What one unit (a token, an image, a second, a character) costs, in femto-dollars (10⁻¹⁵ dollars).
+/// Price of one unit (a token, an image, a second, a character), in femto-dollars (10⁻¹⁵ dollars).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -254,7 +254,7 @@ impl Rate {
         i64::try_from(total.checked_div(units)?).ok().map(Self)
     }
 
-    /// What `units` cost, in dollars with all decimals that there are, and at least two.
+    /// Price of `units`, in dollars with all significant decimals, at least two.
     #[must_use]
     pub fn dollars(self, units: u64) -> String {
         const FEMTOUSD_PER_USD: u128 = 1_000_000_000_000_000;
@@ -377,7 +377,7 @@ mod tests {
         }
     }
 
-    /// What is written digit by digit is what the formatting of `core` makes of it.
+    /// Formats an amount with `core`, as a reference for the hand-written digits.
     fn formatted(amount: Nanousd) -> String {
         let magnitude = amount.0.unsigned_abs();
         let (whole, mut fraction) = (magnitude / NANOUSD_PER_USD, magnitude % NANOUSD_PER_USD);

@@ -1,4 +1,4 @@
-//! What was used and what a unit of it costs.
+//! Usage, and prices per unit.
 //!
 //! [`Usage`] counts units; [`Prices`] holds one rate per kind of unit; [`Prices::cost`] is the only
 //! place where the two meet. A [`PriceList`] has the [`Prices`] for what a request asks for and its
@@ -95,7 +95,7 @@ impl Usage {
         UNITS.iter().zip(self.counts())
     }
 
-    /// What customers see: every unit that is shown, with the count of all units that are shown as it.
+    /// Units as customers see them: hidden units count as the unit that they are shown as.
     pub fn shown(&self) -> impl Iterator<Item = (&'static UnitInfo, u64)> + use<> {
         let counts = *self;
         UNITS.iter().filter(|info| info.shown_as == info.unit).map(move |info| {
@@ -161,7 +161,7 @@ impl<'de> Deserialize<'de> for Usage {
     }
 }
 
-/// Where a settled usage figure comes from.
+/// Source of a settled usage figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageSource {
@@ -200,7 +200,7 @@ macro_rules! prices {
         }
 
         impl Prices {
-            /// What `usage` costs, rounded up once.
+            /// Cost of `usage`, rounded up once.
             #[must_use]
             pub fn cost(&self, usage: &Usage) -> Nanousd {
                 Charge::default()$(.plus(usage.$name, self.$rate))+.round_up()
@@ -277,7 +277,7 @@ impl Prices {
         })
     }
 
-    /// Whether a unit costs as much as the one whose price it has where nothing is said.
+    /// True if a unit costs the same as the unit whose price it takes by default.
     fn follows(&self, info: &UnitInfo) -> bool {
         info.priced_as.is_some_and(|like| self[like] == self[info.unit])
     }
@@ -305,9 +305,9 @@ impl Prices {
 /// The ways in which a prompt can be billed beside that of plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputWays {
-    /// What of it can be billed as written to a cache.
+    /// The part that can be billed as cache writes.
     pub cache_writes: CacheWrites,
-    /// Whether some of it can be a picture, sound or video.
+    /// True if the prompt can contain a picture, sound or video.
     pub has_media: bool,
 }
 
@@ -318,7 +318,7 @@ impl Default for InputWays {
     }
 }
 
-/// What of a prompt can be billed as written to a cache.
+/// Part of a prompt that can be billed as cache writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheWrites {
     /// Nothing: the upstream writes only what it is asked to write, and is not.

@@ -1,4 +1,4 @@
-//! Where closed files of the journal go: a directory, or a bucket of an object store that speaks S3.
+//! Archive of closed journal files: a directory, or a bucket of an S3-compatible store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ const KEY: &AsciiSet = &SEGMENT.remove(b'/');
 /// The same within one segment of the path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where segments go that a start does not need any more.
+/// Archive of segments that a start does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
     /// The place; in it each ledger has a directory, or a prefix, of its own.
     pub to: ArchiveTo,
-    /// How long segments stay in the data directory after their last record.
+    /// Time that segments stay in the data directory after their last record.
     pub keep: Duration,
 }
 
@@ -34,18 +34,18 @@ pub enum ArchiveTo {
     Bucket(Box<BucketOptions>),
 }
 
-/// How a bucket is reached.
+/// Address and credentials of a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketOptions {
-    /// Where the store is, without the bucket.
+    /// URL of the store, without the bucket.
     pub endpoint: Url,
     /// The region that requests are signed for.
     pub region: String,
     /// The name of the bucket.
     pub bucket: String,
-    /// What keys begin with, without a slash at either end; empty for nothing.
+    /// Prefix of object keys, without a slash at either end; may be empty.
     pub prefix: String,
-    /// Whether the bucket stands in the path of URLs, and not in the name of the host.
+    /// Use path-style URLs: the bucket is in the path, not in the host name.
     pub path_style: bool,
     /// The id of the key that signs.
     pub access_key: Secret,

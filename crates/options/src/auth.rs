@@ -1,5 +1,4 @@
-//! How the process signs in to upstreams that take no key of long standing in a header: what operators
-//! say about it.
+//! Authentication at upstreams without a long-lived key in a header.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,14 +15,14 @@ pub struct Auth {
     pub upstream: String,
     /// The name of the credential; empty for the only one.
     pub credential: String,
-    /// Who is asked, as whom.
+    /// Token issuer and identity.
     pub kind: AuthKind,
     /// The forward proxy in front of whoever issues tokens.
     pub proxy: Option<Arc<Proxy>>,
     id: u64,
 }
 
-/// Who is asked for what is shown to an upstream.
+/// Kinds of credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AuthKind {
     /// Microsoft Entra, for a client with a secret.
@@ -37,28 +36,28 @@ pub enum AuthKind {
 /// A client of Microsoft Entra's that signs in with a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntraAuth {
-    /// Where tokens are issued.
+    /// Token endpoint.
     pub token_url: Url,
     /// The id of the application.
     pub client_id: String,
     /// The value of one of the application's secrets.
     pub client_secret: Secret,
-    /// What the token is for.
+    /// Scope of the token.
     pub scope: String,
 }
 
 /// A service account of Google's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GoogleAuth {
-    /// Where tokens are issued.
+    /// Token endpoint.
     pub token_url: Url,
     /// The account, as an e-mail address.
     pub client_email: String,
-    /// Which of its keys signs.
+    /// Id of the signing key.
     pub private_key_id: Option<String>,
     /// The key, as PEM.
     pub private_key: Secret,
-    /// What the token is for.
+    /// Scope of the token.
     pub scope: String,
 }
 
@@ -75,14 +74,14 @@ pub struct AwsAuth {
     pub assume_role: Option<AssumeRole>,
 }
 
-/// What requests to AWS are signed with.
+/// Keys that sign requests to AWS.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AwsKeys {
     /// The id of the key, which is sent with every request.
     pub access_key_id: Secret,
     /// The key, which is not.
     pub secret_access_key: Secret,
-    /// What is sent beside the id of a key that is temporary.
+    /// Session token, for temporary keys.
     pub session_token: Option<Secret>,
 }
 
@@ -91,14 +90,14 @@ pub struct AwsKeys {
 pub struct AssumeRole {
     /// The role that is assumed, by its ARN.
     pub role_arn: String,
-    /// What the role's trust policy asks of a stranger.
+    /// External id that the role's trust policy requires.
     pub external_id: Option<Secret>,
-    /// How the session is called in AWS's logs.
+    /// Session name in AWS's logs.
     pub session_name: String,
     /// The key of the session tag that has the customer's account for its value. With one, each account
     /// has a session of its own.
     pub account_tag: Option<String>,
-    /// Where roles are assumed.
+    /// Endpoint of the Security Token Service.
     pub sts_url: Url,
 }
 
@@ -120,7 +119,7 @@ impl Auth {
         Self { proxy: Some(proxy), id: hasher.finish(), ..self.clone() }
     }
 
-    /// Where tokens are issued; `None` where nobody is asked.
+    /// Token endpoint; `None` if no token is issued.
     #[must_use]
     pub fn token_url(&self) -> Option<&Url> {
         match &self.kind {
@@ -137,7 +136,7 @@ impl Auth {
         self.id
     }
 
-    /// Whether somebody is asked for what is shown; else requests are signed with what is configured.
+    /// True if a token is issued; otherwise requests are signed with the configured keys.
     #[must_use]
     pub fn is_issued(&self) -> bool {
         match &self.kind {
@@ -146,7 +145,7 @@ impl Auth {
         }
     }
 
-    /// What it was configured with and nobody may read.
+    /// Secrets of the configuration.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let secrets = match &self.kind {
             AuthKind::Entra(entra) => [Some(&entra.client_secret), None, None, None],

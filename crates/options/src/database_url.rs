@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// Where PostgreSQL listens when nobody says otherwise.
+/// Default port of PostgreSQL.
 const PORT: u16 = 5432;
 
 /// One machine that an address names.
@@ -16,7 +16,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Whether it is this very machine: what is said stays on it, so nothing is encrypted.
+    /// True for this machine: the connection stays local and is not encrypted.
     #[must_use]
     pub fn is_here(&self) -> bool {
         let address = self.name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -32,19 +32,18 @@ impl fmt::Display for Host {
     }
 }
 
-/// Where the database is, for messages.
+/// Address of the database, for messages.
 #[must_use]
 pub fn place(hosts: &[Host]) -> String {
     hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Why a text is not the address of a database. It does not repeat the text, which may have a password
-/// in it.
+/// Fault of a database URL. Does not repeat the text, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlError {
-    /// What is wrong with the text.
+    /// Description of the fault.
     pub message: &'static str,
-    /// What to write instead.
+    /// Correct form.
     pub help: &'static str,
 }
 
@@ -129,7 +128,7 @@ mod tests {
             assert_eq!(read(url).as_deref(), Ok(place), "{url}");
             assert_eq!(hosts_of(url).expect("hosts")[0].is_here(), here, "{url}");
         }
-        for (url, told) in [
+        for (url, expected) in [
             ("mysql://t@db/tollgate", "postgres://"),
             ("postgres://t:canary@db/tollgate", "password"),
             ("postgres://db/tollgate", "user"),
@@ -140,7 +139,7 @@ mod tests {
             ("postgres://t@db:0/tollgate", "port"),
         ] {
             let error = read(url).expect_err(url);
-            assert!(error.contains(told) && !error.contains("canary"), "{url}: {error}");
+            assert!(error.contains(expected) && !error.contains("canary"), "{url}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a request is held for whose most does not fit its account: which means are tried, and in what order.
+//! Hold rules for requests that may cost more than the account has: the means to try, in order.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ impl HoldRules {
         }
     }
 
-    /// Whether a request may be served by this means.
+    /// True if a request may be served by this means.
     #[must_use]
     pub fn allows(&self, means: Means) -> bool {
         self.means.contains(&means)

@@ -9,16 +9,16 @@ use url::Url;
 
 use crate::auth::GoogleAuth;
 
-/// Why a text is not a key that can be used. It does not repeat the text.
+/// Fault of a private key. Does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFileError {
-    /// What is wrong with it.
+    /// Description of the fault.
     pub message: &'static str,
-    /// What to give instead.
+    /// Correct form.
     pub help: &'static str,
 }
 
-/// What is looked at of a key file.
+/// Fields read from a key file.
 #[derive(Deserialize)]
 struct KeyFile {
     #[serde(rename = "type")]

@@ -1,13 +1,13 @@
-//! What becomes of open holds at a start, how long lines stay at hand, and submits are recognised.
+//! Recovery of open holds at a start, retention in sled, and recognition of repeated submits.
 
 use std::time::Duration;
 
 /// The least by which the file grows between two packings.
 const GROWTH_MIN: u64 = 64 << 20;
-/// How long a repeated submit is recognised at most.
+/// Maximum time in which a repeated submit is recognised.
 pub const REPEATED_WITHIN: Duration = Duration::from_secs(24 * 3600);
 
-/// What happens at boot to a hold that a crash left open. Either way it is listed as in doubt.
+/// Settlement at boot of a hold that a crash left open. In both cases it is listed as in doubt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecoveryPolicy {
     /// The customer pays nothing; what the upstream billed falls on the operator.
@@ -17,7 +17,7 @@ pub enum RecoveryPolicy {
     Floor,
 }
 
-/// How long lines of statements and usage by the hour stay in sled.
+/// Retention of statement lines and hourly usage in sled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pruning {
     /// So long they stay, as far as there is room for them.

@@ -1,5 +1,5 @@
-//! What an operator decides about the ledger, holds, the database of a fleet, the log of requests, and how
-//! the process reaches upstreams and signs in to them.
+//! Settings of the ledger, holds, a fleet's database, the request log, outgoing connections and
+//! credentials.
 //!
 //! The configuration builds these values, and those parts take them; neither names the other. A check
 //! stands here when the configuration makes it before anything is opened.

@@ -1,4 +1,4 @@
-//! How other machines are reached: forward proxies, authorities, client certificates.
+//! Outgoing connections: forward proxies, certificate authorities, client certificates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,15 +26,15 @@ pub struct Destination {
     pub host: String,
     /// The TCP port of the host.
     pub port: u16,
-    /// How TLS is spoken with it; `None` for a server without TLS.
+    /// TLS settings; `None` for plain text.
     pub tls: Option<ClientTls>,
     /// The forward proxy in front of it.
     pub proxy: Option<Arc<Proxy>>,
 }
 
 impl Destination {
-    /// Whether what is written to a connection goes through TLS on its way: with the server, or with the
-    /// proxy in front of it.
+    /// True if data on the connection is encrypted by TLS, with the server or with the proxy in
+    /// front of it.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         let has_secure_proxy = |proxy: &Arc<Proxy>| proxy.scheme == ProxyScheme::Https;
@@ -42,7 +42,7 @@ impl Destination {
     }
 }
 
-/// How TLS is spoken as a client.
+/// TLS settings of a client.
 #[derive(Clone, Default)]
 pub struct ClientTls {
     /// The authorities that are trusted in the place of the machine's.
@@ -100,7 +100,7 @@ pub enum ProxyScheme {
     Socks5h,
 }
 
-/// What a proxy is shown.
+/// Credentials for a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ProxyCredentials {
     /// The user name, percent-decoded.
@@ -109,12 +109,12 @@ pub struct ProxyCredentials {
     pub password: Secret,
 }
 
-/// Why a text is no proxy. The text is not repeated: it may have a password in it.
+/// Fault of a proxy URL. Does not repeat the text, which may contain a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyError {
-    /// What is wrong with the text.
+    /// Description of the fault.
     pub message: &'static str,
-    /// What to write instead.
+    /// Correct form.
     pub help: &'static str,
 }
 
@@ -180,7 +180,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Whether it speaks SOCKS.
+    /// True for SOCKS.
     #[must_use]
     pub fn is_socks(&self) -> bool {
         matches!(self.scheme, ProxyScheme::Socks5 | ProxyScheme::Socks5h)
@@ -262,7 +262,7 @@ type FromEnvironment = Result<Arc<Proxy>, EnvironmentError>;
 pub struct EnvironmentError {
     /// The name of the variable.
     pub variable: &'static str,
-    /// What is wrong with its value.
+    /// Fault of its value.
     pub error: ProxyError,
 }
 
@@ -318,7 +318,7 @@ impl ProxyRules {
     }
 }
 
-/// Whether a host is this machine, or an address that no proxy can reach for it.
+/// True for this machine, and for addresses that no proxy can reach on its behalf.
 fn is_near(host: &str) -> bool {
     match host.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V4(address)) => {

@@ -1,4 +1,4 @@
-//! How a fleet's database is reached, and whom it is trusted by.
+//! Connection to a fleet's database, and the authorities it is trusted by.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{self, PemObject as _};
 use tollgate_types::secret::Secret;
 
-/// Whether the connection is encrypted.
+/// Encryption of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
     /// It is not: for a database on the same machine.
@@ -16,7 +16,7 @@ pub enum TlsMode {
     VerifyFull,
 }
 
-/// Where the database is, and how to talk to it.
+/// Address and settings of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// `postgres://user@host:port/database`, without a password; several hosts with commas between
@@ -24,7 +24,7 @@ pub struct PostgresOptions {
     pub url: String,
     /// The password of the user, if one is set.
     pub password: Option<Secret>,
-    /// Whether the connection is encrypted.
+    /// Encryption of the connection.
     pub tls: TlsMode,
     /// Certificates that are trusted, as PEM. Default: those of the machine.
     pub ca_file: Option<PathBuf>,

@@ -173,7 +173,7 @@ pub(super) fn boolean(
 /// The tier that is asked for; `None` where none is.
 pub(super) fn service_tier(body: &Object<'_>) -> Option<ServiceTier> {
     let requested = body.get_non_null("service_tier").or_else(|| body.get_non_null("serviceTier"));
-    requested?.as_str().and_then(|word| ServiceTier::meant_by(&word))
+    requested?.as_str().and_then(|word| ServiceTier::named(&word))
 }
 
 #[cfg(test)]

@@ -727,7 +727,7 @@ pub(super) trait Tally: Send + Sync {
 /// The tier that a word stands for, with its quotes or without.
 pub(super) fn service_tier(word: &[u8]) -> Option<ServiceTier> {
     let text = word.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(word);
-    std::str::from_utf8(text).ok().and_then(ServiceTier::meant_by)
+    std::str::from_utf8(text).ok().and_then(ServiceTier::named)
 }
 
 /// Meters a stream of events.

@@ -53,9 +53,8 @@ impl UnixMs {
     }
 }
 
-/// How long the machine has run: a clock that only goes forward, and also while the machine is
-/// suspended. What others count on, such as a lease, is over when a laptop or a virtual machine wakes up,
-/// where [`std::time::Instant`] would have stood still.
+/// Time since boot, suspend included. A lease ends on time although the machine slept, when
+/// [`std::time::Instant`] would have stood still.
 #[must_use]
 pub fn uptime() -> Duration {
     #[cfg(any(target_os = "linux", target_os = "android"))]

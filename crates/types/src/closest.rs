@@ -1,8 +1,8 @@
-//! Which word was meant by one that nobody knows: a field of a file, a model, a path.
+//! Suggestions for misspelled words: fields of a file, models, paths.
 
-/// Which of `known` was probably meant by `typed`.
+/// Closest word to `typed` among `candidates`, if one is close enough.
 #[must_use]
-pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(typed: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// A word further off than a third of its letters is another word.
     const LETTERS_PER_SLIP: usize = 3;
     /// Of a longer list nobody reads the rest: each word takes some hundred nanoseconds, and there may be
@@ -15,11 +15,11 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         let letters = word.chars().count();
         letters.abs_diff(typed_letters) <= letters.max(typed_letters).div_ceil(LETTERS_PER_SLIP)
     };
-    let known = known.into_iter().take(WORDS_MAX).filter(may_be_close);
-    let mut known = known.peekable();
-    known.peek()?;
+    let candidates = candidates.into_iter().take(WORDS_MAX).filter(may_be_close);
+    let mut candidates = candidates.peekable();
+    candidates.peek()?;
     let typed_lower = typed.to_lowercase();
-    known
+    candidates
         .map(|word| (strsim::damerau_levenshtein(&typed_lower, &word.to_lowercase()), word))
         .filter(|(slips, word)| {
             let letters = word.chars().count().max(typed_letters);

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::limit::{Limit, Scope, Standing};
+use crate::limit::{Limit, RateLimitStatus, Scope};
 
-/// What happened. One variant per answer that a customer can tell apart.
+/// Kind of a failure: one variant per error that a customer can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The request is malformed or asks for something that the contract does not allow.
@@ -60,7 +60,7 @@ pub enum ErrorKind {
     /// The answer was cut because it reached its hold and the balance covers no more.
     BalanceExhausted,
     /// The customer went away. Never sent; kept for logs and metrics.
-    ClientGone,
+    ClientDisconnected,
 }
 
 impl ErrorKind {
@@ -88,13 +88,13 @@ impl ErrorKind {
         Self::Overloaded,
         Self::UpstreamTimeout,
         Self::BalanceExhausted,
-        Self::ClientGone,
+        Self::ClientDisconnected,
     ];
 }
 
 /// The methods of a path, for who came with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allow {
+pub enum AllowedMethods {
     /// It is read, so its head alone can be asked for too.
     Get,
     /// The path takes requests with `POST` only.
@@ -105,16 +105,16 @@ pub enum Allow {
 
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limited {
-    /// Which of the limits was reached.
+pub struct LimitReached {
+    /// The limit that was reached.
     pub limit: Limit,
-    /// Whose limit was reached: a key's, an account's or a model's.
+    /// Scope of the limit: a key, an account or a model.
     pub scope: Scope,
-    /// How the limits stand.
-    pub standing: Standing,
+    /// Status of the rate limits.
+    pub standing: RateLimitStatus,
 }
 
-/// What an upstream said of a failure of its own, where the contract has its words reach the customer.
+/// An upstream's own error body, relayed to the customer where the API's contract says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
     /// The status of its answer.
@@ -126,26 +126,26 @@ pub struct Words {
 /// A failure on its way to the customer.
 #[derive(Debug)]
 pub struct GatewayError {
-    /// What happened, of which the status and the code follow.
+    /// Kind, which determines status and code.
     pub kind: ErrorKind,
-    /// What the customer reads. Says what to do; holds no secret, no prompt, no internal name.
+    /// Public message: says what to do; without secrets, prompts or internal names.
     pub message: Cow<'static, str>,
     /// The code, where it is finer than the kind's own.
     pub code: Option<&'static str>,
     /// The request field at fault, as `error.param`.
     pub param: Option<Cow<'static, str>>,
     /// The methods that the path takes, where the request's is none of them.
-    pub allow: Option<Allow>,
-    /// When trying again makes sense.
+    pub allow: Option<AllowedMethods>,
+    /// Delay after which a retry makes sense.
     pub retry_after: Option<Duration>,
     /// The limit that was reached, if one was.
-    pub limited: Option<Box<Limited>>,
+    pub limited: Option<Box<LimitReached>>,
     /// The largest output limit, in tokens for each choice, that the account could pay now. Thirty-two bits
     /// keep a `Result` with this error on the stack small.
     pub max_tokens_affordable: Option<NonZeroU32>,
     /// The upstream's own words, in the place of ours.
     pub words: Option<Box<Words>>,
-    /// What the operator's log says beside it.
+    /// Internal cause, for the operator's log.
     pub cause: Option<Box<str>>,
 }
 

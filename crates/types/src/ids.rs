@@ -50,7 +50,7 @@ impl NodeId {
         Self(u16::try_from(seq >> SEQ_BITS).unwrap_or(u16::MAX))
     }
 
-    /// How many records the node of this place has made up to it.
+    /// Number of records that the node of this sequence number has made up to it.
     #[must_use]
     pub fn count(seq: Seq) -> u64 {
         seq.saturating_sub(Self::of(seq).begin())
@@ -75,7 +75,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Why a text is not an id of the kind that was expected.
+/// Fault of a text that is no id of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseIdError {
     prefix: &'static str,
@@ -254,10 +254,10 @@ random!(AccountId(u64), KeyId(u64), TaskId(u128), CodeId(u64), WriteId(u128));
 impl AccountId {
     /// The gateway's own account, which is in every ledger: what is no customer's belongs to it, such
     /// as codes. It has no money and no keys, and is never listed.
-    pub const HOUSE: Self = Self(0);
+    pub const OPERATOR: Self = Self(0);
 }
 
-/// What sets this process's request ids apart from those of others that started in the same
+/// Distinguishes this process's request ids from those of other processes started in the same
 /// millisecond.
 static PROCESS: Lazy<u32> = Lazy::new(|| u32::from_le_bytes(random_bytes()));
 
@@ -276,7 +276,7 @@ impl RequestId {
         Self(time_ms << 80 | u128::from(*PROCESS) << 48 | count)
     }
 
-    /// When it was made.
+    /// Creation time.
     #[must_use]
     pub fn began_at(self) -> UnixMs {
         UnixMs(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! What a limit is, and how it stands.
+//! Rate limits and their status.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Rates {
     pub const NONE: Self =
         Self { requests_per_minute: None, tokens_per_minute: None, concurrent_requests: None };
 
-    /// Whether there is no limit at all.
+    /// True if no limit is set.
     #[must_use]
     pub fn are_none(&self) -> bool {
         *self == Self::NONE
@@ -44,7 +44,7 @@ impl Rates {
 }
 
 words! {
-    /// What is limited.
+    /// Limited quantity.
     Limit {
         /// Requests a minute.
         Requests = "requests",
@@ -58,7 +58,7 @@ words! {
 }
 
 words! {
-    /// Whose limit it is.
+    /// Scope of a limit.
     Scope {
         /// An API key's.
         Key = "key",
@@ -69,32 +69,33 @@ words! {
     }
 }
 
-/// How one limit stands.
+/// Status of one limit, as in the `RateLimit` headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gauge {
     /// Its value.
     pub limit: u32,
-    /// What is left of it.
+    /// Rest of the limit.
     pub remaining: u32,
-    /// When all of it is there again, if nothing is used meanwhile.
+    /// Time until the full limit is available again, without further use.
     pub reset: Duration,
 }
 
-/// How the limits stand that are nearest to their end; `None` where there is none.
+/// The limits closest to exhaustion; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct RateLimitStatus {
     /// Of requests a minute.
     pub requests: Option<Gauge>,
     /// Of tokens a minute.
     pub tokens: Option<Gauge>,
 }
 
-impl Standing {
+impl RateLimitStatus {
     /// Keeps the one of which less is left.
-    pub fn nearest(known: &mut Option<Gauge>, gauge: Option<Gauge>) {
-        let is_nearer = |gauge: &Gauge| known.is_none_or(|known| gauge.remaining < known.remaining);
+    pub fn nearest(nearest: &mut Option<Gauge>, gauge: Option<Gauge>) {
+        let is_nearer =
+            |gauge: &Gauge| nearest.is_none_or(|nearest| gauge.remaining < nearest.remaining);
         if let Some(gauge) = gauge.filter(is_nearer) {
-            *known = Some(gauge);
+            *nearest = Some(gauge);
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-/// Whether a character changes what a terminal does with those around it: control characters of C0 and C1,
-/// `DEL`, marks that change the direction of text, and separators of lines and paragraphs. Unicode
-/// Standard Annex 9, "Explicit directional formatting characters" and "Implicit directional marks".
+/// True for a character that changes how a terminal renders those around it: control characters of
+/// C0 and C1, `DEL`, directional marks, and line or paragraph separators. Unicode Standard Annex 9,
+/// "Explicit directional formatting characters" and "Implicit directional marks".
 #[must_use]
 pub fn is_steering(character: char) -> bool {
     character.is_control()

@@ -7,12 +7,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// How every customer key begins (spec section 5).
+/// Prefix of every customer key (spec section 5).
 pub const API_KEY_PREFIX: &str = "sk-";
 /// Random bytes in a customer key: 256 bits, so a plain SHA-256 is enough to store it by.
 const API_KEY_BYTES: usize = 32;
 
-/// How every code begins that customers redeem or sign up with.
+/// Prefix of every code for credit or sign-up.
 pub const CODE_PREFIX: &str = "tg-";
 /// Random bytes in a code: 128 bits. It is typed by hand, and worth less than a key.
 const CODE_BYTES: usize = 16;
@@ -72,7 +72,7 @@ fn random_text() -> String {
     URL_SAFE_NO_PAD.encode(random_bytes::<API_KEY_BYTES>())
 }
 
-/// What nobody can guess.
+/// Random bytes from the operating system.
 ///
 /// # Panics
 /// When the operating system has no randomness to give.

@@ -1,6 +1,6 @@
 //! Enums whose variants are words of YAML files, requests, logs and metrics.
 
-/// What all these enums have, for code that takes any of them.
+/// Interface of these enums, for generic code.
 pub trait Word: Copy + 'static {
     /// Every one, in the order in which documents list them.
     fn all() -> &'static [Self];
@@ -35,7 +35,7 @@ macro_rules! enum_of_words {
             /// The one with this word.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|known| known.as_str() == word)
+                Self::ALL.iter().copied().find(|value| value.as_str() == word)
             }
         }
 

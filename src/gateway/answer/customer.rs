@@ -233,7 +233,8 @@ fn leave(ctx: &mut RequestContext, error: Box<Error>) -> Result<()> {
         return Err(error);
     }
     let message = "The customer went away.";
-    let error = GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(&error));
+    let error =
+        GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(&error));
     ctx.response.failure.get_or_insert(error);
     Ok(())
 }

@@ -11,7 +11,7 @@ use pingora::http::RequestHeader;
 use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
 
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::forwarded as client;
 use crate::gateway::listen::http1;
 use crate::gateway::listen::origin::Origin;
@@ -75,9 +75,9 @@ pub(crate) async fn error(
     }
     if let Some(allow) = error.allow {
         let methods = match allow {
-            Allow::Get => "GET, HEAD",
-            Allow::Post => "POST",
-            Allow::GetOrDelete => "GET, HEAD, DELETE",
+            AllowedMethods::Get => "GET, HEAD",
+            AllowedMethods::Post => "POST",
+            AllowedMethods::GetOrDelete => "GET, HEAD, DELETE",
         };
         headers.insert(ALLOW, HeaderValue::from_static(methods));
     }

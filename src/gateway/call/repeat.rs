@@ -11,7 +11,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::call::task_record::unreadable;
 use crate::gateway::request::mark::Mark;
 use crate::gateway::request::services::Gateway;
-use crate::ledger::{AccountId, Repeated, Stage as TaskStage, Taken, Task};
+use crate::ledger::{AccountId, RepeatLookup, Task, TaskPhase, UpstreamTask};
 use crate::protocols::task::TaskCodec;
 use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 
@@ -40,19 +40,19 @@ pub(crate) async fn answer_of_first(
         let when = (UnixMs::now(), mark.within);
         let repeated = gateway.ledger.repeated(account, &mark.repeat, when).await;
         let first = match repeated.map_err(|error| unreadable(&error))? {
-            Repeated::New => return Ok(None),
-            Repeated::Other => {
+            RepeatLookup::New => return Ok(None),
+            RepeatLookup::Other => {
                 let message = "This Idempotency-Key was used with another request.";
                 return Err(GatewayError::new(ErrorKind::IdempotencyConflict, message));
             }
-            Repeated::Same(id) => gateway.ledger.task(account, &id.to_string()).await,
+            RepeatLookup::Same(id) => gateway.ledger.task(account, &id.to_string()).await,
         };
         let first = first.map_err(|error| unreadable(&error))?;
         match first {
             Some(first) if first.taken().is_some() && mark.is_named => {
                 return Ok(Some(accepted(&first)));
             }
-            Some(first) if first.taken().is_some() || first.stage == TaskStage::InDoubt => {
+            Some(first) if first.taken().is_some() || first.stage == TaskPhase::InDoubt => {
                 return Err(repetition(&first, mark));
             }
             Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
@@ -67,7 +67,7 @@ pub(crate) async fn answer_of_first(
         tokio::select! {
             () = tokio::time::sleep(FIRST_LOOK_EVERY) => {}
             _ = session.as_downstream_mut().read_body_or_idle(true) => {
-                return Err(GatewayError::new(ErrorKind::ClientGone, "The customer went away."));
+                return Err(GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away."));
             }
         }
     }
@@ -82,7 +82,7 @@ pub(crate) fn overtaken() -> GatewayError {
 /// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
 fn repetition(first: &Task, mark: &Mark) -> GatewayError {
     let named = customer_id(first).map(|id| format!(", as the task {id}")).unwrap_or_default();
-    if mark.is_named && first.stage == TaskStage::InDoubt {
+    if mark.is_named && first.stage == TaskPhase::InDoubt {
         // The answer that the first submit had, or would have had.
         let message = format!(
             "The first of these requests was sent{named}. Its upstream did not answer in time, and may \
@@ -92,16 +92,16 @@ fn repetition(first: &Task, mark: &Mark) -> GatewayError {
     }
     let another = "If another video of it is wanted, send each with an Idempotency-Key of its own";
     let message = match first.stage {
-        TaskStage::Submitting if mark.is_named => format!(
+        TaskPhase::Submitting if mark.is_named => format!(
             "The first of these requests is under way{named}. Send this one again: it gets the answer \
              of the first."
         ),
-        TaskStage::Submitting => format!("The same request is under way{named}. {another}."),
-        TaskStage::InDoubt => format!(
+        TaskPhase::Submitting => format!("The same request is under way{named}. {another}."),
+        TaskPhase::InDoubt => format!(
             "The same request was sent{named}, and it is not known whether its upstream took it. \
              {another}, or wait until it is known, for a day at most."
         ),
-        TaskStage::Submitted { .. } | TaskStage::Ended(_) => format!(
+        TaskPhase::Submitted { .. } | TaskPhase::Ended(_) => format!(
             "The same request was taken{named}, and was answered less than {} s ago or its customer \
              waits for the end. {another}, or wait so long.",
             mark.within.as_secs_f32().ceil()
@@ -142,11 +142,11 @@ pub(crate) fn accepted_as(task: &Task, answer: Option<Bytes>) -> (u16, Bytes) {
 
 /// The part of an upstream's answer to a submit that the task keeps: all of it, if the client reads it and
 /// the id alone would not give the same.
-pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> Taken {
+pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> UpstreamTask {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match std::str::from_utf8(answer) {
-        Ok(answer) if is_native && answer != id_alone(id) => Taken::with_answer(id, answer),
-        _ => Taken::from(id),
+        Ok(answer) if is_native && answer != id_alone(id) => UpstreamTask::with_answer(id, answer),
+        _ => UpstreamTask::from(id),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::gateway::request::refusal::judge;
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
-use crate::ledger::{Key, RequestId, Stage as TaskStage, Task};
+use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
 use crate::pipeline::{self, Admitted};
@@ -227,7 +227,7 @@ impl SubmitTo<'_> {
                 sending.report(Outcome::Ok, &gateway.metrics);
                 let answer = shown(gateway, &channel, &hidden, &id, answer);
                 let upstream_id = taken(&task, &id, &answer);
-                let task = stand(gateway, &task, TaskStage::Submitted { upstream_id }).await?;
+                let task = stand(gateway, &task, TaskPhase::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
                 return Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Taken { task, answer })));
             }
@@ -236,7 +236,7 @@ impl SubmitTo<'_> {
         sending.refusal = failed.refusal.clone();
         if failed.failure.consequence(Delivery::Submit).progress.may_be_done() {
             // Whatever comes of it, the upstream is not asked again.
-            if let Ok(task) = stand(gateway, &task, TaskStage::InDoubt).await {
+            if let Ok(task) = stand(gateway, &task, TaskPhase::InDoubt).await {
                 gateway.tasks.doubt(&task).await;
             }
             if let Some(error) = failed.error() {

@@ -12,7 +12,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::request::sending::Sending;
 use crate::gateway::request::services::Gateway;
 use crate::ledger::{
-    AccountId, Intent, LedgerError, Stage as TaskStage, Task, TaskId, TaskSettlement, Webhook,
+    AccountId, Intent, LedgerError, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use crate::pipeline::Resolved;
 
@@ -59,7 +59,7 @@ pub(crate) async fn open(
         intent: Arc::new(intent),
         upstream: candidate.place(),
         upstream_model,
-        stage: TaskStage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook,
     });
     let within = sending.mark.map_or(Duration::ZERO, |mark| mark.within);
@@ -100,7 +100,7 @@ pub(crate) async fn retarget(
 pub(crate) async fn stand(
     gateway: &Gateway,
     task: &Task,
-    stage: TaskStage,
+    stage: TaskPhase,
 ) -> std::result::Result<Arc<Task>, GatewayError> {
     save(gateway, Task { stage, ..task.clone() }).await
 }

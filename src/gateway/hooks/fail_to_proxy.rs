@@ -49,8 +49,9 @@ pub(super) async fn answer(
         *error.esource() == ErrorSource::Downstream && ctx.response.failure.is_none();
     if is_disconnected {
         let message = "The customer went away.";
-        ctx.response.failure =
-            Some(GatewayError::new(ErrorKind::ClientGone, message).cause(describe_error(error)));
+        ctx.response.failure = Some(
+            GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(error)),
+        );
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     if head::begun(session) {
@@ -88,7 +89,7 @@ pub(super) async fn answer(
         http1::close_behind(session);
     }
     let status = status::status_of(failure);
-    if failure.kind == ErrorKind::ClientGone {
+    if failure.kind == ErrorKind::ClientDisconnected {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     let sent = respond::error(session, stamp, ctx.routing.envelope, failure).await.is_ok();

@@ -11,7 +11,7 @@ use pingora_proxy::Session;
 
 use crate::balance::{CallKind, CandidateQuery, Candidates};
 use crate::config::snapshot::{Route, Snapshot};
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::call::{self, repeat, submit};
 use crate::gateway::dispatch::{Dispatch, dispatch};
@@ -67,7 +67,7 @@ async fn admit(
     };
     let snapshot = Arc::clone(&ctx.snapshot);
     if session.req_header().method != Method::POST {
-        return Err(local::wrong_method(Allow::Post));
+        return Err(local::wrong_method(AllowedMethods::Post));
     }
     let key = gateway.admit_customer(session, ctx)?;
     let (body, reading) = read(gateway, session, ctx, &route).await?;

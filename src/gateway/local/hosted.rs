@@ -43,7 +43,7 @@ const HOP_BY_HOP: [&str; 7] = [
 /// Answers a request: with a key, in a place of customers, and any other in one of strangers.
 ///
 /// # Errors
-/// What is wrong with the key or the body, no place, `ClientGone`, `Overloaded` when the gateway stops meanwhile, and
+/// What is wrong with the key or the body, no place, `ClientDisconnected`, `Overloaded` when the gateway stops meanwhile, and
 /// `Internal` when the answer breaks off.
 pub(crate) async fn answer(
     gateway: &Gateway,
@@ -162,7 +162,7 @@ fn customers_head(
 /// Runs `work` until the client disconnects.
 ///
 /// # Errors
-/// `ClientGone`.
+/// `ClientDisconnected`.
 pub(super) async fn while_here<T>(
     session: &mut Session,
     work: impl Future<Output = T>,
@@ -171,7 +171,7 @@ pub(super) async fn while_here<T>(
         biased; // what is there is passed on, even to one who is about to leave
         done = work => Ok(done),
         left = session.as_downstream_mut().read_body_or_idle(true) => Err(match left {
-            Ok(_) => GatewayError::new(ErrorKind::ClientGone, "The customer went away."),
+            Ok(_) => GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away."),
             Err(error) => client_disconnected(&error),
         }),
     }

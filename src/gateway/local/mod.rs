@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::clock::UnixMs;
 use crate::closest::closest;
 use crate::config::snapshot::{Model, Pricing, Route, Snapshot};
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::request::content_path;
 use crate::gateway::request::envelope::Envelope;
 use crate::ledger::{Key, Ledger};
@@ -272,11 +272,11 @@ pub(crate) fn no_websocket() -> GatewayError {
 }
 
 /// The answer for the right path with the wrong method.
-pub(crate) fn wrong_method(allow: Allow) -> GatewayError {
+pub(crate) fn wrong_method(allow: AllowedMethods) -> GatewayError {
     let message = match allow {
-        Allow::Get => "This path takes GET requests.",
-        Allow::Post => "This path takes POST requests.",
-        Allow::GetOrDelete => "This path takes GET and DELETE requests.",
+        AllowedMethods::Get => "This path takes GET requests.",
+        AllowedMethods::Post => "This path takes POST requests.",
+        AllowedMethods::GetOrDelete => "This path takes GET and DELETE requests.",
     };
     let error = GatewayError::new(ErrorKind::MethodNotAllowed, message);
     GatewayError { allow: Some(allow), ..error }

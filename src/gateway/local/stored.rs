@@ -14,7 +14,7 @@ use url::form_urlencoded;
 
 use crate::balance::{CredentialFinder, CredentialLeak, CredentialScan, ResolvedHome};
 use crate::config::snapshot::Snapshot;
-use crate::error::{Allow, ErrorKind, GatewayError};
+use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::listen::deadline;
 use crate::gateway::local::hosted::{broken, while_here};
@@ -95,9 +95,9 @@ impl<'a> StoredResponse<'a> {
             ResponsePart::Whole if *method == Method::DELETE => Ok(Method::DELETE),
             ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
             ResponsePart::Cancel if *method == Method::POST => Ok(Method::POST),
-            ResponsePart::Whole => Err(wrong_method(Allow::GetOrDelete)),
-            ResponsePart::InputItems => Err(wrong_method(Allow::Get)),
-            ResponsePart::Cancel => Err(wrong_method(Allow::Post)),
+            ResponsePart::Whole => Err(wrong_method(AllowedMethods::GetOrDelete)),
+            ResponsePart::InputItems => Err(wrong_method(AllowedMethods::Get)),
+            ResponsePart::Cancel => Err(wrong_method(AllowedMethods::Post)),
         }
     }
 

@@ -75,7 +75,7 @@ impl ReadLimits {
 ///
 /// # Errors
 /// What `reading` finds wrong, `PayloadTooLarge`, `Overloaded` when the budget is used up,
-/// `RateLimited` when the account's share of it is, `RequestTimeout`, and `ClientGone` or `BadFraming` when the body cannot be read to its end.
+/// `RateLimited` when the account's share of it is, `RequestTimeout`, and `ClientDisconnected` or `BadFraming` when the body cannot be read to its end.
 pub(crate) async fn read(
     session: &mut Session,
     budget: &Arc<BodyBudget>,
@@ -135,7 +135,7 @@ fn unreadable(error: &pingora::Error) -> GatewayError {
     }
     let kind = match error.etype() {
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => {
-            ErrorKind::ClientGone
+            ErrorKind::ClientDisconnected
         }
         ErrorType::ReadTimedout => ErrorKind::RequestTimeout,
         _ => ErrorKind::BadFraming,

@@ -25,9 +25,9 @@ use crate::gateway::request::stamp::Stamp;
 use crate::gateway::request::{peer, status};
 use crate::gateway::wire::head;
 use crate::gateway::wire::memory::budget::BudgetShare;
-use crate::holds::Seat;
+use crate::holds::RunningCall;
 use crate::ledger::{Key, Ledger, RequestId, TaskId};
-use crate::limits::{InUseGuard, Permit, Standing};
+use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
 use crate::pipeline::{Admitted, Relaying, Settled};
@@ -76,8 +76,8 @@ pub(crate) struct AdmissionState {
     pub(crate) waiting: Option<InUseGuard>,
     /// Permit of the rate limits, until the request is settled.
     pub(crate) permit: Option<Permit>,
-    /// Seat among the parallel calls of an account with little money, until the request is settled.
-    pub(crate) seat: Option<Seat>,
+    /// Running call among the parallel calls of an account with little money, until the request is settled.
+    pub(crate) seat: Option<RunningCall>,
     /// The request counts in the metric of requests in flight.
     is_in_flight: bool,
     /// The request was shed: it has no slot, and its response little time.
@@ -385,7 +385,7 @@ impl RequestContext {
         let standing = match (limited, &self.admission.permit) {
             (Some(limited), _) => limited.standing,
             (None, Some(permit)) => permit.standing(),
-            (None, None) => Standing::default(),
+            (None, None) => RateLimitStatus::default(),
         };
         // An error of the gateway's own is no model's answer.
         let fallback = self.fallback().filter(|_| self.response.failure.is_none());

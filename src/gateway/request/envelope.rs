@@ -192,7 +192,7 @@ fn anthropic_type(kind: ErrorKind) -> &'static str {
         | ErrorKind::IdempotencyConflict
         | ErrorKind::UnsupportedMediaType
         | ErrorKind::HeaderTooLarge
-        | ErrorKind::ClientGone => "invalid_request_error",
+        | ErrorKind::ClientDisconnected => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",
         ErrorKind::InsufficientBalance | ErrorKind::BalanceHeld | ErrorKind::BalanceExhausted => {
             "billing_error"
@@ -226,7 +226,7 @@ fn google_status(kind: ErrorKind) -> &'static str {
         ErrorKind::RequestTimeout | ErrorKind::UpstreamTimeout => "DEADLINE_EXCEEDED",
         ErrorKind::IdempotencyConflict => "ABORTED",
         ErrorKind::RateLimited => "RESOURCE_EXHAUSTED",
-        ErrorKind::ClientGone => "CANCELLED",
+        ErrorKind::ClientDisconnected => "CANCELLED",
         ErrorKind::Internal => "INTERNAL",
         ErrorKind::UpstreamUnavailable | ErrorKind::BadGateway | ErrorKind::Overloaded => {
             "UNAVAILABLE"
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn the_reference_lists_what_is_sent() {
         let reference = include_str!("../../../docs/errors.md");
-        let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::ClientGone);
+        let sent = ErrorKind::ALL.into_iter().filter(|kind| *kind != ErrorKind::ClientDisconnected);
         let mut rows = 0;
         for kind in sent {
             let (status, openai, code) = wire(kind);

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::snapshot::Snapshot;
 use crate::error::GatewayError;
-use crate::ledger::{Key, REPEATED_WITHIN, Repeat};
+use crate::ledger::{Key, REPEATED_WITHIN, RepeatKey};
 use crate::protocols::Request;
 
 /// The header with which a customer marks repetitions of a submit.
@@ -20,7 +20,7 @@ const MARK_BYTES_MAX: usize = 255;
 /// The idempotency mark of a submit, and for how long after its answer it is recognised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    pub(crate) repeat: Repeat,
+    pub(crate) repeat: RepeatKey,
     pub(crate) within: Duration,
     /// The customer has named it; else only its body tells.
     pub(crate) is_named: bool,
@@ -47,7 +47,7 @@ pub(crate) fn mark(
         let window = snapshot.tasks.repeat_window;
         return Ok(window.map(|within| {
             let body = wish(request, body);
-            Mark { repeat: Repeat { key: name(1, &body), body }, within, is_named: false }
+            Mark { repeat: RepeatKey { key: name(1, &body), body }, within, is_named: false }
         }));
     };
     let value = value.as_bytes();
@@ -55,7 +55,7 @@ pub(crate) fn mark(
         let message = format!("Idempotency-Key must have 1 to {MARK_BYTES_MAX} characters.");
         return Err(GatewayError::invalid("Idempotency-Key", message));
     }
-    let repeat = Repeat { key: name(0, value), body: Sha256::digest(body).into() };
+    let repeat = RepeatKey { key: name(0, value), body: Sha256::digest(body).into() };
     Ok(Some(Mark { repeat, within: REPEATED_WITHIN, is_named: true }))
 }
 

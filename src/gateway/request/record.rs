@@ -20,7 +20,7 @@ use crate::gateway::request::progress::Progress;
 use crate::gateway::request::sending::{self, Attempt};
 use crate::gateway::request::status;
 use crate::ids::RequestId;
-use crate::ledger::{CostKind, Costed, Loss, LossCause};
+use crate::ledger::{CallCost, CostKind, Loss, LossCause};
 use crate::money::Nanousd;
 use crate::pipeline::{Bill, Ending, Settled, TryCost};
 use crate::price::Side;
@@ -67,7 +67,7 @@ impl RequestContext {
         {
             // A customer who leaves is in the access log: a line more would fill the log of faults at
             // the customer's will.
-            let is_fault = failure.kind != ErrorKind::ClientGone;
+            let is_fault = failure.kind != ErrorKind::ClientDisconnected;
             let level = if is_fault { log::Level::Warn } else { log::Level::Debug };
             log::log!(level, "request {}: {failure}", self.id);
         }
@@ -271,7 +271,7 @@ impl RequestContext {
             self.services.metrics.costed(&one.model, &upstream, charged, one.cost);
         }
         let (usage, source) = one.usage;
-        self.services.ledger.record_cost(Costed {
+        self.services.ledger.record_cost(CallCost {
             account: key.account,
             key: key.id,
             model: one.model,

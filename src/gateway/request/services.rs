@@ -17,7 +17,7 @@ use crate::gateway::upstream::connectors::Connectors;
 use crate::gateway::upstream::token_counts::TokenCounts;
 use crate::gateway::wire::memory::budget::BodyBudget;
 use crate::gateway::wire::offload::Offload;
-use crate::holds::Desk;
+use crate::holds::HoldQueue;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::metrics::Metrics;
@@ -75,7 +75,7 @@ pub struct Gateway {
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) limits: Arc<Limits>,
     /// Parallel calls of accounts with little money: their number, and their queue.
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) desk: Arc<HoldQueue>,
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
     pub(crate) hosted: Arc<[Hosted]>,

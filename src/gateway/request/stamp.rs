@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::gateway::wire::head::{self, AnswerHeaders, NO_SNIFFING, X_REQUEST_ID, millis_up, text};
 use crate::ledger::RequestId;
-use crate::limits::{Gauge, Standing};
+use crate::limits::{Gauge, RateLimitStatus};
 
 /// The header that names the model which has served a request in the place of the one that it names.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
@@ -29,7 +29,7 @@ const LIMITS_OF_TOKENS: [HeaderName; 3] = [
 #[derive(Clone)]
 pub(crate) struct Stamp {
     pub(crate) id: RequestId,
-    pub(crate) standing: Standing,
+    pub(crate) standing: RateLimitStatus,
     /// The id of the fallback that has served it.
     pub(crate) fallback: Option<Arc<str>>,
     /// The output limit to which it was lowered.
@@ -38,7 +38,7 @@ pub(crate) struct Stamp {
 
 impl From<RequestId> for Stamp {
     fn from(id: RequestId) -> Self {
-        Self { id, standing: Standing::default(), fallback: None, clamped: None }
+        Self { id, standing: RateLimitStatus::default(), fallback: None, clamped: None }
     }
 }
 
@@ -66,7 +66,7 @@ impl Stamp {
 
     /// Says how the limits stand, as OpenAI's API does.
     fn put_limits(&self, headers: &mut AnswerHeaders) {
-        let Standing { requests, tokens } = self.standing;
+        let RateLimitStatus { requests, tokens } = self.standing;
         for (gauge, [limit, remaining, reset]) in
             [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
         {

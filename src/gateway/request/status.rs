@@ -23,7 +23,7 @@ pub(crate) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
         ErrorKind::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
         ErrorKind::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
         ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
-        ErrorKind::ClientGone => (499, "invalid_request_error", "client_closed_request"),
+        ErrorKind::ClientDisconnected => (499, "invalid_request_error", "client_closed_request"),
         ErrorKind::Internal => (500, "api_error", "internal_error"),
         ErrorKind::UpstreamUnavailable => (502, "api_error", "service_unavailable"),
         ErrorKind::BadGateway => (502, "api_error", "BadGateway"),
@@ -61,7 +61,7 @@ pub(crate) fn should_retry(kind: ErrorKind) -> Option<bool> {
         | ErrorKind::PayloadTooLarge
         | ErrorKind::UnsupportedMediaType
         | ErrorKind::HeaderTooLarge
-        | ErrorKind::ClientGone
+        | ErrorKind::ClientDisconnected
         | ErrorKind::Internal
         | ErrorKind::UpstreamUnavailable
         | ErrorKind::BadGateway

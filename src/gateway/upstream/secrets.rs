@@ -173,7 +173,7 @@ fn stands_in(text: &[u8], secret: &[u8]) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::sample;
+    use crate::balance::sample;
     use crate::secret::Secret;
 
     /// An upstream with these credentials.

@@ -9,5 +9,6 @@ pub(crate) fn describe_error(error: &pingora::Error) -> String {
 
 /// The error of a request whose client has disconnected.
 pub(crate) fn client_disconnected(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::ClientGone, "The customer went away.").cause(describe_error(error))
+    GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away.")
+        .cause(describe_error(error))
 }

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    Actor, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, SignUp, Stage,
-    Task, TaskId, Tried, Webhook,
+    Actor, DeliveryAttempt, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve,
+    SignUp, Task, TaskId, TaskPhase, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::password::Passwords;
@@ -281,12 +281,12 @@ async fn task_in_doubt(admin: &Admin, account: tollgate::ledger::AccountId, key:
         intent: Arc::new(intent),
         upstream: "xai".to_owned(),
         upstream_model: "grok".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::Due { tries: 0, at: UnixMs::now() },
     };
     let id = task.id();
     admin.ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).await.expect("opened");
-    let doubt = |task: &Task| Task { stage: Stage::InDoubt, ..task.clone() };
+    let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
     admin.ledger.change_task((account, id), doubt).await.expect("open").expect("changed");
     tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     id
@@ -337,7 +337,7 @@ async fn a_task_in_doubt_is_ended_by_hand_and_tasks_are_listed() {
     assert_eq!((ids(&rest), &rest["has_more"]), (vec![charged.to_string()], &json!(false)));
 
     // Its end is announced to nobody who listens.
-    let tried = Tried::now(Err("nobody listens".to_owned()));
+    let tried = DeliveryAttempt::now(Err("nobody listens".to_owned()));
     let due = |task: &Task| Task { webhook: Webhook::GivenUp, ..task.clone() };
     admin.ledger.announced((id, voided), tried, due).await.expect("open");
     let path = format!("/admin/v1/accounts/{id}/tasks/{voided}");

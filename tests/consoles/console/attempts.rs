@@ -86,9 +86,9 @@ async fn a_device_that_was_logged_in_before_gets_past() {
     forged.be_device(format!("{}x", ann.device()));
     assert_eq!(ways_in(forged).await, 429);
     for address in ["203.0.113.8", "198.51.1.7"] {
-        let known = house.at(address);
-        known.be_device(ann.device());
-        assert_eq!(ways_in(known).await, 303, "from {address}");
+        let existing = house.at(address);
+        existing.be_device(ann.device());
+        assert_eq!(ways_in(existing).await, 303, "from {address}");
     }
     // It is no way to guess without end.
     let stolen = house.at("203.0.113.9");

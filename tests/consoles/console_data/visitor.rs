@@ -12,7 +12,7 @@ pub(crate) struct Visitor {
     cookie: String,
 }
 
-/// What a page answers.
+/// A page as the visitor received it.
 pub(crate) struct Shown {
     pub(crate) status: u16,
     pub(crate) answer: Answer,
@@ -87,7 +87,7 @@ impl Visitor {
 }
 
 impl Shown {
-    /// What forms of the page carry.
+    /// Session token in the page's forms.
     pub(crate) fn token(&self) -> String {
         let behind = self.html.split("name=\"csrf\" value=\"").nth(1).expect("a form");
         plain(behind.split('"').next().expect("a value"))
@@ -134,7 +134,7 @@ impl Shown {
         is_there.then(|| plain(before.rsplit("href=\"").next().expect("a link")))
     }
 
-    /// What a person reads.
+    /// Visible text of the page.
     pub(crate) fn text(&self) -> String {
         plain(&self.html)
     }

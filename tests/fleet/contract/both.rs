@@ -8,7 +8,7 @@ use tollgate::fleet::lease::{Loan, LoanRequest, Refused, SyncRequest, SyncRespon
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::Appended;
 use tollgate::fleet::treasury::{AccountFunds, Resolved, Treasury};
-use tollgate::ledger::{AccountId, History, Journaled, NodeId, Record, Seq, SuspenseEnd};
+use tollgate::ledger::{AccountId, History, JournaledRecord, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 use tollgate::money::Nanousd;
 
@@ -58,7 +58,7 @@ pub(crate) async fn funds(db: &Db, account: AccountId) -> Option<AccountFunds> {
     })
 }
 
-/// How often what happened, so that a suite that does nothing is seen.
+/// Counts of each event, so that a suite that does nothing is noticed.
 #[derive(Debug, Default)]
 pub(crate) struct Doings {
     lent: u32,
@@ -73,12 +73,12 @@ pub(crate) struct Doings {
     suspended: u32,
     resumed: u32,
     resolved: u32,
-    /// What counted as spent was lent again,
+    /// Charged suspense that was lent again,
     charged_undone: u32,
     /// and so was what had been released,
     released_undone: u32,
     /// or some of it.
-    released_gone: u32,
+    released_lost: u32,
 }
 
 impl Doings {
@@ -87,9 +87,9 @@ impl Doings {
         for (id, funds) in before.accounts() {
             let Resolved { released, charged } = before.resolved(node, id);
             self.charged_undone += u32::from(charged > Nanousd::ZERO);
-            let is_gone = released > funds.available;
-            self.released_gone += u32::from(is_gone);
-            self.released_undone += u32::from(released > Nanousd::ZERO && !is_gone);
+            let is_lost = released > funds.available;
+            self.released_lost += u32::from(is_lost);
+            self.released_undone += u32::from(released > Nanousd::ZERO && !is_lost);
         }
     }
 
@@ -110,15 +110,15 @@ impl Doings {
             self.resolved,
             self.charged_undone,
             self.released_undone,
-            self.released_gone,
+            self.released_lost,
         ];
         assert!(all.iter().all(|times| *times > 0), "something never happened: {self:?}");
     }
 }
 
-/// What a node knows of itself.
+/// A node's own balances.
 #[derive(Clone, Debug, Default)]
-struct Standing {
+struct NodeStatus {
     epoch: u64,
     turn: u64,
     reported: Seq,
@@ -131,11 +131,11 @@ pub(crate) struct Both {
     /// The time of the rules. The database has its own, which nothing here waits for.
     pub(crate) now: Duration,
     pub(crate) rng: fastrand::Rng,
-    nodes: BTreeMap<NodeId, Standing>,
+    nodes: BTreeMap<NodeId, NodeStatus>,
     seed: u64,
     /// The last place of the directory.
     head: Seq,
-    /// What nodes have reported of their calls, as statements have it.
+    /// Charges that nodes have reported, as statements show them.
     charged: BTreeMap<AccountId, i64>,
 }
 
@@ -442,18 +442,19 @@ impl Both {
         sync
     }
 
-    /// What the lines of an account say that it has spent beside its calls.
+    /// Spending of an account by statement lines other than calls.
     async fn of_lines(&self, id: AccountId) -> i64 {
         let sql = "SELECT bytes FROM tollgate.entries WHERE account = $1";
         let rows = self.db.query(sql, &[&id.to_string()]).await.expect("rows");
         let lines =
             rows.iter().map(|row| match postcard::from_bytes(row.get(0)).expect("a line") {
-                Journaled { record: Record::SuspenseResolved { amount, end, .. }, .. } => match end
-                {
+                JournaledRecord {
+                    record: Record::SuspenseResolved { amount, end, .. }, ..
+                } => match end {
                     SuspenseEnd::Charge => amount.get(),
                     SuspenseEnd::Release => -amount.get(),
                 },
-                Journaled { record: Record::DebtPaid { amount, .. }, .. } => amount.get(),
+                JournaledRecord { record: Record::DebtPaid { amount, .. }, .. } => amount.get(),
                 line => panic!("{line:?}"),
             });
         lines.sum()

@@ -12,7 +12,7 @@ use tollgate::ledger::{
 };
 use tollgate::money::Nanousd;
 
-/// What a stretch of the journal took from leases, counted without the code under test.
+/// Amounts that a stretch of the journal took from leases, counted without the code under test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) charged: i64,
@@ -45,7 +45,7 @@ pub(crate) struct Books {
     pub(crate) core: Core,
     journal: Vec<Record>,
     durable: usize,
-    /// What the whole journal took from leases, and what is reported of that.
+    /// Amounts that the whole journal took from leases, and the reported part.
     used: BTreeMap<AccountId, Used>,
     reported: BTreeMap<AccountId, Used>,
     reported_to: usize,
@@ -150,7 +150,7 @@ impl Books {
         core
     }
 
-    /// What a process does with what the last one left: ends its holds, and gives everything back.
+    /// Ends the holds of the previous process and returns its leases, as a start does.
     pub(crate) fn recover(&mut self, policy: RecoveryPolicy) {
         let mut open: Vec<HoldId> = self.core.holds().map(|(id, _)| id).collect();
         open.sort();
@@ -190,13 +190,13 @@ impl Books {
         self.journal.len() + self.durable + self.reported_to
     }
 
-    /// What cannot be given back: held, or spent and not reported.
+    /// Money that cannot be returned: held, or spent and not reported.
     pub(crate) fn held_or_charged(&self, account: AccountId) -> i64 {
         let unreported = self.used(account).charged - self.reported(account).charged;
         self.balance(account).held.get() + unreported
     }
 
-    /// What this node counts as its own, or has spent or given back without the treasury's knowing.
+    /// Money that the node counts as its own, or has spent or returned without the treasury's knowledge.
     pub(crate) fn outstanding(&self, account: AccountId) -> i64 {
         let (balance, used, reported) =
             (self.balance(account), self.used(account), self.reported(account));

@@ -1,4 +1,4 @@
-//! What comes over a fleet: customers, faults and operators.
+//! Random events of a fleet: customers, faults and operators.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@ use tollgate::price::{Usage, UsageSource};
 use super::books::Books;
 use super::world::{Asked, Event, Reply, TERM, World, ms, usd};
 
-/// Who is told that money has come takes it within this.
+/// Time within which a waiting customer takes money that has arrived.
 const PROMISED: Duration = Duration::from_millis(40);
 
 /// A customer's call, as far as money goes.
@@ -57,7 +57,7 @@ pub(crate) struct Process {
     pub(crate) life: u64,
     /// `None` until it has joined.
     pub(crate) borrower: Option<Borrower>,
-    /// Whether it has cleared what the last process left.
+    /// True if it has cleared what the last process left.
     pub(crate) is_serving: bool,
     /// The request that it waits for.
     pub(crate) request: Option<u64>,
@@ -85,8 +85,8 @@ pub(crate) struct Node {
     pub(crate) taken_turn: Turn,
     /// The last life that has joined.
     pub(crate) epoch: Epoch,
-    /// What an operator has released, and counted as spent, of what it has, and in which life at the
-    /// latest. It is the node's again once the treasury hears of it,
+    /// Amounts of this node that an operator has released and charged, with the latest process life. They
+    /// return to the node once the treasury hears of it,
     pub(crate) resolved: BTreeMap<AccountId, (i64, i64)>,
     /// but for released money of these accounts that was gone by then.
     pub(crate) short: BTreeSet<AccountId>,
@@ -189,7 +189,7 @@ impl World {
         if process.request.is_some() {
             return;
         }
-        let asked = match &mut process.borrower {
+        let query = match &mut process.borrower {
             None => Asked::Join,
             Some(borrower) if !process.is_serving => {
                 node.books.report_waits = true;
@@ -212,8 +212,8 @@ impl World {
         node.requests += 1;
         let (life, request) = (process.life, node.requests);
         process.request = Some(request);
-        self.note(|| format!("node {number}: request {request} at {local:?}: {asked:?}"));
-        self.send(number, life, request, &asked);
+        self.note(|| format!("node {number}: request {request} at {local:?}: {query:?}"));
+        self.send(number, life, request, &query);
         if self.chance(4) {
             // It dies with its request on the way, and is back before that arrives.
             self.kill(number);
@@ -261,10 +261,10 @@ impl World {
             return;
         }
         process.request = None;
-        let told = process.borrower.as_mut().map(|borrower| borrower.unanswered(local));
+        let message = process.borrower.as_mut().map(|borrower| borrower.unanswered(local));
         let life = process.life;
         self.note(|| format!("node {number}: no answer to {request}"));
-        self.tell(number, told.unwrap_or_default());
+        self.tell(number, message.unwrap_or_default());
         let wait = ms(self.rng.u64(50..1_000));
         self.plan(wait, Event::Polls { node: number, life });
     }
@@ -287,10 +287,10 @@ impl World {
             }
             Reply::Taken(answer) => {
                 let Some(borrower) = process.borrower.as_mut() else { return };
-                let told = borrower.answered(&answer, local, &mut node.books);
+                let message = borrower.answered(&answer, local, &mut node.books);
                 let was_serving = process.is_serving;
                 process.is_serving |= process.sent.take().is_some_and(|sent| sent.is_clear);
-                self.tell(number, told);
+                self.tell(number, message);
                 if !was_serving {
                     return self.poll(number);
                 }

@@ -1,4 +1,4 @@
-//! What must hold after every step, and at the end.
+//! Rules that must hold after every step and at the end.
 
 use tollgate::fleet::treasury::AccountFunds;
 use tollgate::ledger::AccountId;
@@ -63,7 +63,7 @@ impl World {
         );
     }
 
-    /// What the treasury has of an account, and what could be had with what no node needs.
+    /// Money of an account at the treasury, and with the leases that no node needs.
     pub(crate) fn to_be_had(&self, account: AccountId) -> (i64, i64) {
         let available = self.treasury.funds(account).map_or(0, |funds| funds.available.get());
         let unused = self.nodes.iter().map(|node| {

@@ -25,8 +25,7 @@ pub(crate) fn usd(nanousd: i64) -> Nanousd {
     Nanousd::new(nanousd)
 }
 
-/// What happens at a moment. A process has a number, its life; what was meant for the one before is
-/// lost.
+/// An event at a time. A process has a number, its life; events for an earlier life are lost.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A customer calls a node, and the next one will.
@@ -35,7 +34,7 @@ pub(crate) enum Event {
     Tries { node: usize, life: u64, call: Call },
     /// A call is over.
     Ends { node: usize, life: u64, hold: HoldId, charge: Option<i64> },
-    /// What is in the journal is on disk.
+    /// The journal was flushed.
     Flushed { node: usize, life: u64 },
     /// An exchange may be due.
     Polls { node: usize, life: u64 },
@@ -60,7 +59,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whose event it is: one that is stopped comes to it later.
+    /// The node of an event; a paused node handles it later.
     fn node(&self) -> Option<usize> {
         match self {
             Self::Tries { node, .. }
@@ -91,7 +90,7 @@ pub(crate) enum Reply {
     Refused(Refused),
 }
 
-/// What is to be simulated.
+/// A simulation's parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scene {
     pub(crate) seed: u64,
@@ -125,7 +124,7 @@ impl Ord for Entry {
     }
 }
 
-/// What came of calls, and how often things went wrong.
+/// Outcomes of calls and counts of faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) served: u64,
@@ -163,12 +162,12 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     /// Released money that was gone when the node came back that had had it.
     pub(crate) gone: BTreeMap<AccountId, i64>,
-    /// What lower credit lines took back after it had been spent.
+    /// Spent money that a lowered credit line turned into debt.
     pub(crate) line_owed: BTreeMap<AccountId, i64>,
     pub(crate) counts: Counts,
     /// How far everything was when it was last checked.
     pub(crate) checked: (u64, usize),
-    /// What could be had of an account then.
+    /// Money of an account available at that check.
     pub(crate) had: BTreeMap<AccountId, (i64, i64)>,
     trace: Vec<String>,
 }
@@ -317,12 +316,12 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, node: usize, life: u64, request: u64, asked: Asked) {
+    fn arrive(&mut self, node: usize, life: u64, request: u64, query: Asked) {
         if self.is_cut(node) {
             return self.note(|| format!("node {node}: request {request} finds no treasury"));
         }
         let id = self.nodes[node].id;
-        let reply = match asked {
+        let reply = match query {
             Asked::Join => {
                 let joined = self.treasury.join(id);
                 self.nodes[node].epoch = joined.epoch;
@@ -330,10 +329,10 @@ impl World {
             }
             Asked::SyncRequest(sync) => {
                 let now = self.treasury_now();
-                let gone = self.gone_of(node);
+                let removed = self.gone_of(node);
                 match self.treasury.sync(&sync, now, TERM) {
                     Ok(answer) => {
-                        self.was_taken(node, &sync, &answer, gone);
+                        self.was_taken(node, &sync, &answer, removed);
                         Reply::Taken(answer)
                     }
                     Err(refused) => Reply::Refused(refused),
@@ -348,15 +347,15 @@ impl World {
         self.plan(delay, Event::Answered { node, life, request, reply });
     }
 
-    /// What operators have released of a node's money and the treasury has no more.
+    /// Released money of a node that the treasury no longer has.
     fn gone_of(&self, number: usize) -> BTreeMap<AccountId, i64> {
         let resolved = self.nodes[number].resolved.iter();
-        let gone = resolved.map(|(account, (released, _))| {
+        let removed = resolved.map(|(account, (released, _))| {
             let funds = self.treasury.funds(*account);
             let available = funds.map_or(0, |funds| funds.available.get());
             (*account, (released - available).max(0))
         });
-        gone.filter(|(_, gone)| *gone > 0).collect()
+        removed.filter(|(_, removed)| *removed > 0).collect()
     }
 
     /// The treasury has answered an exchange, whether or not for the first time.
@@ -434,8 +433,8 @@ impl World {
     }
 
     /// Tells customers what came of their waiting.
-    pub(crate) fn tell(&mut self, number: usize, told: Vec<(Waiter, Verdict)>) {
-        for (waiter, verdict) in told {
+    pub(crate) fn tell(&mut self, number: usize, message: Vec<(Waiter, Verdict)>) {
+        for (waiter, verdict) in message {
             let local = self.nodes[number].local(self.now);
             let Some(process) = self.nodes[number].process.as_mut() else { return };
             let Some(call) = process.waiting.remove(&waiter) else { continue };

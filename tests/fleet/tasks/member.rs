@@ -12,7 +12,7 @@ use tollgate::fleet::postgres::tasks::SharedTasks;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
     AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, RecoveryPolicy,
-    Repeat, RequestId, Reserve, Settlement, Stage, Task, TaskId, TaskSettlement, Webhook,
+    RepeatKey, RequestId, Reserve, Settlement, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
@@ -20,9 +20,9 @@ use tollgate::price::{Prices, Usage, UsageSource};
 use crate::harness::fleet::{database, node_options};
 use crate::harness::postgres::Postgres;
 
-/// What a task holds, in nano-dollars.
+/// Hold of a task, in nano-dollars.
 pub(crate) const HELD: i64 = 1_000;
-/// What a customer has.
+/// Grant of a customer, in nano-dollars.
 pub(crate) const GRANTED: i64 = 1_000_000_000;
 /// Longer than anything here takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Place {
         self.server.sql(&self.name, sql)
     }
 
-    /// What an account has in each place.
+    /// An account's money in each place.
     pub(crate) fn purse(&self, account: AccountId) -> Purse {
         let sql = format!(
             "SELECT granted, available, leased, held, spent, suspense, debt,
@@ -111,7 +111,7 @@ impl Member {
         self.ledger.close();
     }
 
-    /// What is on its disk now, as after `kill -9`: nothing of it does anything more.
+    /// Copy of the disk as after `kill -9`; the member does nothing more.
     pub(crate) fn killed(self) -> TempDir {
         self.running.abort();
         let copy = tempfile::tempdir().expect("a directory");
@@ -120,7 +120,7 @@ impl Member {
     }
 }
 
-/// What a crash leaves, and not a copy, would not have.
+/// Files that a crash does not leave, but a copy of the directory has.
 const OF_THE_ORIGINAL: [&str; 3] = ["ballast", "head.json", "identity.json"];
 
 pub(crate) fn copy_all(from: &Path, to: &Path) {
@@ -162,7 +162,7 @@ pub(crate) async fn hold(member: &Member, account: AccountId, amount: i64) -> Ho
     member.ledger.admit(reserve).await.expect("a hold")
 }
 
-pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> Arc<Task> {
+pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<RepeatKey>) -> Arc<Task> {
     let at = UnixMs::now();
     let intent = Intent {
         id: TaskId::random(),
@@ -182,7 +182,7 @@ pub(crate) fn task(hold: &Hold, account: AccountId, repeat: Option<Repeat>) -> A
         intent: Arc::new(intent),
         upstream: "films".to_owned(),
         upstream_model: "grok".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     })
 }
@@ -197,7 +197,7 @@ pub(crate) async fn opened(member: &Member, account: AccountId) -> Arc<Task> {
 
 pub(crate) async fn submitted(member: &Member, account: AccountId, upstream_id: &str) -> Arc<Task> {
     let task = opened(member, account).await;
-    let stage = Stage::Submitted { upstream_id: upstream_id.into() };
+    let stage = TaskPhase::Submitted { upstream_id: upstream_id.into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let changed = member.ledger.change_task((account, task.id()), change).await;
     changed.expect("written").expect("changed")

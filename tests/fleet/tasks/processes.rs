@@ -37,7 +37,7 @@ fn record(node: &Gateway, key: &str, id: &str) -> Answer {
     send(node, &format!("GET {PATH}/{id}"), key, "")
 }
 
-/// What comes of something that is asked again and again, once it is as it should be.
+/// Repeats a request until its answer is as expected.
 fn until<T: std::fmt::Debug>(
     what: &str,
     mut look: impl FnMut() -> T,
@@ -68,11 +68,11 @@ fn a_fleet_answers_for_its_tasks_and_ends_those_of_a_killed_node() {
         until("money", || submit(&a, &key, "a lighthouse"), |answer| answer.status() == 202);
     let id = taken.json()["id"].as_str().expect("an id").to_owned();
     for node in [&b, &c] {
-        let known = |answer: &Answer| answer.status() != 401;
-        let own = until("the key", || record(node, &key, &id), known);
+        let existing = |answer: &Answer| answer.status() != 401;
+        let own = until("the key", || record(node, &key, &id), existing);
         assert_eq!(own.status(), 200, "{own:?}");
         assert_eq!(own.json()["id"], json!(id));
-        let theirs = until("the key", || record(node, stranger, &id), known);
+        let theirs = until("the key", || record(node, stranger, &id), existing);
         let unknown = record(node, stranger, "gt_00000000000000000000000000000000");
         assert_eq!(
             (theirs.status(), theirs.body()),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
-use tollgate::ledger::{AccountId, Intent, REPEATED_WITHIN, Stage, Task, Webhook};
+use tollgate::ledger::{AccountId, Intent, REPEATED_WITHIN, Task, TaskPhase, Webhook};
 use tollgate::metrics::Metrics;
 use tollgate::money::Rate;
 use tollgate::outbound::Outbound;
@@ -30,7 +30,7 @@ use super::member::{HELD, Member, Place, TIMEOUT, customer, hold, opened, submit
 #[derive(Default)]
 struct Outside {
     is_done: AtomicBool,
-    asked: AtomicU32,
+    polls: AtomicU32,
     asking: AtomicU32,
     asking_max: AtomicU32,
     /// So many announcements are not taken.
@@ -57,7 +57,7 @@ impl Outside {
 }
 
 async fn look(State(outside): State<Arc<Outside>>) -> Json<Value> {
-    outside.asked.fetch_add(1, Ordering::Relaxed);
+    outside.polls.fetch_add(1, Ordering::Relaxed);
     let asking = outside.asking.fetch_add(1, Ordering::Relaxed) + 1;
     outside.asking_max.fetch_max(asking, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_millis(30)).await;
@@ -141,7 +141,7 @@ async fn announced_task(member: &Member, account: AccountId, hook: SocketAddr) -
     let hold = hold(member, account, HELD).await;
     let task = announced_at(&task(&hold, account, None), hook);
     member.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: format!("up-{}", task.id()).as_str().into() };
+    let stage = TaskPhase::Submitted { upstream_id: format!("up-{}", task.id()).as_str().into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let changed = member.ledger.change_task((account, task.id()), change).await;
     changed.expect("written").expect("changed")
@@ -175,7 +175,7 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
             "{record}"
         );
     }
-    until("a few questions", || outside.asked.load(Ordering::Relaxed) > 3).await;
+    until("a few questions", || outside.polls.load(Ordering::Relaxed) > 3).await;
     assert_eq!(outside.asking_max.load(Ordering::Relaxed), 1, "one node asks at a time");
     let waited = {
         let (tasks, taken) = (Arc::clone(&nodes[2].0), Arc::clone(&taken));
@@ -224,12 +224,12 @@ async fn an_overdue_task_reads_expired_at_every_node() {
     let intent = Arc::new(Intent { expires_at, ..(*plain.intent).clone() });
     let task = Arc::new(Task { intent, ..Task::clone(&plain) });
     a.ledger.open_task(hold, Arc::clone(&task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: "up-overdue".into() };
+    let stage = TaskPhase::Submitted { upstream_id: "up-overdue".into() };
     let change = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     let id = (account, task.id());
     a.ledger.change_task(id, change).await.expect("written").expect("changed");
     nodes[0].0.follow(&task).await;
-    until("a few questions", || outside.asked.load(Ordering::Relaxed) > 3).await;
+    until("a few questions", || outside.polls.load(Ordering::Relaxed) > 3).await;
     for (tasks, _) in &nodes {
         let record = tasks.record(account, &task.id().to_string()).await.expect("read");
         let record = document(&record.expect("a record"));
@@ -285,6 +285,6 @@ fn what_a_killed_node_submitted_is_ended_by_another() {
         until("the doubt", || place.sql(&doubt) == "in_doubt").await;
         let in_doubt = b.ledger.tasks_in_doubt().await.expect("read");
         assert_eq!(in_doubt.len(), 1, "nobody submits it again");
-        assert_eq!(outside.asked.load(Ordering::Relaxed), 1, "only the other was asked about");
+        assert_eq!(outside.polls.load(Ordering::Relaxed), 1, "only the other was asked about");
     });
 }

@@ -1,5 +1,4 @@
-//! Who pays nothing writes little: texts in records have limits, and so have submits that come to
-//! nothing.
+//! Limits for customers who pay nothing: texts in records and failed submits.
 
 use serde_json::json;
 
@@ -33,8 +32,8 @@ fn texts_that_a_task_keeps_have_limits() {
         body[field] = value;
         let refused = submit(&gateway, &body);
         assert_eq!(refused.status(), 400, "{field}: {refused:?}");
-        let was_asked = upstream.posts().len() > before;
-        assert_eq!(was_asked, is_taken, "{field}");
+        let was_called = upstream.posts().len() > before;
+        assert_eq!(was_called, is_taken, "{field}");
     }
     let journal: u64 = std::fs::read_dir(gateway.path("data").join("journal"))
         .expect("the journal")

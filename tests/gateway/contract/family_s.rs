@@ -7,11 +7,11 @@ use super::{ended, family_s, gateway, gateway_with, post, submit, submit_under};
 
 #[test]
 fn a_submit_is_answered_with_the_upstreams_own_bytes() {
-    const SAID: &str = r#"{ "id" : "cgt-20260122163918-bytes", "status":"queued","x":1.10, "created_at":1769071158 }"#;
-    let upstream = Upstream::start(|_| json(200, SAID));
+    const REPLY: &str = r#"{ "id" : "cgt-20260122163918-bytes", "status":"queued","x":1.10, "created_at":1769071158 }"#;
+    let upstream = Upstream::start(|_| json(200, REPLY));
     let gateway = gateway(&upstream);
     let answer = submit(&gateway, &family_s());
-    assert_eq!((answer.status(), answer.body()), (200, SAID.as_bytes().to_vec()), "{answer:?}");
+    assert_eq!((answer.status(), answer.body()), (200, REPLY.as_bytes().to_vec()), "{answer:?}");
     assert_eq!(answer.header("content-type").as_deref(), Some("application/json"));
 }
 
@@ -28,16 +28,16 @@ fn the_upstreams_own_codes_arrive_with_their_status() {
         (504, "ModelTimeoutException", ""),
     ] {
         let body = format!(r#"{{ "error":{{"code":"{code}","message":"of its own"}}}}"#);
-        let said = body.clone();
+        let text_found = body.clone();
         let upstream = Upstream::start(move |_| {
             let lines = "Content-Type: application/json\r\nRetry-After: 7\r\n";
-            answer(status, lines, &said)
+            answer(status, lines, &text_found)
         });
         let gateway = gateway(&upstream);
         let refused = submit(&gateway, &family_s());
         assert_eq!((refused.status(), refused.body()), (status, body.into_bytes()), "{refused:?}");
-        let told = refused.header("retry-after").unwrap_or_default();
-        assert_eq!(told, retry_after, "{code}");
+        let reply = refused.header("retry-after").unwrap_or_default();
+        assert_eq!(reply, retry_after, "{code}");
         let is_in_doubt = status == 504;
         let retry = refused.header("x-should-retry");
         assert_eq!(retry.as_deref() == Some("false"), is_in_doubt, "{code}: {retry:?}");
@@ -64,8 +64,8 @@ fn a_failure_without_words_has_the_contracts_and_the_operators_is_nobodys() {
         (429, account, 429, "RateLimitExceeded"),
         (429, quota, 502, "service_unavailable"),
     ] {
-        let said = body.to_owned();
-        let upstream = Upstream::start(move |_| json(status, &said));
+        let text_found = body.to_owned();
+        let upstream = Upstream::start(move |_| json(status, &text_found));
         let gateway = gateway(&upstream);
         let refused = submit(&gateway, &family_s());
         let error = &refused.json()["error"];
@@ -91,40 +91,41 @@ fn the_same_submit_within_seconds_is_a_conflict_by_default() {
     assert_eq!(upstream.posts().len(), 3);
 }
 
-/// Whether the process is still the same, and whether the task has ended since.
+/// The first answer is repeated in the same process and after a restart, before and after the task's end.
 #[test]
 fn a_repeated_submit_is_answered_as_the_first_was() {
-    const SAID: &str =
+    const REPLY: &str =
         r#"{ "id" : "cgt-1-replay", "status":"queued","note":"\u732b 猫", "x":1.10 }"#;
     const DONE: &str = r#"{"id":"cgt-1-replay","status":"succeeded","content":{"video_url":"https://a.example/v.mp4"},"usage":{"completion_tokens":1,"total_tokens":1}}"#;
-    let upstream = Upstream::start(|asked| json(200, if asked.is_post() { SAID } else { DONE }));
+    let upstream =
+        Upstream::start(|request| json(200, if request.is_post() { REPLY } else { DONE }));
     let mut gateway = gateway(&upstream);
     let submitted = |gateway: &super::Gateway| {
         let answer = submit_under(gateway, "order-9", &family_s());
         (answer.status(), String::from_utf8_lossy(&answer.body()).into_owned())
     };
-    let said = (200, SAID.to_owned());
-    assert_eq!(submitted(&gateway), said, "the first");
-    assert_eq!(submitted(&gateway), said, "at once");
+    let message = (200, REPLY.to_owned());
+    assert_eq!(submitted(&gateway), message, "the first");
+    assert_eq!(submitted(&gateway), message, "at once");
     ended(&gateway, "cgt-1-replay");
-    assert_eq!(submitted(&gateway), said, "after its end");
+    assert_eq!(submitted(&gateway), message, "after its end");
     gateway.kill_and_restart();
-    assert_eq!(submitted(&gateway), said, "by another process");
+    assert_eq!(submitted(&gateway), message, "by another process");
     assert_eq!(upstream.posts().len(), 1, "one video is made, and billed");
 }
 
-/// What a record may hold is bounded.
+/// Above the limit of a record only the id is repeated.
 #[test]
 fn a_long_answer_to_a_submit_is_repeated_by_its_id() {
     for (bytes, is_kept) in [(4096, true), (4097, false), (200_000, false)] {
         let head = r#"{"id":"cgt-1-long","pad":""#;
-        let said = format!("{head}{}\"}}", "x".repeat(bytes - head.len() - 2));
-        let answer = said.clone();
+        let message = format!("{head}{}\"}}", "x".repeat(bytes - head.len() - 2));
+        let answer = message.clone();
         let upstream = Upstream::start(move |_| json(200, &answer));
         let gateway = gateway(&upstream);
         let repeated = || submit_under(&gateway, "order-9", &family_s()).body();
-        assert_eq!(repeated(), said.as_bytes(), "the first");
-        let expected = if is_kept { said } else { r#"{"id":"cgt-1-long"}"#.to_owned() };
+        assert_eq!(repeated(), message.as_bytes(), "the first");
+        let expected = if is_kept { message } else { r#"{"id":"cgt-1-long"}"#.to_owned() };
         assert_eq!(String::from_utf8_lossy(&repeated()), expected, "{bytes} bytes");
         assert_eq!(upstream.posts().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! What a customer has paid for is kept whole, whatever stands beside it.
+//! Paid results are stored whole, whatever texts surround them.
 
 use serde_json::{Value, json};
 
@@ -20,9 +20,9 @@ fn a_paid_video_is_kept_however_long_its_prompts_are() {
     ];
     for (name, text) in texts {
         let prompt = text.clone();
-        let upstream = Upstream::start(move |asked| {
+        let upstream = Upstream::start(move |request| {
             let task = json!({"task_id": "0385dc79-5ff8", "task_status": "PENDING"});
-            if asked.is_post() {
+            if request.is_post() {
                 return json(200, &json!({"output": task}).to_string());
             }
             let done = json!({
@@ -65,10 +65,10 @@ fn a_record_of_family_s_is_the_upstreams_own_bytes() {
     let note = "猫".repeat(7_000);
     let large = small.replacen("{ ", &format!("{{ \"note\":\"{note}\","), 1);
     let huge = small.replacen("{ ", &format!("{{ \"prompt\":\"{}\",", "猫".repeat(70_000)), 1);
-    for (said, kept) in [(&small, &small), (&large, &large), (&huge, &small)] {
-        let answered = said.clone();
-        let upstream = Upstream::start(move |asked| {
-            if asked.is_post() {
+    for (message, kept) in [(&small, &small), (&large, &large), (&huge, &small)] {
+        let answered = message.clone();
+        let upstream = Upstream::start(move |request| {
+            if request.is_post() {
                 return json(200, r#"{ "id" : "cgt-20260122163918-bytes" }"#);
             }
             json(200, &answered)

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::json;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, Stage, Task,
-    TaskId, Webhook,
+    AccountId, Intent, KeyId, Ledger, Options, REPEATED_WITHIN, RequestId, Reserve, Task, TaskId,
+    TaskPhase, Webhook,
 };
 use tollgate::money::{Nanousd, Rate};
 use tollgate::price::{Prices, Usage};
@@ -17,13 +17,13 @@ use super::upstream::{Upstream, json};
 use super::{gateway, record};
 use crate::harness::{Gateway, eventually};
 
-/// What the upstream calls the task.
+/// The upstream's id of the task.
 const NATIVE: &str = "cgt-20261127-overdue";
 /// How long ago the time of the task was over, in seconds.
 const OVERDUE_S: u64 = 3600;
 
-/// What the upstream says of the task.
-fn said(protocol: &str, is_done: bool) -> String {
+/// The upstream's answer about the task.
+fn upstream_record(protocol: &str, is_done: bool) -> String {
     let url = "https://a.example/v.mp4";
     let document = match (protocol, is_done) {
         ("dashscope", false) => json!({"output": {"task_id": NATIVE, "task_status": "RUNNING"}}),
@@ -82,12 +82,12 @@ async fn put_overdue(gateway: &Gateway, protocol: &str) -> (TaskId, u64) {
         intent: Arc::new(intent),
         upstream: protocol.to_owned(),
         upstream_model: "m".to_owned(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     };
     let id = task.id();
     ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).await.expect("opened");
-    let stage = Stage::Submitted { upstream_id: NATIVE.into() };
+    let stage = TaskPhase::Submitted { upstream_id: NATIVE.into() };
     let taken = |task: &Task| Task { stage: stage.clone(), ..task.clone() };
     ledger.change_task((account, id), taken).await.expect("written").expect("changed");
     ledger.close();
@@ -101,7 +101,8 @@ fn an_overdue_task_reads_expired_and_its_upstreams_word_still_counts() {
     for protocol in ["dashscope", "ark", "xai"] {
         let is_done = Arc::new(AtomicBool::new(false));
         let done = Arc::clone(&is_done);
-        let upstream = Upstream::start(move |_| said(protocol, done.load(Ordering::Relaxed)));
+        let upstream =
+            Upstream::start(move |_| upstream_record(protocol, done.load(Ordering::Relaxed)));
         let mut gateway = gateway(&upstream);
         gateway.kill();
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");

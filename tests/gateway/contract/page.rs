@@ -73,7 +73,7 @@ fn plain(model: &str) -> (&'static str, Value) {
     (path, body)
 }
 
-/// What a patch says in short: texts of so many letters, and arrays of so many elements.
+/// Expands the short forms of a patch: texts of a length, and arrays of a number of elements.
 fn written_out(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -159,8 +159,8 @@ impl Sender {
         let shown: String = text.chars().take(300).collect();
         assert_eq!(found.to_string(), status, "{model} {patch}: {shown}");
         if !code.is_empty() {
-            let said: Value = serde_json::from_str(&text).expect("JSON");
-            let error = &said["error"];
+            let message: Value = serde_json::from_str(&text).expect("JSON");
+            let error = &message["error"];
             // Anthropic's clients have it among the details.
             let found = error.get("code").unwrap_or(&error["details"]["error_code"]);
             assert_eq!(found, code, "{model} {patch}: {shown}");

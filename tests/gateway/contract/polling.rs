@@ -7,8 +7,8 @@ use serde_json::json;
 use super::upstream::{Upstream, answer, json};
 use super::{family_s, gateway, record, submit};
 
-/// What it says about the time in which it is to be left alone holds for whoever asks: the gateway itself,
-/// about this task and others, and customers who look at their tasks again and again.
+/// A requested pause of the upstream applies to all polls: of this task and others, by the gateway and by
+/// customers.
 #[test]
 fn an_upstream_that_asks_for_time_is_not_polled_before() {
     for (status, lines, seconds) in [
@@ -17,9 +17,9 @@ fn an_upstream_that_asks_for_time_is_not_polled_before() {
         (500, "Retry-After-Ms: 1200\r\n", 1.2),
     ] {
         let began = Instant::now();
-        let upstream = Upstream::start(move |asked| {
+        let upstream = Upstream::start(move |request| {
             let id = format!("cgt-{}", began.elapsed().as_nanos());
-            if asked.is_post() {
+            if request.is_post() {
                 json(200, &json!({"id": id}).to_string())
             } else {
                 answer(status, lines, "")

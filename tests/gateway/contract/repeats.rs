@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::upstream::{Asked, Upstream, json};
+use super::upstream::{Upstream, UpstreamRequest, json};
 use super::{VIDEOS, family_g, family_s, family_v, gateway_with, record, submit, submit_under};
 use crate::harness::{Answer, Gateway, connect, eventually};
 
@@ -24,14 +24,14 @@ fn gateway(upstream: &Upstream) -> Gateway {
 
 /// The answer of an upstream of the family that is asked: it takes every task, as `number`, and says of
 /// each that it is being made.
-fn at_work(asked: &Asked, number: u32) -> String {
-    let line = &asked.line;
+fn at_work(request: &UpstreamRequest, number: u32) -> String {
+    let line = &request.line;
     let document = if line.contains("/contents/generations") {
         json!({"id": format!("cgt-{number}"), "status": "running"})
     } else if line.contains("/aigc/") || line.contains("/tasks/") {
-        let state = if asked.is_post() { "PENDING" } else { "RUNNING" };
+        let state = if request.is_post() { "PENDING" } else { "RUNNING" };
         json!({"request_id": "r", "output": {"task_id": format!("t-{number}"), "task_status": state}})
-    } else if asked.is_post() {
+    } else if request.is_post() {
         json!({"request_id": format!("x-{number}")})
     } else {
         json!({"status": "pending"})
@@ -42,11 +42,11 @@ fn at_work(asked: &Asked, number: u32) -> String {
 /// An upstream that takes so long for a submit, and does not end a task.
 fn slow(time: Duration) -> Upstream {
     let number = AtomicU32::new(0);
-    Upstream::start(move |asked| {
-        if asked.is_post() {
+    Upstream::start(move |request| {
+        if request.is_post() {
             sleep(time);
         }
-        at_work(asked, number.fetch_add(u32::from(asked.is_post()), Ordering::Relaxed))
+        at_work(request, number.fetch_add(u32::from(request.is_post()), Ordering::Relaxed))
     })
 }
 
@@ -225,18 +225,18 @@ fn a_submit_in_doubt_is_not_begun_again() {
     }
 }
 
-/// What no upstream took blocks nothing, however many wait for it.
+/// A submit that no upstream accepted blocks nothing, however many requests wait for it.
 #[test]
 fn a_submit_that_came_to_nothing_gives_way_to_the_next() {
     let number = AtomicU32::new(0);
-    let upstream = Upstream::start(move |asked| {
-        if !asked.is_post() {
-            return at_work(asked, 0);
+    let upstream = Upstream::start(move |request| {
+        if !request.is_post() {
+            return at_work(request, 0);
         }
         sleep(Duration::from_millis(800));
         match number.fetch_add(1, Ordering::Relaxed) {
             0 => json(400, r#"{"error":{"code":"InvalidParameter","message":"of its own"}}"#),
-            number => at_work(asked, number),
+            number => at_work(request, number),
         }
     });
     let gateway = gateway(&upstream);

@@ -1,4 +1,4 @@
-//! What upstreams say of the operator, in refusals of calls that the gateway makes itself.
+//! The operator's data in upstreams' refusals of calls that the gateway makes itself.
 
 use serde_json::{Value, json};
 
@@ -47,8 +47,8 @@ fn a_refusal_that_tells_a_secret_or_cannot_be_read_is_replaced() {
         (JSON.to_owned(), String::new()),
         (JSON.to_owned(), refusal("x").chars().flat_map(|letter| [letter, '\0']).collect()),
     ] {
-        let said = (lines.clone(), body.clone());
-        let upstream = Upstream::start(move |_| answer(400, &said.0, &said.1));
+        let text_found = (lines.clone(), body.clone());
+        let upstream = Upstream::start(move |_| answer(400, &text_found.0, &text_found.1));
         let gateway = gateway(&upstream);
         for (path, request) in requests() {
             let refused = post(&gateway, path, &request.to_string());

@@ -40,9 +40,9 @@ fn a_good_answer_that_is_none_is_a_bad_gateway_in_every_family() {
             let upstream = Upstream::start(move |_| answer(200, lines, body));
             let gateway = gateway(&upstream);
             let answer = post(&gateway, path, &request);
-            let said = answer.json();
+            let reply = answer.json();
             assert_eq!(answer.status(), 502, "{request} {body:?}: {answer:?}");
-            assert_eq!(said["error"]["code"], "BadGateway", "{request} {body:?}: {said}");
+            assert_eq!(reply["error"]["code"], "BadGateway", "{request} {body:?}: {reply}");
             assert_eq!(upstream.posts().len(), 1, "what may have been done is not sent again");
         }
     }
@@ -52,7 +52,7 @@ fn a_good_answer_that_is_none_is_a_bad_gateway_in_every_family() {
     assert_eq!(gateway.settled()["spent"], "0.00");
 }
 
-/// What has begun cannot be taken back: the connection ends before the document does.
+/// A document that has begun cannot be taken back: the connection ends before the document does.
 #[test]
 fn a_document_that_breaks_is_cut() {
     let text = "x".repeat(200_000);

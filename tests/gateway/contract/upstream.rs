@@ -7,14 +7,14 @@ use std::time::Instant;
 
 /// A request that it got.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct UpstreamRequest {
     pub(crate) line: String,
     /// When its last byte came.
     pub(crate) at: Instant,
 }
 
-impl Asked {
-    /// Whether it submits something, and does not look at it.
+impl UpstreamRequest {
+    /// True for a submit, false for a poll.
     pub(crate) fn is_post(&self) -> bool {
         self.line.starts_with("POST ")
     }
@@ -22,44 +22,46 @@ impl Asked {
 
 pub(crate) struct Upstream {
     pub(crate) address: SocketAddr,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<UpstreamRequest>>>,
 }
 
 impl Upstream {
     /// Starts one that answers each request with these bytes and closes the connection.
-    pub(crate) fn start(answer: impl Fn(&Asked) -> String + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(
+        answer: impl Fn(&UpstreamRequest) -> String + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let (log, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
                 std::thread::spawn(move || {
-                    let Some(asked) = read(&stream) else { return };
-                    log.lock().expect("no poison").push(asked.clone());
+                    let Some(request) = read(&stream) else { return };
+                    log.lock().expect("no poison").push(request.clone());
                     // The gateway may be gone by now.
-                    drop((&stream).write_all(answer(&asked).as_bytes()));
+                    drop((&stream).write_all(answer(&request).as_bytes()));
                 });
             }
         });
-        Self { address, asked }
+        Self { address, requests }
     }
 
-    /// What was submitted to it.
-    pub(crate) fn posts(&self) -> Vec<Asked> {
-        let asked = self.asked.lock().expect("no poison");
-        asked.iter().filter(|asked| asked.is_post()).cloned().collect()
+    /// Submits that the upstream has received.
+    pub(crate) fn posts(&self) -> Vec<UpstreamRequest> {
+        let requests = self.requests.lock().expect("no poison");
+        requests.iter().filter(|request| request.is_post()).cloned().collect()
     }
 
     /// How often it was asked how tasks are, and when.
     pub(crate) fn looks(&self) -> Vec<Instant> {
-        let asked = self.asked.lock().expect("no poison");
-        asked.iter().filter(|asked| !asked.is_post()).map(|asked| asked.at).collect()
+        let requests = self.requests.lock().expect("no poison");
+        requests.iter().filter(|request| !request.is_post()).map(|request| request.at).collect()
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+fn read(stream: &TcpStream) -> Option<UpstreamRequest> {
     let mut lines = BufReader::new(stream);
     let mut line = String::new();
     lines.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
@@ -77,7 +79,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     }
     let mut body = vec![0; length];
     lines.read_exact(&mut body).ok()?;
-    Some(Asked { line: line.trim().to_owned(), at: Instant::now() })
+    Some(UpstreamRequest { line: line.trim().to_owned(), at: Instant::now() })
 }
 
 /// An answer with this status, these header lines and this body.

@@ -63,8 +63,8 @@ fn verify(cases: &[Value]) {
     }
     drop(input);
     let output = verifier.wait_with_output().expect("it ends");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(said.trim(), format!("{} signatures are AWS's", cases.len()));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(printed.trim(), format!("{} signatures are AWS's", cases.len()));
 }
 
 fn upstream(address: std::net::SocketAddr, more: &str) -> String {
@@ -152,10 +152,10 @@ fn each_account_has_a_tagged_session_of_the_role() {
     let request = String::from_utf8(gateway.chat_json(CHAT)).expect("text");
     let request = request.replace(&gateway.key, key["key"].as_str().expect("a key"));
     assert_eq!(ask(gateway.address, request.as_bytes()).status(), 200);
-    let asked = sts.requests();
-    assert_eq!(asked.len(), 2);
+    let query = sts.requests();
+    assert_eq!(query.len(), 2);
     let mut cases = Vec::new();
-    for (request, account) in asked.iter().zip([gateway.account.as_str(), id]) {
+    for (request, account) in query.iter().zip([gateway.account.as_str(), id]) {
         for (name, value) in [
             ("Action", "AssumeRole"),
             ("Version", "2011-06-15"),

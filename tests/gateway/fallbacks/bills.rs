@@ -1,4 +1,4 @@
-//! What is held for a request that another model may serve, what it comes to, and who says so.
+//! Hold, charge and reported model of a request that another model may serve.
 
 use serde_json::{Value, json};
 use tollgate::sim::Behaviour;
@@ -87,15 +87,15 @@ fn the_dearest_is_held_and_asked_of_the_balance() {
     let before = gateway.balance()["spent"].clone();
     assert_eq!(before, "0.00");
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| chat(&gateway, "cheap", nothing()));
+        let caller = scope.spawn(|| chat(&gateway, "cheap", nothing()));
         eventually("a hold", || gateway.balance()["held"] != "0.00");
         assert_eq!(dollars(&gateway.balance()["held"]), dollars(&json!(dear)));
-        assert_eq!(asked.join().expect("no panic").header(NAMED), None);
+        assert_eq!(caller.join().expect("no panic").header(NAMED), None);
     });
-    let as_asked = dollars(&gateway.settled()["spent"]);
+    let as_requested = dollars(&gateway.settled()["spent"]);
     assert_eq!(chat(&gateway, "alone", nothing()).status(), 200);
     let both = dollars(&gateway.settled()["spent"]);
-    assert!((both - 2.0 * as_asked).abs() < 1e-12, "charged as if it had no fallback");
+    assert!((both - 2.0 * as_requested).abs() < 1e-12, "charged as if it had no fallback");
 
     // Money for one alone and not for the other is a refusal, and not an answer without a fallback.
     let key = gateway.customer("poor", Some(alone.as_str()));
@@ -106,8 +106,8 @@ fn the_dearest_is_held_and_asked_of_the_balance() {
     }
 }
 
-/// What nobody tells the price of is charged, or lost, at the most that the model which was asked can
-/// cost, and not at what was held for a dearer one.
+/// An unknown cost is charged, or lost, at most at the bound of the model that was called, not at the hold
+/// for a more expensive one.
 #[test]
 fn what_a_model_may_have_done_costs_no_more_than_that_model() {
     let (hanging, recorder) = (simulator(&[]), Recorder::start());
@@ -151,12 +151,12 @@ fn a_crash_while_a_fallback_works_gives_the_hold_back() {
         [model("cheap", "bad", CHEAP, "    fallbacks: [dear]\n"), model("dear", "good", DEAR, "")];
     let mut gateway = serve(&upstreams, &models);
     let (address, request) = (gateway.address, gateway.chat_json(body("cheap", nothing())));
-    let asked = std::thread::spawn(move || {
+    let caller = std::thread::spawn(move || {
         std::panic::catch_unwind(|| ask(address, &request)).map(|answer| answer.status()).ok()
     });
     eventually("the fallback is asked", || slow.requests_total() == 1);
     gateway.kill_and_restart();
-    assert_ne!(asked.join().expect("no panic"), Some(200));
+    assert_ne!(caller.join().expect("no panic"), Some(200));
     let balance = gateway.settled();
     assert_eq!((&balance["spent"], &balance["available"]), (&json!("0.00"), &json!("10.00")));
     slow.set_behaviour(Behaviour::default());
@@ -179,10 +179,10 @@ fn the_hold_stays_that_of_the_dearest_and_each_model_has_its_own_entries() {
     let mut gateway = serve(&upstreams, &models);
     let dearest = dollars(&json!(bound(&gateway, "costs")));
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| chat(&gateway, "cheap", nothing()));
+        let caller = scope.spawn(|| chat(&gateway, "cheap", nothing()));
         eventually("the fallback is asked", || slow.requests_total() == 1);
         assert_eq!(dollars(&gateway.balance()["held"]), dearest, "it may come to the dearest yet");
-        let answer = asked.join().expect("no panic");
+        let answer = caller.join().expect("no panic");
         assert_eq!(answer.header(NAMED).as_deref(), Some("plain"), "{answer:?}");
     });
     let once = dollars(&gateway.settled()["spent"]);
@@ -229,12 +229,12 @@ fn a_customer_pays_its_own_price_for_a_fallback() {
     assert_eq!(gateway.settled()["spent"], "0.000075");
 }
 
-/// What is held for the dearest is no room for an estimate of the model that has served.
+/// An estimate is limited by the bound of the model that served, not by the hold for a more expensive one.
 #[test]
 fn an_estimate_comes_to_no_more_than_the_bound_of_the_model_that_served() {
-    let said = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}],
+    let text_found = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"}}],
                    "usage":{"completion_tokens":5000}}"#;
-    let (odd, recorder) = (upstream_that_says(json_with("", said)), Recorder::start());
+    let (odd, recorder) = (upstream_that_says(json_with("", text_found)), Recorder::start());
     let gateway = gateway((odd, ""), recorder.address, "");
     let answer = chat(&gateway, "cheap", nothing());
     assert_eq!((answer.status(), answer.header(NAMED)), (200, None), "{answer:?}");
@@ -243,7 +243,7 @@ fn an_estimate_comes_to_no_more_than_the_bound_of_the_model_that_served() {
     assert!(spent > 0.0 && spent <= most, "{spent} of {most}");
 }
 
-/// What is under way is served and charged as it began, whatever the files say by then.
+/// A request in progress is served and charged by the configuration that it began with.
 #[test]
 fn a_reload_before_a_fallback_changes_nothing_of_its_price() {
     let (bad, recorder) = (simulator(&[]), Recorder::start());

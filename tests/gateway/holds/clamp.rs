@@ -116,7 +116,7 @@ fn an_upstreams_refusal_of_a_clamped_request_says_the_limit() {
     assert!(answer.header("x-tollgate-max-tokens").is_some(), "{answer:?}");
 }
 
-/// What is reported beyond the limit is charged, and the rest is the account's debt.
+/// Usage beyond the limit is charged, and the rest is the account's debt.
 #[test]
 fn an_upstream_that_ignores_the_limit_is_named_and_what_it_bills_is_owed() {
     let sim = simulator(&["usage=prompt=100,completion=7000"]);

@@ -1,7 +1,7 @@
 //! Prompts that a provider's free counter counts, where their bytes do not fit the account.
 
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -187,7 +187,7 @@ fn without_a_counter_the_bytes_are_held_as_before() {
 /// same upstream is as open as before.
 #[test]
 fn a_counter_that_fails_says_nothing_of_paid_calls() {
-    for (fault, outcome, asked_again) in [
+    for (fault, outcome, counted_again) in [
         ("count-fault=status=404", "unsupported", false),
         ("count-fault=status=429", "refused", false),
         ("count-fault=status=400", "refused", true),
@@ -203,10 +203,10 @@ fn a_counter_that_fails_says_nothing_of_paid_calls() {
             let answer = post(&gateway, "/v1/messages", &messages(&prompt()));
             assert_eq!(answer.status(), 402, "{fault}: {answer:?}");
         }
-        let asked = counted(&gateway, outcome);
-        assert!(asked >= 1, "{fault}");
+        let request = counted(&gateway, outcome);
+        assert!(request >= 1, "{fault}");
         let counts = received(&sim).len();
-        let most = if asked_again { 2 } else { 1 };
+        let most = if counted_again { 2 } else { 1 };
         assert!(counts <= most, "{fault}: asked {counts} times");
         // Every account's paid calls go on: nothing of it is a failure of the upstream.
         let text = "hi ".repeat(10);
@@ -220,8 +220,8 @@ fn a_counter_that_fails_says_nothing_of_paid_calls() {
     }
 }
 
-/// What a provider bills beyond a count that was too low is charged from the balance, and what that does
-/// not cover is debt, as for any hold that was too low.
+/// A bill above a count that was too low is charged from the balance, and the rest is debt, as for any hold
+/// that was too low.
 #[test]
 fn a_counter_that_lies_costs_debt_at_most() {
     let sim = simulator(&["count-percent=50"]);
@@ -245,11 +245,7 @@ fn a_customer_who_leaves_cancels_the_count_at_once() {
     let mut stream = connect(gateway.address);
     stream.write_all(&gateway.post("/v1/messages", &lines, body)).expect("sent");
     let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while !is_so() {
-            assert!(Instant::now() < deadline, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        crate::harness::within(Duration::from_secs(5), is_so, || what.to_owned());
     };
     until("the counter is asked", &|| sim.requests_in_flight() == 1 && sim.requests_total() == 1);
     drop(stream);
@@ -260,8 +256,7 @@ fn a_customer_who_leaves_cancels_the_count_at_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// What the simulator bills for a prompt fits its own count with the margin of a counted bound: the
-    /// tests above would show nothing if it counted otherwise than it bills.
+    /// The simulator's bill fits its own count plus the margin; otherwise the tests above would show nothing.
     #[test]
     fn a_simulated_bill_fits_its_simulated_count(
         text in "[a-z \u{4e00}-\u{4e20}\n\"]{0,400}",
@@ -314,8 +309,8 @@ proptest! {
             ),
         ] {
             let body: bytes::Bytes = body.to_string().into();
-            let asked = counter.request(dialect, "m", &body).expect("countable").into_whole();
-            let answer = ask(paths[0], &asked).to_string();
+            let query = counter.request(dialect, "m", &body).expect("countable").into_whole();
+            let answer = ask(paths[0], &query).to_string();
             let count = counter.read(answer.as_bytes());
             let count = count.unwrap_or_else(|| panic!("{counter:?}: {answer}"));
             let paid = ask(paths[1], &body);

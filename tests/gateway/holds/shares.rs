@@ -8,7 +8,7 @@ use tollgate::money::Nanousd;
 
 use crate::harness::{Gateway, ask, simulator};
 
-/// What a turn reports: most of its prompt is read from the cache, and little is answered.
+/// Usage of a turn: most of the prompt is read from the cache, and the answer is short.
 const TURN: &str = "usage=prompt=18000,cached=15000,completion=1200";
 const PARALLEL: usize = 8;
 

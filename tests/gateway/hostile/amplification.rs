@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::GOOD;
 use crate::harness::{Gateway, Recorder, ask, simulator};
 
-/// What a debug build takes for itself beside what is held for bodies.
+/// Memory of a debug build beside the held bodies, in bytes.
 const OWN_BYTES: u64 = 128 << 20;
 
 const EMBEDDINGS: &str = "  vectors:
@@ -135,7 +135,7 @@ fn millions_of_values_cost_nobody_anything() {
     assert_eq!(spent(&before), "0.00", "{before}");
 }
 
-/// What is large and in order is read, and nobody waits for it meanwhile.
+/// Large valid bodies are read while nobody else waits.
 #[test]
 fn large_bodies_are_read_beside_those_of_others() {
     let recorder = Recorder::start();
@@ -167,8 +167,8 @@ fn large_bodies_are_read_beside_those_of_others() {
     gateway.settled();
 }
 
-/// What a tree of a body takes counts in the memory of bodies for as long as it is there: calls for
-/// whose trees there is no room are turned away, and come to nothing.
+/// Trees of bodies count in the memory for bodies while they exist: calls without room are refused and cost
+/// nothing.
 #[test]
 fn trees_of_agents_calls_count_in_the_memory_of_bodies() {
     const CALLS: usize = 6;

@@ -4,7 +4,7 @@ use super::Row;
 use crate::harness::Gateway;
 
 const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-/// What stands behind a refused request, and must not be served.
+/// A smuggled request behind a refused one, which must not be served.
 const SMUGGLED: &str = "GET /v1/models HTTP/1.1\r\nHost: gateway\r\n\r\n";
 
 pub(crate) fn rows(gateway: &Gateway) -> Vec<Row> {

@@ -28,7 +28,7 @@ pub(crate) enum End {
     /// The stream was reset.
     Reset,
     /// The connection was given up.
-    GoneAway,
+    GoAway,
     /// Nothing within 5 s.
     Nothing,
 }
@@ -38,7 +38,7 @@ pub(crate) type Row = (&'static str, Vec<u8>, &'static [End]);
 
 type Field = (&'static str, &'static str);
 
-/// What takes a pseudo-header out.
+/// Marks a pseudo-header as missing.
 const ABSENT: &str = "absent";
 
 /// A chat request with this key and body.
@@ -69,9 +69,9 @@ pub(crate) fn rows(key: &str, body: &str) -> Vec<Row> {
         ),
         ("length with a plus", with(&[("content-length", "+57")]), &[End::Reset]),
         ("10 GB declared", with(&[("content-length", "10000000000")]), &[End::Refused, End::Reset]),
-        ("name in upper case", with(&[("X-Up", "1")]), &[End::GoneAway]),
-        ("line end in a value", with(&[("x", "a\r\nb: c")]), &[End::GoneAway]),
-        ("NUL in a value", with(&[("x", "a\0b")]), &[End::GoneAway]),
+        ("name in upper case", with(&[("X-Up", "1")]), &[End::GoAway]),
+        ("line end in a value", with(&[("x", "a\r\nb: c")]), &[End::GoAway]),
+        ("NUL in a value", with(&[("x", "a\0b")]), &[End::GoAway]),
         (
             "line end in the path",
             with(&[(":path", "/v1/chat/completions HTTP/1.1\r\nX: y")]),
@@ -83,9 +83,9 @@ pub(crate) fn rows(key: &str, body: &str) -> Vec<Row> {
         ("TRACE", with(&[(":method", "TRACE")]), &[End::Refused]),
         ("gzip", with(&[("content-encoding", "gzip")]), &[End::Refused]),
         ("300 fields", with(&[("x", "y"); 300]), &[End::Refused]),
-        ("fields of 1 MiB", with(&[("x", wide); 70]), &[End::GoneAway, End::Refused]),
-        ("CONTINUATION flood", continuation_flood(&fields(&[])), &[End::GoneAway]),
-        ("rapid reset", rapid_reset(&fields(&[])), &[End::GoneAway]),
+        ("fields of 1 MiB", with(&[("x", wide); 70]), &[End::GoAway, End::Refused]),
+        ("CONTINUATION flood", continuation_flood(&fields(&[])), &[End::GoAway]),
+        ("rapid reset", rapid_reset(&fields(&[])), &[End::GoAway]),
     ]
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn withheld(
     frames
 }
 
-/// What every stream of a connection asks for.
+/// The request of every stream of a connection.
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
@@ -218,7 +218,7 @@ pub(crate) struct Request<'a> {
     pub(crate) key: Option<&'a str>,
     /// More fields, such as a length that nothing follows.
     pub(crate) fields: &'a [(&'a str, &'a str)],
-    /// Whether a body is promised.
+    /// True if a body is promised.
     pub(crate) has_body: bool,
 }
 
@@ -333,7 +333,7 @@ pub(crate) fn ask_over(stream: &mut (impl Read + Write), frames: &[u8]) -> End {
             }
             Some((HEADERS, _)) => return End::Refused,
             Some((RST_STREAM, _)) => return End::Reset,
-            Some((GOAWAY, _)) | None => return End::GoneAway,
+            Some((GOAWAY, _)) | None => return End::GoAway,
             Some(_) => {}
         }
     }

@@ -19,8 +19,8 @@ const LARGE: usize = 4 * MIB - 1024;
 /// The largest that is remembered: an eighth of an account's share, which is a quarter of 64 MiB.
 const REMEMBERED: usize = 2 * MIB - 1024;
 const SOCKETS: usize = 89;
-/// What a gateway may take above the bound of bodies: sockets with their tasks, buffers of connections, pages
-/// of the allocator.
+/// Memory that a gateway may use above the limit for bodies: sockets, tasks, connection buffers, allocator
+/// pages. Bytes.
 const ALLOWANCE: u64 = 48 << 20;
 
 const BODY_BYTES: &str = "tollgate_request_body_bytes";

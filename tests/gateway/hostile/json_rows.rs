@@ -22,7 +22,7 @@ fn with(gateway: &Gateway, name: &'static str, members: &str) -> Row {
     row(gateway, name, body.into_bytes())
 }
 
-/// What is no JSON object, or no request.
+/// Bodies that are no JSON object, or no request.
 fn documents(gateway: &Gateway) -> Vec<Row> {
     let row = |name, body| row(gateway, name, body);
     let good = format!(r#"{{"model":"m",{MESSAGES}}}"#);

@@ -99,7 +99,7 @@ fn forms_that_never_arrive_take_no_place_of_customers() {
 fn answers_that_are_not_taken_take_no_place_of_customers() {
     let recorder = Recorder::start();
     let gateway = start(&recorder, "  requests_in_flight_max: 8\n", "");
-    for asked in [
+    for request in [
         ("GET", "/nowhere"),
         ("POST", "/v1/chat/completions"),
         ("GET", "/v1/models"),
@@ -111,12 +111,12 @@ fn answers_that_are_not_taken_take_no_place_of_customers() {
         let before = gateway.metric(SHED_ADDRESS);
         let began = Instant::now();
         // A connection of strangers has 8 streams at a time.
-        let held = open(&gateway, 8, &http2::withheld(asked, None, 50));
+        let held = open(&gateway, 8, &http2::withheld(request, None, 50));
         wait_for_strangers(&gateway, Duration::from_secs(5), |taken| taken >= 32.0);
         assert_serves(&gateway);
-        assert!(gateway.metric(SHED_ADDRESS) > before, "{asked:?}: the others were turned away");
-        assert!(gateway.metric(CUSTOMERS) <= 1.0, "{asked:?}");
-        if asked.1 == "/nowhere" {
+        assert!(gateway.metric(SHED_ADDRESS) > before, "{request:?}: the others were turned away");
+        assert!(gateway.metric(CUSTOMERS) <= 1.0, "{request:?}");
+        if request.1 == "/nowhere" {
             wait_for_strangers(&gateway, Duration::from_secs(15), |taken| taken == 0.0);
             let took = began.elapsed();
             assert!(took > Duration::from_secs(5), "they were given time: {took:?}");
@@ -230,11 +230,11 @@ fn one_account_leaves_streams_to_the_others() {
     }
     let good = http2::good(&gateway.key, GOOD);
     // Those that are turned away take their room for a second.
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while http2::ask(gateway.address, &good) != http2::End::Answered {
-        assert!(Instant::now() < deadline, "another account is served");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    crate::harness::within(
+        Duration::from_secs(5),
+        || http2::ask(gateway.address, &good) == http2::End::Answered,
+        || "another account is served".to_owned(),
+    );
     for _ in 0..5 {
         assert_eq!(http2::ask(gateway.address, &good), http2::End::Answered, "another account");
     }

@@ -155,7 +155,7 @@ fn names_of_models_that_lead_elsewhere_reach_no_upstream() {
     assert_eq!(paths, expected);
 }
 
-/// What SDKs and customers put into queries stays here, but for what an operation lists.
+/// Query parameters are not forwarded unless an operation lists them.
 #[test]
 fn queries_reach_upstreams_by_a_list() {
     let upstream = responder();
@@ -242,8 +242,8 @@ fn what_upstreams_keep_is_named_by_those_who_were_given_it() {
         let answer = respond(&gateway.key, &fields);
         let error = answer.json()["error"].clone();
         assert_eq!(answer.status(), 400, "{fields}: {answer:?}");
-        let said = error["message"].as_str().unwrap_or_default();
-        assert!(said.contains("of yours here"), "{fields}: {error}");
+        let text_found = error["message"].as_str().unwrap_or_default();
+        assert!(text_found.contains("of yours here"), "{fields}: {error}");
     }
     let document = json!([{"type": "document", "source": {"type": "file", "file_id": "file_a"}}]);
     for path in ["/v1/messages", "/v1/messages/count_tokens"] {
@@ -283,7 +283,7 @@ fn what_upstreams_keep_is_named_by_those_who_were_given_it() {
     assert_eq!(answer.status(), 200, "{answer:?}");
 }
 
-/// Which of two file names counts, parsers disagree on: one of them goes upstream.
+/// Parsers disagree on which of two file names counts, so only one goes upstream.
 #[test]
 fn a_form_has_one_file_name_when_it_goes_upstream() {
     let upstream = responder();
@@ -333,10 +333,12 @@ const END: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"cr
 
 #[test]
 fn a_stream_with_the_operators_credential_ends_before_it() {
-    let (begun, told) = (delta("Hello"), delta(&format!("It is {KEY}, you know")));
-    let middle = told.find("test-1").expect("a key");
-    let escaped = told.replace('/', "\\/");
-    for cut in [vec![told.as_str()], vec![&told[..middle], &told[middle..]], vec![&escaped]] {
+    let (begun, message) = (delta("Hello"), delta(&format!("It is {KEY}, you know")));
+    let middle = message.find("test-1").expect("a key");
+    let escaped = message.replace('/', "\\/");
+    for cut in
+        [vec![message.as_str()], vec![&message[..middle], &message[middle..]], vec![&escaped]]
+    {
         let mut all = vec![begun.as_str()];
         all.extend(&cut);
         all.push(END);
@@ -378,7 +380,7 @@ fn texts_that_begin_like_the_credential_pass_unchanged() {
 
 #[test]
 fn a_document_with_the_operators_credential_is_not_delivered() {
-    for (path, body, told) in [
+    for (path, body, message) in [
         (CHAT, chat("m"), good(CHAT).to_string().replace("Hi", KEY)),
         (
             "/v1/responses",
@@ -398,12 +400,12 @@ fn a_document_with_the_operators_credential_is_not_delivered() {
             good("/responses").to_string().replace("Hi", KEY),
         ),
     ] {
-        let is_told = Arc::new(AtomicBool::new(true));
-        let tells = Arc::clone(&is_told);
-        let honest = told.replace(KEY, "Hi").replace(&KEY.replace('/', "\\/"), "Hi");
+        let is_reported = Arc::new(AtomicBool::new(true));
+        let tells = Arc::clone(&is_reported);
+        let honest = message.replace(KEY, "Hi").replace(&KEY.replace('/', "\\/"), "Hi");
         let upstream = Responder::start(move |_, _| -> Reply {
-            let told = if tells.load(Ordering::SeqCst) { &told } else { &honest };
-            (200, "content-type: application/json\r\n".to_owned(), told.clone())
+            let message = if tells.load(Ordering::SeqCst) { &message } else { &honest };
+            (200, "content-type: application/json\r\n".to_owned(), message.clone())
         });
         let (gateway, other) = gateway(upstream.address);
         let answer = gateway.ask_as(&gateway.key, path, &body);
@@ -417,7 +419,7 @@ fn a_document_with_the_operators_credential_is_not_delivered() {
             })
         });
         // The target is still there for the other account.
-        is_told.store(false, Ordering::SeqCst);
+        is_reported.store(false, Ordering::SeqCst);
         let answer = gateway.ask_as(&other, path, &body);
         assert_eq!(answer.status(), 200, "{path}: {answer:?}");
     }

@@ -27,7 +27,7 @@ fn speech(text: &str, voice: &str) -> Value {
 }
 
 /// The answer of a simulator that was told `settings` in the path.
-async fn told(sim: &Sim, settings: &str, body: &Value) -> Value {
+async fn usage_of(sim: &Sim, settings: &str, body: &Value) -> Value {
     json_of(post(sim, &format!("/sim:{settings}{GENERATION}"), body).await).await
 }
 
@@ -47,7 +47,7 @@ async fn images_are_urls_with_usage_in_two_dialects() {
     assert_eq!(file.headers()["content-type"], "image/png");
     assert!(file.bytes().await.expect("bytes").starts_with(b"\x89PNG"));
 
-    let body = told(&sim, "usage-dialect=output", &image(None)).await;
+    let body = usage_of(&sim, "usage-dialect=output", &image(None)).await;
     let expected = json!({
         "output_width": 1024, "output_height": 1024,
         "input_image_count": 2, "output_image_count": 1,
@@ -59,7 +59,7 @@ async fn images_are_urls_with_usage_in_two_dialects() {
         ("fault=usage-huge", json!(i64::MAX)),
         ("fault=usage-missing", json!(null)),
     ] {
-        let body = told(&sim, settings, &image(None)).await;
+        let body = usage_of(&sim, settings, &image(None)).await;
         assert_eq!(body["usage"]["image_count"], expected, "{settings}");
     }
 }
@@ -104,7 +104,7 @@ async fn speech_is_a_file_as_long_as_its_text() {
 async fn a_file_is_sent_as_the_path_of_its_request_said() {
     let sim = sim(&[]);
     let fetch = async |settings: &str| {
-        let body = told(&sim, settings, &speech("0123456789", "Ethan")).await;
+        let body = usage_of(&sim, settings, &speech("0123456789", "Ethan")).await;
         let url = body["output"]["audio"]["url"].as_str().expect("a URL").to_owned();
         assert!(url.contains(&format!("/sim:{settings}/sim/results/")), "{url}");
         let begin = Instant::now();

@@ -72,11 +72,11 @@ async fn gpt_images_come_in_base64_with_their_usage() {
     });
     assert_eq!(body["usage"], expected, "23 bytes of prompt");
 
-    let asked = json!({
+    let request = json!({
         "n": 3, "quality": "high", "size": "1536x1024", "background": "transparent",
         "output_format": "webp",
     });
-    let body = made(&sim, GENERATIONS, "gpt-image-1", asked).await;
+    let body = made(&sim, GENERATIONS, "gpt-image-1", request).await;
     assert_eq!(body["data"].as_array().map(Vec::len), Some(3));
     assert_eq!(details(&body), ["transparent", "webp", "high", "1536x1024"]);
     assert_eq!(body["usage"]["output_tokens"], 3 * 4160);
@@ -206,9 +206,9 @@ async fn edits_count_their_images_and_compare_masks() {
 #[tokio::test]
 async fn images_are_streamed_with_partial_ones_before() {
     let sim = sim(&[]);
-    let asked = json!({"stream": true, "partial_images": 2, "size": "auto"});
+    let request = json!({"stream": true, "partial_images": 2, "size": "auto"});
     let text = |response: Response| async { response.text().await.expect("text") };
-    let stream = text(post(&sim, GENERATIONS, &order("gpt-image-1", asked.clone())).await).await;
+    let stream = text(post(&sim, GENERATIONS, &order("gpt-image-1", request.clone())).await).await;
     let names: Vec<&str> = stream.lines().filter_map(|it| it.strip_prefix("event: ")).collect();
     let partial = "image_generation.partial_image";
     assert_eq!(names, [partial, partial, "image_generation.completed"]);
@@ -226,12 +226,12 @@ async fn images_are_streamed_with_partial_ones_before() {
     assert_eq!(events[2]["usage"]["total_tokens"], 1062);
 
     let path = format!("/sim:fault=error-after=1{GENERATIONS}");
-    let cut = chunks(&text(post(&sim, &path, &order("gpt-image-1", asked)).await).await);
+    let cut = chunks(&text(post(&sim, &path, &order("gpt-image-1", request)).await).await);
     assert_eq!(cut.len(), 2, "a partial image and an error: {cut:?}");
     assert!(cut[1]["error"]["message"].is_string(), "{cut:?}");
     let path = format!("/sim:fault=usage-missing{GENERATIONS}");
-    let asked = order("gpt-image-1", json!({"stream": true}));
-    let silent = chunks(&text(post(&sim, &path, &asked).await).await);
+    let request = order("gpt-image-1", json!({"stream": true}));
+    let silent = chunks(&text(post(&sim, &path, &request).await).await);
     assert_eq!((silent.len(), silent[0].get("usage")), (1, None), "{silent:?}");
 
     let image = png(1, 1);

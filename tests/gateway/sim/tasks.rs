@@ -216,13 +216,13 @@ async fn a_lost_task_is_unknown_though_it_was_taken_in() {
         let lost = submit(&sim, "fault=task-lost", at, &order(protocol)).await;
         let (status, record) = get(&sim, &format!("{below}/{lost}")).await;
         assert!(unknown(protocol, status, &record), "lost from the start: {record}");
-        let known = submit(&sim, "chunks=1", at, &order(protocol)).await;
-        let (status, record) = get(&sim, &format!("{below}/{known}")).await;
+        let existing = submit(&sim, "chunks=1", at, &order(protocol)).await;
+        let (status, record) = get(&sim, &format!("{below}/{existing}")).await;
         assert!(!unknown(protocol, status, &record), "known: {record}");
-        let (status, record) = get(&sim, &format!("/sim:fault=task-lost{below}/{known}")).await;
+        let (status, record) = get(&sim, &format!("/sim:fault=task-lost{below}/{existing}")).await;
         assert!(unknown(protocol, status, &record), "lost for this query: {record}");
         for (other, _, below) in PROTOCOLS.iter().filter(|row| row.0 != protocol) {
-            let (status, record) = get(&sim, &format!("{below}/{known}")).await;
+            let (status, record) = get(&sim, &format!("{below}/{existing}")).await;
             assert!(unknown(*other, status, &record), "another protocol's: {record}");
         }
     }

@@ -1,5 +1,5 @@
-//! What upstreams of Amazon Bedrock's Converse API have beside the others: their paths and credentials,
-//! binary frames, exceptions with names, and an end without usage.
+//! Peculiarities of Amazon Bedrock's Converse API: paths and credentials, binary frames, named exceptions,
+//! and an end without usage.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -81,8 +81,8 @@ fn what_an_upstream_reports_is_charged_however_it_reports_it() {
             let answer = call(&gateway, customer, &customer.body("on-converse", true));
             let read = customer.read(&answer, true);
             let used = &read.usage;
-            let told = price(used.input, used.cache_read, used.output);
-            assert_eq!((spent(&gateway), told), (expected, expected), "{customer:?} {fault}");
+            let message = price(used.input, used.cache_read, used.output);
+            assert_eq!((spent(&gateway), message), (expected, expected), "{customer:?} {fault}");
         }
         for fault in ["usage-missing", "usage-negative"] {
             for stream in [false, true] {
@@ -90,8 +90,8 @@ fn what_an_upstream_reports_is_charged_however_it_reports_it() {
                     gateway(sim.addr(), &format!("/sim:fault={fault}"), "    reasoning: false\n");
                 let answer = call(&gateway, customer, &customer.body("on-converse", stream));
                 let used = customer.read(&answer, stream).usage;
-                let told = price(used.input, used.cache_read, used.output);
-                assert_eq!(spent(&gateway), told, "{customer:?} {fault} {stream}: {answer:?}");
+                let message = price(used.input, used.cache_read, used.output);
+                assert_eq!(spent(&gateway), message, "{customer:?} {fault} {stream}: {answer:?}");
                 assert!(used.output >= 16, "an estimate of what was said: {used:?}");
             }
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Answer, Gateway, Responder, ask};
 
-/// What Claude Code 2.1.332 asks for with `claude-opus-5-5`.
+/// Betas that Claude Code 2.1.332 requests with `claude-opus-5-5`.
 const BETAS: &str = "claude-code-20250219,interleaved-thinking-2025-05-14,\
     context-management-2025-06-27,per-turn-control-2026-07-01,\
     mid-conversation-tool-changes-2026-07-01,thinking-token-count-2026-05-13,\

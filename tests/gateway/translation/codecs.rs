@@ -31,7 +31,7 @@ fn provider() -> Responder {
     })
 }
 
-/// What each answer costs, in nano-dollars.
+/// Price of each answer in nano-dollars.
 const PRICE: u64 = 5 * 3_000 + 2 * 15_000;
 
 fn model(name: &str, operations: &str, targets: &str, more: &str) -> String {
@@ -47,9 +47,9 @@ fn model(name: &str, operations: &str, targets: &str, more: &str) -> String {
 
 /// `o` and `a` are up; `down` speaks Anthropic's protocol, and nobody listens there.
 fn gateway(up: SocketAddr, models: &[String]) -> Gateway {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let down = gone.local_addr().expect("an address");
-    drop(gone);
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let down = unused.local_addr().expect("an address");
+    drop(unused);
     let upstreams = format!(
         "  o: {{ protocol: openai, base_url: 'http://{up}/v1' }}
   a: {{ protocol: anthropic, base_url: 'http://{up}' }}

@@ -1,5 +1,5 @@
-//! What clients add to their requests that says nothing to another provider: the request is answered, and
-//! its answer names what was left out.
+//! Client additions without meaning for another provider: the request is answered, and the answer names the
+//! omissions.
 
 use serde_json::{Value, json};
 
@@ -7,9 +7,9 @@ use super::wire::Customer;
 use super::{CELLS, call, gateway};
 use crate::harness::{Recorder, simulator};
 
-/// What an earlier answer had, and a tool that only another provider runs.
+/// Adds parts of an earlier answer, and a tool that only another provider runs.
 fn with_leavings(customer: Customer, mut body: Value) -> (Value, &'static str) {
-    let (turns, said, tools, names) = match customer {
+    let (turns, message, tools, names) = match customer {
         Customer::Chat => (
             "messages",
             json!({"role": "assistant", "content": "So.", "annotations": [{"type": "url_citation"}]}),
@@ -38,7 +38,7 @@ fn with_leavings(customer: Customer, mut body: Value) -> (Value, &'static str) {
     };
     let list = body[turns].as_array_mut().expect("turns");
     let hi = list.last().expect("a turn").clone();
-    list.extend([said, hi]);
+    list.extend([message, hi]);
     body["tools"] = tools;
     (body, names)
 }

@@ -16,22 +16,22 @@ fn call_text(gateway: &Gateway, customer: Customer, body: &str) -> Answer {
     ask(gateway.address, &gateway.post(&path, &lines, body))
 }
 
-/// What two parsers could read differently reaches no upstream, wherever it stands.
+/// Ambiguous input reaches no upstream, wherever it is.
 #[test]
 fn what_can_be_read_in_two_ways_is_refused() {
     let recorder = Recorder::start();
     let gateway = gateway(recorder.address, "", "");
     for (customer, model) in cells_with_natives() {
         let plain = customer.body(model, false).to_string();
-        let said = r#""content":"Say hello.""#;
+        let message = r#""content":"Say hello.""#;
         let deep = format!("{}1{}", "[".repeat(500), "]".repeat(500));
         for (what, body) in [
             ("a key twice", plain.replacen('{', r#"{"model":"other","#, 1)),
             ("a key twice, once escaped", plain.replacen('{', r#"{"mod\u0065l":"other","#, 1)),
-            ("a key inside twice", plain.replace(said, &format!(r#"{said},"content":"b""#))),
+            ("a key inside twice", plain.replace(message, &format!(r#"{message},"content":"b""#))),
             (
                 "a key inside twice, once escaped",
-                plain.replace(said, &format!(r#"{said},"cont\u0065nt":"b""#)),
+                plain.replace(message, &format!(r#"{message},"cont\u0065nt":"b""#)),
             ),
             ("depth", plain.replacen('{', &format!(r#"{{"metadata":{{"a":{deep}}},"#), 1)),
             ("a lone surrogate", plain.replace("Say hello.", "\\ud800")),
@@ -69,21 +69,29 @@ fn large_requests_arrive_whole_and_soon() {
         let members: serde_json::Map<String, Value> =
             (0..20_000).map(|place| (format!("key {place}"), json!(place))).collect();
         for (what, body, marks) in [
-            ("chinese", said(customer, model, json!(chinese)), vec!["每一刻钟有一班车"; 1]),
+            (
+                "chinese",
+                content_request(customer, model, json!(chinese)),
+                vec!["每一刻钟有一班车"; 1],
+            ),
             (
                 "tools",
                 {
-                    let mut body = said(customer, model, json!("hi"));
+                    let mut body = content_request(customer, model, json!("hi"));
                     body["tools"] = json!(tools);
                     body
                 },
                 vec!["tool_0", "tool_999"],
             ),
-            ("parts", said(customer, model, json!(parts)), vec!["part 0.", "part 9999."]),
+            (
+                "parts",
+                content_request(customer, model, json!(parts)),
+                vec!["part 0.", "part 9999."],
+            ),
             (
                 "members",
                 {
-                    let mut body = said(customer, model, json!("hi"));
+                    let mut body = content_request(customer, model, json!("hi"));
                     body["metadata"] = Value::Object(members);
                     body
                 },
@@ -111,7 +119,7 @@ fn large_requests_arrive_whole_and_soon() {
 }
 
 /// A request that says this, whatever its shape.
-fn said(customer: Customer, model: &str, content: Value) -> Value {
+fn content_request(customer: Customer, model: &str, content: Value) -> Value {
     let turns = json!([{"role": "user", "content": content}]);
     match customer {
         Customer::Responses => json!({"model": model, "input": turns}),
@@ -300,8 +308,8 @@ fn endless(begin: &'static str, event: String) -> SocketAddr {
 
 /// Bytes of an upstream's stream after which its memory is looked at.
 const STREAM_BYTES: usize = 96 << 20;
-/// What a stream may take: buffers of sockets and of the allocator, however long it is. For customers of
-/// responses also the output, up to its bound and with what a repetition of it takes.
+/// Memory growth allowed for a stream of any length: buffers of sockets and of the allocator; for responses
+/// also the output and its repetition. Bytes.
 const GROWTH_BYTES_MAX: u64 = 24 << 20;
 const GROWTH_OF_RESPONSES_BYTES_MAX: u64 = 80 << 20;
 

@@ -34,8 +34,8 @@ fn ending(gateway: &Gateway) -> (String, String, u64) {
     (word("kind"), word("usage_source"), last["usage"]["output_tokens"].as_u64().unwrap_or(0))
 }
 
-/// What upstreams do wrong, with further fields of the models: those that say that a model does not think
-/// are billed by what was seen.
+/// Faults of upstreams, with further fields of the models: models without hidden reasoning are billed by what
+/// was seen.
 const BREAKS: [(&str, &str); 18] = [
     ("cut-after=1", ""),
     ("cut-after=11", ""),

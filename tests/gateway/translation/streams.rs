@@ -1,5 +1,5 @@
-//! What the gateway itself makes of an upstream's stream: signs of life, an end before the end, ids, and
-//! when to come again.
+//! The gateway's own additions to an upstream's stream: keep-alive comments, early ends, ids, and retry
+//! times.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +21,7 @@ fn events(events: &[Value]) -> String {
 }
 
 /// A stream of the dialect of `model`: its first event, and the rest of it.
-fn said(model: &str) -> (String, String) {
+fn expected_texts(model: &str) -> (String, String) {
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 2, "input_tokens": 10,
         "output_tokens": 2});
     match model {
@@ -128,7 +128,7 @@ fn signs(customer: Customer, text: &str) -> usize {
 fn comments_of_an_upstream_reach_the_customer_at_once() {
     let pause = Duration::from_millis(100);
     for (customer, model) in CELLS.into_iter().filter(|(_, model)| *model != "on-converse") {
-        let (first, rest) = said(model);
+        let (first, rest) = expected_texts(model);
         let comment = match model {
             "on-messages" => "event: ping\ndata: {\"type\": \"ping\"}\n\n",
             _ => ": keepalive\n\n",
@@ -161,7 +161,7 @@ fn a_customer_has_something_to_read_within_the_interval() {
         if model == "on-converse" {
             continue;
         }
-        let (first, rest) = said(model);
+        let (first, rest) = expected_texts(model);
         let comments = (0..8).map(|_| (Duration::from_millis(100), ": thinking\n\n".to_owned()));
         let pieces = comments.chain([(Duration::ZERO, first + &rest)]).collect();
         let gateway = gateway_with(limits, slow(pieces), "", "");
@@ -178,7 +178,7 @@ fn a_customer_has_something_to_read_within_the_interval() {
 #[test]
 fn comments_before_the_first_event_begin_the_stream() {
     for (customer, model) in CELLS.into_iter().filter(|(_, model)| *model == "on-chat") {
-        let (first, rest) = said(model);
+        let (first, rest) = expected_texts(model);
         let comments = (0..6).map(|_| (Duration::from_millis(500), ": thinking\n\n".to_owned()));
         let pieces = comments.chain([(Duration::ZERO, first + &rest)]).collect();
         let (text, times) = timed(&gateway_with("", slow(pieces), "", ""), customer, model);
@@ -328,9 +328,9 @@ fn the_time_that_an_upstream_asks_for_reaches_the_customer() {
                 let answer = call(&gateway, customer, &customer.body(model, stream));
                 let what = format!("{customer:?} {model} {status} {stream}: {answer:?}");
                 // The second time no target is asked, as all have asked for time.
-                let is_asked = !stream || status == 503;
+                let is_called = !stream || status == 503;
                 let seconds: u64 = answer.header("retry-after").expect(&what).parse().expect(&what);
-                assert!((1..=7).contains(&seconds) && (!is_asked || seconds == 7), "{what}");
+                assert!((1..=7).contains(&seconds) && (!is_called || seconds == 7), "{what}");
                 assert_eq!(answer.status(), expected, "{what}");
                 assert_eq!(spent(&gateway), 0, "{what}");
             }
@@ -351,7 +351,7 @@ fn the_time_that_an_upstream_asks_for_reaches_the_customer() {
 
 #[test]
 fn signs_of_life_are_pings_over_websockets() {
-    let (first, rest) = said("on-messages");
+    let (first, rest) = expected_texts("on-messages");
     let ping =
         (Duration::from_millis(50), "event: ping\ndata: {\"type\": \"ping\"}\n\n".to_owned());
     let mut pieces = vec![(Duration::ZERO, first), ping.clone(), ping.clone(), ping];

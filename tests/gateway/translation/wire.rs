@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Answer;
 
-/// Whose words a customer speaks.
+/// The customer's dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Customer {
     Chat,
@@ -13,7 +13,7 @@ pub(super) enum Customer {
     Gemini,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Debug, Default)]
 pub(super) struct Read {
     pub(super) text: String,
@@ -29,7 +29,7 @@ pub(super) struct Called {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: String,
-    /// What stands before it, or at it, and goes back with it: the signature of its maker.
+    /// Signatures beside the reasoning, which are sent back with it.
     pub(super) sealed: Vec<Value>,
 }
 
@@ -220,7 +220,7 @@ impl Customer {
         }
     }
 
-    /// What was answered, and another question.
+    /// Appends the answer and another question.
     pub(super) fn add_turn(self, body: &mut Value, text: &str) {
         if self == Self::Gemini {
             self.push(body, json!({"role": "model", "parts": [{"text": text}]}));
@@ -231,7 +231,7 @@ impl Customer {
         self.push(body, json!({"role": "user", "content": "And tomorrow?"}));
     }
 
-    /// What the answer says, with a check of its shape.
+    /// Content of the answer, after a check of its shape.
     pub(super) fn read(self, answer: &Answer, stream: bool) -> Read {
         match (self, stream) {
             (Self::Chat, false) => chat(&document(answer)),

@@ -53,7 +53,7 @@ struct State {
     pace: Pace,
     /// The [`CountAnswer`] of now.
     counts: AtomicU8,
-    counts_asked: AtomicUsize,
+    count_calls: AtomicUsize,
     slow: AtomicUsize,
     slow_most: AtomicUsize,
     connections: AtomicUsize,
@@ -77,7 +77,7 @@ impl Upstream {
         let state = Arc::new(State {
             pace,
             counts: AtomicU8::new(0),
-            counts_asked: AtomicUsize::default(),
+            count_calls: AtomicUsize::default(),
             slow: AtomicUsize::default(),
             slow_most: AtomicUsize::default(),
             connections: AtomicUsize::default(),
@@ -94,8 +94,8 @@ impl Upstream {
     }
 
     /// The number of requests to count tokens.
-    pub(crate) fn counts_asked(&self) -> usize {
-        self.state.counts_asked.load(Ordering::SeqCst)
+    pub(crate) fn count_calls(&self) -> usize {
+        self.state.count_calls.load(Ordering::SeqCst)
     }
 
     /// True once the slow call of this number has arrived.
@@ -156,7 +156,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
     let mut read = Vec::new();
     while let Some((path, body)) = request(&mut stream, &mut read).await? {
         if path.contains("count_tokens") || path.contains(":countTokens") {
-            state.counts_asked.fetch_add(1, Ordering::SeqCst);
+            state.count_calls.fetch_add(1, Ordering::SeqCst);
             match state.counts.load(Ordering::SeqCst) {
                 0 => answer(&mut stream, "429 Limited\r\nretry-after: 60", LIMITED).await?,
                 1 => answer(&mut stream, "500 Failed", LIMITED).await?,

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 
-/// What happens to what is sent.
+/// Treatment of sent data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Pass,
@@ -15,7 +15,7 @@ enum Mode {
     Cut,
 }
 
-/// What happens to the next COMMIT.
+/// Treatment of the next COMMIT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Commit {
     Pass,
@@ -94,7 +94,7 @@ impl Cut {
         self.wire.turn(|state| state.1 = Commit::LoseQuestion);
     }
 
-    /// Whether a COMMIT was lost, or its answer, since that was asked for.
+    /// True if a COMMIT was lost, or its answer, since that was asked for.
     pub(crate) fn has_lost(&self) -> bool {
         self.wire.state().1 == Commit::Pass
     }

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, Archive, ArchiveTo, BucketOptions, Keeping, Kept, Ledger, OfflineRecords, Options, verify,
+    self, Archive, ArchiveTo, BucketOptions, Ledger, MaintenanceEvent, MaintenanceOptions,
+    OfflineRecords, Options, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::secret::Secret;
 
 use super::store::{Fault, SECRET_KEY, Store};
-use super::{PATIENCE, copy_of, history, told};
+use super::{PATIENCE, copy_of, history, opened};
 use crate::harness::ledger::{files, remove_sled, runtime, segments};
 use crate::harness::{free_address, python};
 
@@ -30,14 +31,18 @@ fn name(of: &str) -> String {
 fn open(dir: &Path, archive: Archive) -> (Arc<Ledger>, Arc<[AtomicUsize; 2]>) {
     let counts: Arc<[AtomicUsize; 2]> = Arc::default();
     let seen = Arc::clone(&counts);
-    let on_kept = Box::new(move |kept| match kept {
-        Kept::Archived { .. } => drop(seen[0].fetch_add(1, Ordering::SeqCst)),
-        Kept::Failed => drop(seen[1].fetch_add(1, Ordering::SeqCst)),
+    let on_event = Box::new(move |kept| match kept {
+        MaintenanceEvent::Archived { .. } => drop(seen[0].fetch_add(1, Ordering::SeqCst)),
+        MaintenanceEvent::Failed => drop(seen[1].fetch_add(1, Ordering::SeqCst)),
         _ => {}
     });
     let checkpoint_interval = Duration::MAX;
-    let keeping = Keeping { checkpoint_interval, archive: Some(archive), on_kept: Some(on_kept) };
-    let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+    let maintenance = MaintenanceOptions {
+        checkpoint_interval,
+        archive: Some(archive),
+        on_event: Some(on_event),
+    };
+    let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
     (Ledger::open(options).unwrap_or_else(|error| panic!("{error}")).0, counts)
 }
 
@@ -65,7 +70,7 @@ fn records(dir: &Path) -> Result<Vec<u64>, String> {
 fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 21);
-    let (expected, _) = told(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     let whole = verify(dir.path()).expect("readable");
     let store = Store::start(&name("archive"));
     move_some(dir.path(), store.archive(), 3);
@@ -85,7 +90,7 @@ fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     let all: Vec<u64> = (1..=report.records).collect();
     assert_eq!(records(dir.path()).expect("readable"), all);
     remove_sled(dir.path());
-    let (found, recovery) = told(dir.path(), &accounts);
+    let (found, recovery) = opened(dir.path(), &accounts);
     assert!(recovery.sled_rebuilt && recovery.records_replayed < report.records, "{recovery:?}");
     assert_eq!(found, expected, "statements go on in the bucket");
     let fetched = fs::read_dir(dir.path().join("fetched")).expect("a directory").count();
@@ -93,7 +98,7 @@ fn segments_in_a_bucket_are_read_as_if_they_were_here() {
     // A start without a checkpoint, too, and a moment in the past.
     remove_sled(dir.path());
     fs::remove_dir_all(dir.path().join("checkpoints")).expect("removed");
-    assert_eq!(told(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
     let past = dir.path().with_extension("past");
     // What was written together is restored together: a group that has something later is left out.
     let first = OfflineRecords::open(dir.path(), 0).expect("a ledger").take(20);
@@ -116,9 +121,9 @@ fn what_was_fetched_serves_the_next_pages() {
     let page = |before| runtime().block_on(ledger.entries(accounts[0], Some(before), 3));
     let first = page(12).expect("entries");
     assert!(!first.is_empty(), "the account has nothing that is so old");
-    let asked = store.gets();
+    let request = store.gets();
     assert_eq!(page(12).expect("entries"), first);
-    assert_eq!(store.gets(), asked, "it was asked again");
+    assert_eq!(store.gets(), request, "it was asked again");
     store.does(Fault::Away);
     assert_eq!(page(12).expect("entries"), first, "it is away, and what was fetched is here");
     ledger.close();
@@ -162,7 +167,7 @@ fn nothing_is_lost_whatever_the_store_does() {
     assert_eq!(verify(dir.path()).expect("readable").violations, Vec::<String>::new());
 }
 
-/// What is moved and cannot be read is told of with its bucket and key, and without a secret.
+/// An unreadable archived object is opened with its bucket and key, and without a secret.
 #[test]
 fn a_reader_is_told_which_object_it_lacks() {
     let dir = TempDir::new().expect("a directory");
@@ -200,7 +205,7 @@ fn a_reader_is_told_which_object_it_lacks() {
     assert!(!records(dir.path()).expect("readable").is_empty());
 }
 
-/// What another gateway has put there that goes on with the same ledger is not overwritten.
+/// Objects of another gateway that continues the same ledger are not overwritten.
 #[test]
 fn two_that_go_on_with_one_ledger_overwrite_nothing() {
     let (dir, directory) = (TempDir::new().expect("a directory"), TempDir::new().expect("another"));
@@ -209,9 +214,9 @@ fn two_that_go_on_with_one_ledger_overwrite_nothing() {
     move_some(dir.path(), store.archive(), 1);
     let next = segments(dir.path())[0].file_stem().expect("a name").to_string_lossy().into_owned();
     let keys = store.keys();
-    let known = keys.iter().find(|key| key.ends_with(".seal")).expect("a seal");
-    let (of_ledger, _) = known.rsplit_once('/').expect("a prefix");
-    store.copy(known, &format!("{of_ledger}/{next}.seal"));
+    let existing = keys.iter().find(|key| key.ends_with(".seal")).expect("a seal");
+    let (of_ledger, _) = existing.rsplit_once('/').expect("a prefix");
+    store.copy(existing, &format!("{of_ledger}/{next}.seal"));
     let (ledger, counts) = open(dir.path(), store.archive());
     wait_for(&counts[1], 1, "it is not told");
     ledger.close();
@@ -296,14 +301,14 @@ fn commands_read_the_bucket() {
             .env("ARCHIVE_KEY", SECRET_KEY)
             .output()
             .expect("it runs");
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+        let message = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&message).into_owned())
     };
     with("");
     for command in ["verify", "export", "repair"] {
-        let (done, said) = tollgate(&[command]);
-        assert!(!done && said.contains("store.journal.archive.s3"), "{command}: {said}");
-        assert!(said.contains(&bucket), "{command}: {said}");
+        let (done, message) = tollgate(&[command]);
+        assert!(!done && message.contains("store.journal.archive.s3"), "{command}: {message}");
+        assert!(message.contains(&bucket), "{command}: {message}");
     }
     with(&format!(
         "store:\n  journal:\n    archive:\n      s3:\n        bucket: {bucket}\n        endpoint: {}\n        \
@@ -311,12 +316,12 @@ fn commands_read_the_bucket() {
          secret_key: ${{ARCHIVE_KEY}}\n        timeout: 5s\n",
         store.endpoint()
     ));
-    let (done, said) = tollgate(&["verify"]);
-    assert!(done && said.contains("the ledger is sound"), "{said}");
-    let (done, said) = tollgate(&["export"]);
-    assert!(done && said.lines().count() > 600, "{} lines", said.lines().count());
-    let (done, said) = tollgate(&["repair"]);
-    assert!(done && said.contains("needs no repair"), "{said}");
+    let (done, message) = tollgate(&["verify"]);
+    assert!(done && message.contains("the ledger is sound"), "{message}");
+    let (done, message) = tollgate(&["export"]);
+    assert!(done && message.lines().count() > 600, "{} lines", message.lines().count());
+    let (done, message) = tollgate(&["repair"]);
+    assert!(done && message.contains("needs no repair"), "{message}");
 }
 
 /// A server that others wrote: moto's, which the suite installs.
@@ -349,7 +354,7 @@ fn a_real_server_takes_it() {
     python(&format!("s3.create_bucket(Bucket='{bucket}')"));
     let dir = TempDir::new().expect("a directory");
     let accounts = history(dir.path(), None, 27);
-    let (expected, _) = told(dir.path(), &accounts);
+    let (expected, _) = opened(dir.path(), &accounts);
     let options = BucketOptions {
         endpoint: format!("http://127.0.0.1:{port}").parse().expect("a URL"),
         region: "us-east-1".to_owned(),
@@ -369,7 +374,7 @@ fn a_real_server_takes_it() {
     assert!(listed.matches(".seg.zst").count() >= 2, "{listed}");
     assert_eq!(verify(dir.path()).expect("readable").violations, Vec::<String>::new());
     remove_sled(dir.path());
-    assert_eq!(told(dir.path(), &accounts).0, expected);
+    assert_eq!(opened(dir.path(), &accounts).0, expected);
     // An object that is removed there is told of.
     let copy = copy_of(dir.path());
     let first = listed.split('\'').find(|key| key.ends_with("01.seg.zst")).expect("the first");
@@ -377,6 +382,6 @@ fn a_real_server_takes_it() {
     let error = records(copy.path()).expect_err("it is gone");
     assert!(error.contains(&format!("s3://{bucket}/{first}")), "{error}");
     assert!(error.contains("404 NoSuchKey"), "{error}");
-    let known = files(&dir.path().join("journal"), ".seal");
-    assert!(!known.is_empty());
+    let existing = files(&dir.path().join("journal"), ".seal");
+    assert!(!existing.is_empty());
 }

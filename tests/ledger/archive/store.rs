@@ -18,7 +18,7 @@ const ACCESS_KEY: &str = "AKIDTOLLGATE";
 pub(crate) const SECRET_KEY: &str = "canary-7f3a-secret-key";
 const REGION: &str = "eu-central-1";
 
-/// What a store does wrong.
+/// A store's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing.
@@ -121,7 +121,7 @@ impl Store {
         self.state.lock().expect("not poisoned").gets
     }
 
-    /// What was not as it has to be.
+    /// Violations that the store has seen.
     pub(crate) fn wrong(&self) -> Vec<String> {
         self.state.lock().expect("not poisoned").wrong.clone()
     }
@@ -210,7 +210,7 @@ fn serve(mut stream: TcpStream, bucket: &str, state: &Mutex<State>) {
     drop(stream.write_all(&body));
 }
 
-/// What the store does when it does what it should.
+/// The store's correct answer.
 fn done(
     request: Request,
     bucket: &str,
@@ -252,11 +252,11 @@ fn answer(stream: &mut TcpStream, status: &str, body: &[u8]) {
     drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body)));
 }
 
-fn hmac(key: &[u8], said: &str) -> Vec<u8> {
+fn hmac(key: &[u8], message: &str) -> Vec<u8> {
     let mut block = [0; 64];
     block[..key.len()].copy_from_slice(key);
     let with = |pad: u8| block.map(|byte| byte ^ pad);
-    let inner = Sha256::new().chain_update(with(0x36)).chain_update(said).finalize();
+    let inner = Sha256::new().chain_update(with(0x36)).chain_update(message).finalize();
     Sha256::new().chain_update(with(0x5c)).chain_update(inner).finalize().to_vec()
 }
 
@@ -272,14 +272,14 @@ fn check(request: &Request, fault: Fault) -> Result<(), String> {
     let mut pairs: Vec<(&str, &str)> =
         request.query.split('&').filter_map(|pair| pair.split_once('=')).collect();
     pairs.sort_unstable();
-    let told = |name: &str| {
-        let found = pairs.iter().find(|(known, _)| *known == name);
+    let message = |name: &str| {
+        let found = pairs.iter().find(|(existing, _)| *existing == name);
         found.map(|(_, value)| value.replace("%2F", "/").replace("%3B", ";")).unwrap_or_default()
     };
-    let (date, signed) = (told("X-Amz-Date"), told("X-Amz-SignedHeaders"));
+    let (date, signed) = (message("X-Amz-Date"), message("X-Amz-SignedHeaders"));
     let day = date.get(..8).unwrap_or_default();
     let scope = format!("{day}/{REGION}/s3/aws4_request");
-    if told("X-Amz-Credential") != format!("{ACCESS_KEY}/{scope}") {
+    if message("X-Amz-Credential") != format!("{ACCESS_KEY}/{scope}") {
         return Err("InvalidAccessKeyId".to_owned());
     }
     let canonical_query: Vec<String> = pairs
@@ -303,7 +303,7 @@ fn check(request: &Request, fault: Fault) -> Result<(), String> {
     for part in [day, REGION, "s3", "aws4_request"] {
         key = hmac(&key, part);
     }
-    if told("X-Amz-Signature") != hex(&hmac(&key, &to_sign)) {
+    if message("X-Amz-Signature") != hex(&hmac(&key, &to_sign)) {
         return Err("SignatureDoesNotMatch".to_owned());
     }
     if request.method == "PUT" && fault == Fault::None {

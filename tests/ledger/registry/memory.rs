@@ -10,11 +10,12 @@ use async_trait::async_trait;
 use parking_lot::{Mutex, MutexGuard};
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
-    AccountId, Balance, CallName, ChangeTask, DecideEnd, Grain, HoldId, Journaled, KeyId,
-    LeaseWait, LedgerError, ListedTask, Logged, Losses, NodeId, OpenHold, OpenTask, Page,
-    PreparedOpening, Progress, Record, Repeat, Repeated, Seq, SharedFunds, Shortfall, Stage,
-    Standing, Task, TaskFilter, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError,
-    Totals, Tried, Turn, UsageCell, UsageOfModel, UsageTotal, WriteLog, is_unanswered,
+    AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
+    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, LedgerError, ListedTask, Losses,
+    NodeId, NodeStatus, OpenHold, OpenTask, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
+    SharedFunds, Shortfall, Task, TaskFilter, TaskId, TaskOpened, TaskPage, TaskPhase, TaskQuery,
+    TaskStore, TaskStoreError, Totals, UsageCell, UsageOfModel, UsageTotal, WriteLog, WritePage,
+    WriteTurn, is_unanswered,
 };
 use tollgate::money::Nanousd;
 
@@ -29,7 +30,7 @@ struct Submitted {
 struct Row {
     task: Arc<Task>,
     hold: OpenHold,
-    tried: Option<Tried>,
+    tried: Option<DeliveryAttempt>,
 }
 
 #[derive(Default)]
@@ -47,14 +48,14 @@ impl Rows {
     fn recent(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         (at, within): (UnixMs, Duration),
     ) -> Option<Submitted> {
-        let known = self.submits.get(&(account, repeat.key)).copied()?;
-        let is_recent = Duration::from_millis(at.0.saturating_sub(known.at.0)) < within;
+        let existing = self.submits.get(&(account, repeat.key)).copied()?;
+        let is_recent = Duration::from_millis(at.0.saturating_sub(existing.at.0)) < within;
         let mut tasks = self.tasks.iter().map(|row| &row.task);
-        let is_open = tasks.any(|task| task.id() == known.task && is_unanswered(task));
-        (is_recent || is_open).then_some(known)
+        let is_open = tasks.any(|task| task.id() == existing.task && is_unanswered(task));
+        (is_recent || is_open).then_some(existing)
     }
 
     fn answered(&mut self, task: &Task, at: UnixMs) {
@@ -124,7 +125,7 @@ impl PreparedOpening for Opening {
     }
 }
 
-/// What the ledger sees of [`MemoryTasks`], which an opening keeps as well.
+/// The ledger's view of [`MemoryTasks`], which an opening keeps as well.
 struct Shared(Arc<MemoryTasks>);
 
 #[async_trait]
@@ -150,7 +151,7 @@ impl TaskStore for Shared {
         account: AccountId,
         id: TaskId,
         change: &ChangeTask<'_>,
-        tried: Option<&Tried>,
+        tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError> {
         self.0.write(|rows| {
             let row = rows.row(account, id)?;
@@ -159,7 +160,7 @@ impl TaskStore for Shared {
                 return None;
             }
             let is_taken =
-                is_unanswered(&row.task) && matches!(after.stage, Stage::Submitted { .. });
+                is_unanswered(&row.task) && matches!(after.stage, TaskPhase::Submitted { .. });
             row.task = Arc::clone(&after);
             row.tried = tried.cloned().or(row.tried.take());
             if is_taken {
@@ -215,14 +216,14 @@ impl TaskStore for Shared {
     async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, TaskStoreError> {
+    ) -> Result<RepeatLookup, TaskStoreError> {
         Ok(match self.0.read().recent(account, repeat, (at, within)) {
-            None => Repeated::New,
-            Some(known) if known.body == repeat.body => Repeated::Same(known.task),
-            Some(_) => Repeated::Other,
+            None => RepeatLookup::New,
+            Some(known) if known.body == repeat.body => RepeatLookup::Same(known.task),
+            Some(_) => RepeatLookup::Other,
         })
     }
 
@@ -257,7 +258,7 @@ impl TaskStore for Shared {
     async fn in_doubt(&self) -> Result<Vec<Arc<Task>>, TaskStoreError> {
         let rows = self.0.read();
         let tasks = rows.tasks.iter().map(|row| &row.task);
-        Ok(tasks.filter(|task| task.stage == Stage::InDoubt).cloned().collect())
+        Ok(tasks.filter(|task| task.stage == TaskPhase::InDoubt).cloned().collect())
     }
 
     async fn forget(
@@ -283,9 +284,9 @@ fn listed(row: &Row) -> ListedTask {
 
 fn wants(filter: &TaskFilter, task: &Task) -> bool {
     match (filter, &task.stage) {
-        (TaskFilter::Open, Stage::Submitting | Stage::Submitted { .. })
-        | (TaskFilter::InDoubt, Stage::InDoubt) => true,
-        (TaskFilter::Ended(state), Stage::Ended(ended)) => ended.state == *state,
+        (TaskFilter::Open, TaskPhase::Submitting | TaskPhase::Submitted { .. })
+        | (TaskFilter::InDoubt, TaskPhase::InDoubt) => true,
+        (TaskFilter::Ended(state), TaskPhase::Ended(ended)) => ended.state == *state,
         (TaskFilter::Announced, _) => task.intent.webhook_url.is_some(),
         _ => false,
     }
@@ -300,24 +301,24 @@ struct MemoryLog {
 
 #[async_trait]
 impl WriteLog for MemoryLog {
-    async fn turn(&self) -> Turn<'_> {
-        Turn(self.turn.lock().await)
+    async fn turn(&self) -> WriteTurn<'_> {
+        WriteTurn(self.turn.lock().await)
     }
 
     async fn append(
         &self,
-        _turn: &Turn<'_>,
+        _turn: &WriteTurn<'_>,
         after: Seq,
         _write_id: &str,
         _records: &[Record],
-    ) -> Result<Logged, LedgerError> {
+    ) -> Result<AppendOutcome, LedgerError> {
         let place = self.last.fetch_add(1, Ordering::Relaxed);
         assert_eq!(place, after, "one node writes, and has followed itself");
-        Ok(Logged::At(place + 1))
+        Ok(AppendOutcome::At(place + 1))
     }
 
-    async fn pull(&self, _turn: &Turn<'_>, _after: Seq) -> Result<Page, LedgerError> {
-        Ok(Page { groups: Vec::new(), is_last: true })
+    async fn pull(&self, _turn: &WriteTurn<'_>, _after: Seq) -> Result<WritePage, LedgerError> {
+        Ok(WritePage { groups: Vec::new(), is_last: true })
     }
 
     fn stop(&self, why: String) -> LedgerError {
@@ -351,8 +352,8 @@ impl SharedFunds for MemoryFleet {
         NodeId::from_number(1).expect("a node")
     }
 
-    fn standing(&self, Progress { last: _, followed }: Progress) -> Standing {
-        Standing {
+    fn node_status(&self, JournalProgress { last: _, followed }: JournalProgress) -> NodeStatus {
+        NodeStatus {
             node: self.node(),
             name: "memory".to_owned(),
             epoch: 1,
@@ -409,11 +410,11 @@ impl SharedFunds for MemoryFleet {
         _account: AccountId,
         _before: Seq,
         _limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         no_figures()
     }
 
-    async fn in_doubt(&self) -> Result<Vec<Journaled>, LedgerError> {
+    async fn in_doubt(&self) -> Result<Vec<JournaledRecord>, LedgerError> {
         no_figures()
     }
 
@@ -468,7 +469,7 @@ impl SharedFunds for MemoryFleet {
         &self,
         _account: AccountId,
         _name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         no_figures()
     }
 
@@ -477,7 +478,7 @@ impl SharedFunds for MemoryFleet {
         _account: AccountId,
         _hold: HoldId,
         _limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         no_figures()
     }
 

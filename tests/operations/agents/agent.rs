@@ -80,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// Whether the agent asks for thinking by itself.
+    /// True if the agent asks for thinking by itself.
     pub(crate) fn thinks(self) -> bool {
         !matches!(self, Self::OpencodeChat | Self::OpencodeMessages)
     }

@@ -32,7 +32,7 @@ fn shipped(name: &str) -> String {
     let targets = model["targets"].as_sequence_mut().expect("targets");
     targets.retain(|target| {
         let upstream = target["upstream"].as_str().unwrap_or_default();
-        UPSTREAMS.iter().any(|(known, ..)| *known == upstream)
+        UPSTREAMS.iter().any(|(existing, ..)| *existing == upstream)
     });
     let one = serde_yaml::Mapping::from_iter([(name.into(), model)]);
     let models = serde_yaml::Mapping::from_iter([("models".into(), one.into())]);

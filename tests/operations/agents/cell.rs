@@ -54,7 +54,7 @@ pub(crate) fn upstream(session: &Session, work: &Path) -> (Sim, Arc<Mutex<Vec<An
 }
 
 impl Cell {
-    /// Whether requests are relayed byte for byte.
+    /// True if requests are relayed byte for byte.
     pub(crate) fn is_native(self) -> bool {
         self.upstream == self.agent.native()
     }

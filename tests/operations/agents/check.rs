@@ -1,5 +1,5 @@
-//! What a session must have been: every result in its place, the picture a picture, nothing refused, prompts
-//! that only grow, and the exact charge.
+//! Checks of a session: every result in its place, pictures as pictures, no refusal, prompts that only grow,
+//! and the exact charge.
 
 use serde_json::{Value, json};
 use tollgate::sim::PastCall;

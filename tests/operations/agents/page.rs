@@ -45,7 +45,7 @@ fn read() -> String {
     std::fs::read_to_string(versions::path(PAGE)).expect("the page")
 }
 
-/// Whether a line of the page is the row of a session.
+/// True if a line of the page is the row of a session.
 fn is_row(line: &str) -> bool {
     let names = versions::clients();
     names.iter().any(|client| line.starts_with(&format!("| {} | ", client.name)))

@@ -18,7 +18,7 @@ const KINDS: [&str; 4] = ["shell", "read", "picture", "edit"];
 pub(crate) struct Answered {
     pub(crate) request: ModelRequest,
     pub(crate) usage: TurnUsage,
-    /// Whether the request is one of the session, and not one for a title or the like.
+    /// True if the request is one of the session, and not one for a title or the like.
     pub(crate) in_session: bool,
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Whether the expected texts are written instead of compared.
+/// True if the expected texts are written instead of compared.
 #[expect(clippy::disallowed_methods, reason = "a switch of these tests, not of the gateway")]
 pub(crate) fn renews() -> bool {
     std::env::var_os("UPDATE_EXPECTED").is_some()

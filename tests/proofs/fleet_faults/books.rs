@@ -1,4 +1,4 @@
-//! What must be true of the money after every fault.
+//! Invariants of the money after every fault.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Books<'_> {
         self.server.sql(self.database, sql)
     }
 
-    /// What an account has, which must add up.
+    /// An account's balances, which must add up.
     pub(crate) fn purse(&self, account: &str) -> Purse {
         let row = self.sql(&format!(
             "SELECT granted, available, leased, held, spent, suspense, written_off
@@ -103,9 +103,9 @@ impl Books<'_> {
             assert!(!settled.contains_key(id), "{call:?} was charged");
         }
         let count = |status: u16| calls.iter().filter(|call| call.status == status).count();
-        let heard = calls.iter().filter(|call| call.status == 200);
-        let heard = heard.filter_map(|call| call.request.as_ref());
-        let unheard = settled.len() - heard.filter(|id| settled.contains_key(*id)).count();
+        let message = calls.iter().filter(|call| call.status == 200);
+        let message = message.filter_map(|call| call.request.as_ref());
+        let unheard = settled.len() - message.filter(|id| settled.contains_key(*id)).count();
         assert!(
             unheard <= count(0),
             "{unheard} calls were charged of {} that got no answer",
@@ -124,7 +124,7 @@ impl Books<'_> {
     }
 }
 
-/// What each call of an account was charged. A call that was charged twice is a failure.
+/// Charge of each call of an account. Two charges of one call are a failure.
 pub(crate) fn settlements(nodes: &Nodes, account: &str) -> BTreeMap<String, i64> {
     let mut settled = BTreeMap::new();
     for entry in nodes.entries(account) {

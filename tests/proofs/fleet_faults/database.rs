@@ -11,7 +11,7 @@ use crate::harness::eventually;
 use crate::harness::load::{Call, Calling, Load};
 use crate::harness::postgres::{Postgres, ReplicatedPair};
 
-/// What an operator grants all the time, in nano-dollars: a cent.
+/// Amount that an operator grants repeatedly, in nano-dollars: a cent.
 const GRANT: i64 = 10_000_000;
 
 /// Waits until every node serves calls that began after `from`.

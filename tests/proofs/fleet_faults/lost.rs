@@ -157,7 +157,7 @@ fn a_node_that_is_killed_and_keeps_its_disk_loses_only_calls_in_flight() {
     books.all_is_back();
 }
 
-/// Who puts the lost node's money into suspense waits for the row, for as long as the database lets it.
+/// Moving a lost node's money into suspense waits for the locked row, as long as the database allows.
 #[test]
 #[ignore = "puts a fleet under load and breaks it"]
 fn a_locked_account_of_a_lost_node_costs_no_call_of_others() {

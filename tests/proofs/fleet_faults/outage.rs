@@ -75,7 +75,7 @@ fn served(calls: &[Call]) -> usize {
 }
 
 /// Everybody was served, or told to come again.
-fn served_or_told_when(calls: &[Call]) {
+fn served_or_retried(calls: &[Call]) {
     for call in calls {
         let comes_again = call.status == 503 && call.retry_after.is_some();
         assert!(call.status == 200 || comes_again, "{call:?} of {}", Tally(calls));
@@ -109,7 +109,7 @@ fn no_call_is_refused_while_the_database_is_away_for_less_than_a_term() {
             println!("{way:?}: {before} calls a second before, {during} meanwhile");
             let all = between(&calls, begun, Instant::now());
             // A database that takes longer to start than the term is one that is away for longer.
-            served_or_told_when(&all);
+            served_or_retried(&all);
             let in_term = |call: &&Call| call.until < begun + TERM_LEAST;
             let refused = all.iter().filter(in_term).find(|call| call.status != 200);
             assert!(refused.is_none(), "{way:?}: {refused:?} of {}", Tally(&all));
@@ -183,7 +183,7 @@ fn a_rush_as_the_database_goes_away_is_told_to_come_again_and_costs_nothing_twic
         calls.extend(load.stop());
         let meanwhile = between(&calls, begun, back);
         println!("{way:?}: {} of {} were served meanwhile", served(&meanwhile), meanwhile.len());
-        served_or_told_when(&calls);
+        served_or_retried(&calls);
         books(&server).balanced(&fleet.nodes, &customer.account, &calls);
     });
     fleet.nodes.stop();
@@ -211,7 +211,7 @@ fn a_stall_as_long_as_the_term_costs_no_call_and_a_longer_one_no_money() {
             let calls = load.stop();
             let all = between(&calls, begun, Instant::now());
             println!("{way:?} for {away_ms} ms, found {found_after:?} later: {}", Tally(&all));
-            served_or_told_when(&all);
+            served_or_retried(&all);
             // Calls wait for a second behind the term, which is over half a second before the stall at
             // the earliest. A machine on which that is not enough tells nothing.
             if away_ms == 2000 && found_after < Duration::from_millis(300) {
@@ -292,7 +292,7 @@ fn many_accounts_with_little_money_are_served_at_all_nodes_and_none_of_it_stays_
     books.all_is_back();
 }
 
-/// What a dead node had out is bounded by its pace, however much the account has.
+/// A dead node's leases are bounded by its pace, however much the account has.
 #[test]
 #[ignore = "puts a fleet under load and breaks it"]
 fn a_node_that_dies_leaves_no_more_in_suspense_than_its_pace_takes() {

@@ -10,12 +10,12 @@ use crate::harness::nodes::{Nodes, Plan};
 use crate::harness::postgres::{Cut, Postgres};
 use crate::harness::{rounds, simulator};
 
-/// What a call costs in nano-dollars: 10 tokens at $1 a million, and 5 at $10.
+/// Price of a call in nano-dollars: 10 tokens at $1 a million, and 5 at $10.
 pub(crate) const PRICE: i64 = 60_000;
 /// A call of whose answer nobody knows beforehand how long it is: more is held than it costs.
 pub(crate) const CHAT: &str =
     r#"{"model":"m","max_tokens":10,"messages":[{"role":"user","content":"hi"}]}"#;
-/// What is used of it is what is held.
+/// Usage equal to the hold.
 pub(crate) const EXACT: &str =
     r#"{"model":"exact","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}"#;
 /// A call that holds a dollar, takes [`AGENT_MS`], and costs as little as the others.
@@ -23,11 +23,11 @@ pub(crate) const AGENT: &str =
     r#"{"model":"agent","max_tokens":100000,"messages":[{"role":"user","content":"hi"}]}"#;
 /// How long it takes at the upstream, in milliseconds.
 pub(crate) const AGENT_MS: u64 = 800;
-/// What a call with [`EXACT`] costs.
+/// Price of a call with [`EXACT`], in nano-dollars.
 pub(crate) const EXACT_PRICE: i64 = EXACT.len() as i64 * 1000 + 5 * 10_000;
 /// More than any round spends.
 pub(crate) const PLENTY: &str = "100.00";
-/// What a video costs.
+/// Price of a video, in nano-dollars.
 pub(crate) const VIDEO_PRICE: i64 = 500_000_000;
 
 /// Rounds of a test, each with numbers of its own.
@@ -40,8 +40,8 @@ impl Rounds {
     /// So many as [`rounds`] makes of `count`.
     #[expect(clippy::disallowed_methods, reason = "a failure is repeated with its seed")]
     pub(crate) fn of(test: &str, count: u64) -> Self {
-        let asked = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
-        let seed = asked("TOLLGATE_FLEET_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000));
+        let request = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+        let seed = request("TOLLGATE_FLEET_SEED").unwrap_or_else(|| fastrand::u64(..1_000_000));
         let count = rounds(count);
         println!("{test}: seed {seed}, {count} rounds");
         Self { seed, count }
@@ -56,7 +56,7 @@ impl Rounds {
     }
 }
 
-/// What the nodes of a test are like.
+/// Settings of a test's nodes.
 pub(crate) struct Fleet {
     pub(crate) nodes: Nodes,
     pub(crate) upstream: Sim,

@@ -1,4 +1,4 @@
-//! Who is logged in where: a log-out at one node holds at all of them, and after they start again.
+//! Sessions in a fleet: a log-out at one node holds at all of them, also after a restart.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use super::place::{Fleet, shared};
 use crate::harness::nodes::{ADMIN_TOKEN, Node, Nodes};
 use crate::harness::{Pages, Visitor};
 
-/// What docs/fleet.md promises, as for keys that are revoked.
+/// Time that docs/fleet.md promises, as for revoked keys.
 const WITHIN: Duration = Duration::from_secs(1);
 /// Longer than a new account takes to be known everywhere on a busy machine.
-const KNOWN_WITHIN: Duration = Duration::from_secs(20);
+const SPREAD_WITHIN: Duration = Duration::from_secs(20);
 
 fn console(node: &Node) -> String {
     format!("http://{}/console", node.listen)
@@ -19,14 +19,14 @@ fn admin(node: &Node) -> String {
     format!("http://{}", node.admin)
 }
 
-/// What a customers' console answers to whoever has kept this cookie.
+/// Status of a customers' console for this cookie.
 async fn customer_at(node: &Node, cookie: &str) -> u16 {
     let visitor = Visitor::new(console(node));
     visitor.keep(cookie);
     visitor.get("").await.status
 }
 
-/// What the operators' console answers to whoever has kept this cookie.
+/// Status of the operators' console for this cookie.
 async fn operator_at(node: &Node, cookie: &str) -> u16 {
     let pages = Pages::at(&admin(node));
     pages.set_cookie(Some(cookie));
@@ -34,11 +34,11 @@ async fn operator_at(node: &Node, cookie: &str) -> u16 {
 }
 
 /// Waits until each node answers so, and says how long it took.
-async fn all_answer(nodes: &Nodes, status: u16, asked: impl AsyncFn(&Node) -> u16) -> Duration {
+async fn all_answer(nodes: &Nodes, status: u16, status_at: impl AsyncFn(&Node) -> u16) -> Duration {
     let begun = Instant::now();
     for (node, number) in nodes.nodes.iter().zip(0..) {
-        while asked(node).await != status {
-            assert!(begun.elapsed() < KNOWN_WITHIN, "node {number} does not answer {status}");
+        while status_at(node).await != status {
+            assert!(begun.elapsed() < SPREAD_WITHIN, "node {number} does not answer {status}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What several nodes do at the same time for one customer.
+//! Several nodes that serve one customer at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::Barrier;
@@ -77,7 +77,7 @@ fn the_same_submit_at_two_nodes_at_once_is_one_task_and_one_charge() {
                     ask(address, request)
                 })
             });
-            asking.map(|asked| asked.join().expect("no panic"))
+            asking.map(|query| query.join().expect("no panic"))
         });
         let taken = answers.iter().find(|answer| answer.status() == 202);
         let id = taken.unwrap_or_else(|| panic!("{answers:?}")).json()["id"].clone();

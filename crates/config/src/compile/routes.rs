@@ -21,7 +21,6 @@ use tollgate_options::ledger::REPEATED_WITHIN;
 use tollgate_options::network::ProxyRules;
 use tollgate_options::request_log::SIZE_MIN;
 use tollgate_protocols::{Dialect, Operation};
-use tollgate_types::secret::Secret;
 
 /// The time that a receiver of webhooks may take at most: with as long in line, a node of a fleet is
 /// done before its time with the task is over.

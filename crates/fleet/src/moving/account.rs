@@ -9,8 +9,8 @@ use super::MoveError;
 use super::calls::Calls;
 use tollgate_ledger::moving::{Arriving, MovedTask};
 use tollgate_ledger::{
-    AccountId, HoldId, Intent, Journaled, KeyId, OpenError, OpenHold, Record, RequestId,
-    Reservation, Stage, Task,
+    AccountId, HoldId, Intent, JournaledRecord, KeyId, OpenError, OpenHold, Record, RequestId,
+    Reservation, Task, TaskPhase,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
@@ -29,7 +29,7 @@ pub(super) struct Account {
     /// The new ids of holds, by their ids in the fleet.
     holds: HashMap<HoldId, HoldId>,
     /// Calls that the account could not pay when it was their turn: clocks of nodes differ.
-    late: VecDeque<Journaled>,
+    late: VecDeque<JournaledRecord>,
     /// So much of what calls were charged was borne by the operator in the end.
     borne: Nanousd,
     /// Payments of debts that are not written yet, oldest first.
@@ -66,7 +66,7 @@ impl Account {
     pub(super) fn add(
         &mut self,
         arriving: &mut Arriving,
-        call: Journaled,
+        call: JournaledRecord,
     ) -> Result<(), MoveError> {
         while self.money.front().is_some_and(|record| record.at() <= call.record.at())
             && self.add_money(arriving)?
@@ -190,20 +190,28 @@ impl Account {
     }
 
     /// Adds a call, after the credits that pay for it.
-    fn add_call(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
+    fn add_call(
+        &mut self,
+        arriving: &mut Arriving,
+        call: JournaledRecord,
+    ) -> Result<(), MoveError> {
         while charged(&call.record) > arriving.balance(self.id).available
             && self.add_money(arriving)?
         {}
         self.add_call_now(arriving, call)
     }
 
-    fn add_call_now(&mut self, arriving: &mut Arriving, call: Journaled) -> Result<(), MoveError> {
-        let Journaled { seq, mut record, hold } = call;
+    fn add_call_now(
+        &mut self,
+        arriving: &mut Arriving,
+        call: JournaledRecord,
+    ) -> Result<(), MoveError> {
+        let JournaledRecord { seq, mut record, hold } = call;
         let unreadable = || OpenError::Store(format!("the line of {seq} has no hold"));
         let (old, open) = record.open_hold().zip(hold.clone()).ok_or_else(unreadable)?;
         let available = arriving.balance(self.id).available;
         if charged(&record) > available {
-            self.late.push_back(Journaled { seq, record, hold });
+            self.late.push_back(JournaledRecord { seq, record, hold });
             return Ok(());
         }
         if !self.named.contains(&old) {
@@ -256,8 +264,8 @@ impl Account {
         };
         let intent = Arc::new(Intent { hold: new, ..Intent::clone(&task.intent) });
         let task = Task { intent, ..Task::clone(&task) };
-        if task.ended().is_none() && task.stage != Stage::Submitting {
-            let begun = Task { stage: Stage::Submitting, ..task.clone() };
+        if task.ended().is_none() && task.stage != TaskPhase::Submitting {
+            let begun = Task { stage: TaskPhase::Submitting, ..task.clone() };
             arriving.add(Record::Task(Arc::new(begun)))?;
         }
         arriving.add(Record::Task(Arc::new(task)))?;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::MoveError;
 use crate::postgres::Db;
 use tollgate_ledger::moving::read_lines;
-use tollgate_ledger::{AccountId, Journaled, NodeId, Record, Seq};
+use tollgate_ledger::{AccountId, JournaledRecord, NodeId, Record, Seq};
 
 /// Lines about calls, oldest first. At most a query's worth of each node's is in memory.
 pub(super) struct Calls<'a> {
@@ -20,7 +20,7 @@ struct OfNode {
     node: NodeId,
     /// The last place of the last chunk that was read.
     after: Seq,
-    lines: VecDeque<Journaled>,
+    lines: VecDeque<JournaledRecord>,
     is_over: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Calls<'a> {
     }
 
     /// The oldest that was not taken yet.
-    pub(super) async fn next(&mut self) -> Result<Option<Journaled>, MoveError> {
+    pub(super) async fn next(&mut self) -> Result<Option<JournaledRecord>, MoveError> {
         for node in &mut self.nodes {
             while node.lines.is_empty() && !node.is_over {
                 let chunks = self.db.chunks_of(self.account, node.node, node.after).await?;

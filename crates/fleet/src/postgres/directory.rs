@@ -73,7 +73,7 @@ impl<'a> Row<'a> {
             _ => None,
         });
         let (what, subject) = act.map_or(("", ""), |act| (act.what.as_str(), act.subject.as_str()));
-        let account = act.map_or(AccountId::HOUSE, |act| act.account).to_string();
+        let account = act.map_or(AccountId::OPERATOR, |act| act.account).to_string();
         Ok(Self { after: place(after)?, write_id, records, bytes, what, account, subject })
     }
 }

@@ -280,7 +280,7 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finish
         SELECT $2::bigint + number, 'moved-' || ledger || '-' || number, 'ledger.move_in', $3,
             ledger, records
         FROM tollgate.moving WHERE ledger = $1";
-    let house = AccountId::HOUSE.to_string();
+    let house = AccountId::OPERATOR.to_string();
     let written = tx.execute(sql, &[&ledger, &number(head), &house]).await?;
     if written != finish.writes {
         let why = format!("{written} writes are here of {}", finish.writes);

@@ -11,8 +11,8 @@ use super::columns::{count, id, number};
 use super::usage::{USAGE, USAGE_OF_ALL, total};
 use super::{Db, DbError};
 use tollgate_ledger::{
-    AccountId, Balance, CallName, Grain, HoldId, Journaled, KeyId, NodeId, OpenHold, Record, Seq,
-    Totals, UsageCell, UsageTotal, charged_in, read_chunk,
+    AccountId, Balance, CallName, Grain, HoldId, JournaledRecord, KeyId, NodeId, OpenHold, Record,
+    Seq, Totals, UsageCell, UsageTotal, charged_in, read_chunk,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -97,7 +97,7 @@ impl Db {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, DbError> {
+    ) -> Result<Vec<JournaledRecord>, DbError> {
         let (account, mut last) = (account.to_string(), number(before >> LINE_BITS));
         let mut found = Vec::new();
         while found.len() < limit {
@@ -123,7 +123,7 @@ impl Db {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, DbError> {
+    ) -> Result<Option<JournaledRecord>, DbError> {
         let find = |chunk: i64, bytes: &[u8]| {
             Ok(lines(chunk, bytes)?.into_iter().find(|line| name.is_ended_by(line)))
         };
@@ -229,7 +229,7 @@ impl Db {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, DbError> {
+    ) -> Result<Vec<JournaledRecord>, DbError> {
         let params: [super::Param<'_>; 3] =
             [&account.to_string(), &number(hold.number()), &size(limit)];
         let rows = self.query(REFUNDS, &params).await?;
@@ -242,13 +242,13 @@ impl Db {
                 charged: Nanousd::new(row.try_get(2)?),
                 at: UnixMs(count(row.try_get(3)?)),
             };
-            Ok(Journaled { seq: 0, record, hold: None })
+            Ok(JournaledRecord { seq: 0, record, hold: None })
         };
         rows.iter().map(refund).collect()
     }
 
     /// The ends of all holds in doubt that no operator has resolved, oldest first.
-    pub(crate) async fn in_doubt(&self) -> Result<Vec<Journaled>, DbError> {
+    pub(crate) async fn in_doubt(&self) -> Result<Vec<JournaledRecord>, DbError> {
         let rows = self.query("SELECT bytes FROM tollgate.in_doubt ORDER BY at, hold", &[]).await?;
         let doubt = |row: &Row| postcard::from_bytes(row.try_get(0)?).map_err(unreadable);
         rows.iter().map(doubt).collect()
@@ -371,7 +371,7 @@ fn unreadable(error: postcard::Error) -> DbError {
 }
 
 /// The lines of a chunk, each with its cursor as its place.
-fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<Journaled>, DbError> {
+fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<JournaledRecord>, DbError> {
     let mut lines = read_chunk(bytes).map_err(unreadable)?;
     let first = count(chunk) << LINE_BITS;
     if lines.len() > 1 << LINE_BITS {

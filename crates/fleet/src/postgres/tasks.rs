@@ -27,7 +27,9 @@ pub use self::list::Listing;
 pub use self::open::{Found, Opened, Opening};
 use super::{Db, DbError, Transaction};
 use crate::Fleet;
-use tollgate_ledger::{AccountId, Repeat, Repeated, Stage, Task, TaskId, Tried};
+use tollgate_ledger::{
+    AccountId, DeliveryAttempt, RepeatKey, RepeatLookup, Task, TaskId, TaskPhase,
+};
 use tollgate_types::clock::UnixMs;
 
 /// The tasks that all nodes share, as one node sees them. Cheap to clone.
@@ -40,7 +42,7 @@ pub struct SharedTask {
     /// The task.
     pub task: Arc<Task>,
     /// The last try to announce its end.
-    pub tried: Option<Tried>,
+    pub tried: Option<DeliveryAttempt>,
     /// The last status from its upstream, while it has not ended.
     pub status: Option<StoredStatus>,
     /// The time since its upstream was polled.
@@ -118,22 +120,22 @@ impl SharedTasks {
     pub async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, DbError> {
+    ) -> Result<RepeatLookup, DbError> {
         let sql = "SELECT s.task, s.body FROM tollgate.submits s
                    LEFT JOIN tollgate.tasks t ON t.id = s.task
                    WHERE s.account = $1 AND s.key = $2
                      AND (s.at > $3 OR t.stage IN ('submitting', 'in_doubt'))";
         let params = (account.to_string(), &repeat.key[..], before(at, within));
         let rows = self.db().query(sql, &[&params.0, &params.1, &params.2]).await?;
-        let Some(row) = rows.first() else { return Ok(Repeated::New) };
+        let Some(row) = rows.first() else { return Ok(RepeatLookup::New) };
         if row.try_get::<_, &[u8]>(1)? != repeat.body {
-            return Ok(Repeated::Other);
+            return Ok(RepeatLookup::Other);
         }
         let task: &str = row.try_get(0)?;
-        Ok(Repeated::Same(task.parse().map_err(|_| unreadable("a task's id"))?))
+        Ok(RepeatLookup::Same(task.parse().map_err(|_| unreadable("a task's id"))?))
     }
 
     /// Counts the repetitions of a task's submit from `at`.
@@ -157,10 +159,10 @@ async fn count_from(tx: &Transaction<'_>, task: &Task, at: UnixMs) -> Result<(),
 /// The word for a task's stage.
 fn stage_of(task: &Task) -> &'static str {
     match task.stage {
-        Stage::Submitting => "submitting",
-        Stage::InDoubt => "in_doubt",
-        Stage::Submitted { .. } => "submitted",
-        Stage::Ended(_) => "ended",
+        TaskPhase::Submitting => "submitting",
+        TaskPhase::InDoubt => "in_doubt",
+        TaskPhase::Submitted { .. } => "submitted",
+        TaskPhase::Ended(_) => "ended",
     }
 }
 

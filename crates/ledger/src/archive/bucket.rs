@@ -18,9 +18,9 @@ use url::Url;
 
 use super::transfer::{self, Fetched, Sum};
 
-/// How long a signed URL can be used: as far as clocks may differ.
+/// Validity of a signed URL: the largest difference of clocks to expect.
 const VALID: Duration = Duration::from_secs(15 * 60);
-/// What is waited between the tries of a read. The keeper, who writes, comes back by himself.
+/// Pauses between retries of a read. Writes have none: the maintenance thread repeats them itself.
 const READ_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 const CONTENT_MD5: &str = "content-md5";
 
@@ -64,8 +64,8 @@ impl Bucket {
         headers.insert(HeaderName::from_static(CONTENT_MD5), md5);
         let request =
             StoreRequest { method: Method::PUT, url, headers, proxy: self.options.proxy.clone() };
-        let said = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
-        said.map_err(|error| self.told(&error))
+        let inner = transfer::put(request, body, (sum.bytes, self.options.timeout), stop);
+        inner.map_err(|error| self.describe(&error))
     }
 
     /// The object of this length, or a small one, as it comes.
@@ -82,11 +82,11 @@ impl Bucket {
                 Err(error) => error,
             };
             match pauses.next() {
-                // The keeper has its own way to try again.
+                // The maintenance thread retries writes by itself.
                 Some(pause) if error.may_pass && stop.is_none() => {
                     thread::sleep(*pause);
                 }
-                _ => return Err(self.told(&error)),
+                _ => return Err(self.describe(&error)),
             }
         }
     }
@@ -106,7 +106,7 @@ impl Bucket {
     }
 
     /// With where the store is: the object is told of by whoever asked.
-    fn told(&self, failed: &transfer::Failed) -> io::Error {
+    fn describe(&self, failed: &transfer::Failed) -> io::Error {
         let BucketOptions { endpoint, bucket, .. } = &self.options;
         let says = format!("the store at {endpoint} (bucket {bucket}): {}", failed.says);
         io::Error::new(failed.kind, says)

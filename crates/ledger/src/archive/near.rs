@@ -1,5 +1,5 @@
-//! What was fetched of a bucket, for a while: a statement is read page by page, and its pages are often in
-//! one segment.
+//! Cache of segments fetched from a bucket. A statement is read page by page, and successive pages
+//! are often in one segment.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write as _};

@@ -19,19 +19,19 @@ use tollgate_outbound::{AnswerTimes, OutboundError, OutboundResponse, StoreReque
 const RATE_MIN: u64 = 64 << 10;
 /// Pieces that wait for a reader.
 const QUEUE: usize = 4;
-/// How often it is asked whether to go on.
+/// Interval of the check for cancellation.
 const POLL: Duration = Duration::from_millis(100);
 /// The most that is read of what a store says of an error.
 const ERROR_BYTES_MAX: usize = 16 << 10;
 /// The most that an object has whose length nobody has noted: a seal has 600 bytes.
 const SMALL_BYTES_MAX: u64 = 16 << 10;
 
-/// Why a transfer was not made.
+/// Failure of a transfer.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) kind: io::ErrorKind,
     pub(super) says: String,
-    /// Whether the same may work a moment later.
+    /// True if a retry may succeed a moment later.
     pub(super) may_pass: bool,
 }
 
@@ -112,7 +112,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// How long `bytes` may take.
+/// Timeout of a transfer of `bytes`.
 fn time(bytes: u64, silence: Duration) -> Duration {
     silence.saturating_add(Duration::from_secs(bytes / RATE_MIN))
 }
@@ -125,22 +125,22 @@ pub(super) fn put(
     stop: &Arc<AtomicBool>,
 ) -> Result<(), Failed> {
     let pieces = Box::new(Pieces { input: body, stop: Arc::clone(stop) });
-    let (tell, told) = mpsc::sync_channel(1);
+    let (tell, receiver) = mpsc::sync_channel(1);
     on_a_thread(move |runtime| {
         let sent = runtime.block_on(async {
             let times = AnswerTimes { head: time(bytes, silence), piece: silence };
-            let asked = ask_store(request, Some(pieces), times).await?;
-            accepted(asked).await.map(|_| ())
+            let response = ask_store(request, Some(pieces), times).await?;
+            accepted(response).await.map(|_| ())
         });
         // Whoever has asked may not wait any more.
         drop(tell.send(sent));
     })?;
-    wait(&told, Some(stop))?
+    wait(&receiver, Some(stop))?
 }
 
 /// An object, as it comes.
 pub(super) struct Fetched {
-    told: Receiver<Result<Option<Bytes>, Failed>>,
+    receiver: Receiver<Result<Option<Bytes>, Failed>>,
     stop: Option<Arc<AtomicBool>>,
     piece: Bytes,
     is_over: bool,
@@ -152,15 +152,15 @@ pub(super) fn get(
     (bytes, silence): (Option<u64>, Duration),
     stop: Option<Arc<AtomicBool>>,
 ) -> Result<Fetched, Failed> {
-    let (tell, told) = mpsc::sync_channel(QUEUE);
+    let (tell, receiver) = mpsc::sync_channel(QUEUE);
     on_a_thread(move |runtime| {
         if let Err(failed) = runtime.block_on(fetch(request, (bytes, silence), &tell)) {
             drop(tell.send(Err(failed)));
         }
     })?;
     // Nothing is in the first piece: the store has said that it has the object.
-    wait(&told, stop.as_ref())??;
-    Ok(Fetched { told, stop, piece: Bytes::new(), is_over: false })
+    wait(&receiver, stop.as_ref())??;
+    Ok(Fetched { receiver, stop, piece: Bytes::new(), is_over: false })
 }
 
 /// Sends on what comes, as fast as it is taken. Only what the store takes counts in the time.
@@ -169,8 +169,8 @@ async fn fetch(
     (bytes, silence): (Option<u64>, Duration),
     tell: &SyncSender<Result<Option<Bytes>, Failed>>,
 ) -> Result<(), Failed> {
-    let asked = ask_store(request, None, AnswerTimes { head: silence, piece: silence }).await?;
-    let mut answer = accepted(asked).await?;
+    let response = ask_store(request, None, AnswerTimes { head: silence, piece: silence }).await?;
+    let mut answer = accepted(response).await?;
     let has = answer.content_length();
     if let (Some(found), Some(bytes)) = (has, bytes)
         && found != bytes
@@ -213,7 +213,7 @@ fn other_length(found: u64, bytes: u64) -> Failed {
 impl Read for Fetched {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() && !self.is_over {
-            let next = wait(&self.told, self.stop.as_ref()).and_then(|told| told);
+            let next = wait(&self.receiver, self.stop.as_ref()).and_then(|receiver| receiver);
             match next.map_err(|failed| io::Error::new(failed.kind, failed.says))? {
                 Some(piece) => self.piece = piece,
                 None => self.is_over = true,
@@ -229,10 +229,10 @@ impl Read for Fetched {
 }
 
 /// The next thing that the thread of a transfer tells.
-fn wait<T>(told: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, Failed> {
+fn wait<T>(receiver: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, Failed> {
     loop {
-        match told.recv_timeout(POLL) {
-            Ok(told) => return Ok(told),
+        match receiver.recv_timeout(POLL) {
+            Ok(receiver) => return Ok(receiver),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failed::new(io::ErrorKind::BrokenPipe, "the transfer was broken off"));
             }
@@ -272,7 +272,7 @@ async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Failed> 
     Err(Failed { kind, says, may_pass: matches!(status, 429 | 500 | 502..=504) })
 }
 
-/// What an operator does about an answer.
+/// Advice for the operator on an error response.
 fn help(status: u16, code: &str) -> &'static str {
     match (status, code) {
         (_, "SignatureDoesNotMatch") => {

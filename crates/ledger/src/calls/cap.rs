@@ -1,16 +1,15 @@
-//! What a node of a fleet may let its keys spend of their limits: a share of each, which it asks for,
-//! and gives back when it does not need it.
+//! Shares of spending limits on a node of a fleet: requested when needed, returned when unused.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::time::Duration;
 
 use crate::calls::lend::FundsRequest;
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::SharedFunds;
 use crate::records::error::Refusal;
-use crate::records::key_limits::{Capped, Period};
-use crate::rules::cap_shares::{CapGrant, CapRequest, Waiting};
+use crate::records::key_limits::{Period, SpendLimitStatus};
+use crate::rules::cap_shares::{CapDemand, CapGrant, CapRequest};
 use crate::rules::spend::{Span, sum};
-use crate::seam::funds::SharedFunds;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -20,17 +19,17 @@ use tollgate_types::ids::{AccountId, KeyId};
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl Ledger {
-    /// What is to be told about limits of these keys, and asked for. Keys that need nothing any more
-    /// are given to `forget`, each while its account is locked.
+    /// Collects the share requests for the limits of these keys. Keys without any demand are passed
+    /// to `forget`, each with its account locked.
     pub fn cap_asks(
         &self,
-        keys: Vec<Waiting>,
+        keys: Vec<CapDemand>,
         at: UnixMs,
         forget: impl Fn(AccountId, KeyId),
     ) -> Vec<CapRequest> {
         let mut asks = Vec::new();
         for waiting in keys {
-            let Waiting { account, key, all, .. } = waiting;
+            let CapDemand { account, key, all, .. } = waiting;
             let mut core = self.shard(account).lock();
             let spendings = core.state_mut(account).map(|state| &mut state.spendings);
             let Some(spendings) = spendings else { continue };
@@ -57,13 +56,14 @@ impl Ledger {
         asks
     }
 
-    /// Takes what the exchange brought. Whether something was given up that is to be told at once.
+    /// Applies the grants of an exchange. True if the node gave back a part of a share, which the next
+    /// exchange must report at once.
     pub fn take_caps<'a>(
         &self,
-        told: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
+        grants: impl IntoIterator<Item = (&'a CapRequest, CapGrant)>,
     ) -> bool {
         let mut is_lowered = false;
-        for (ask, told) in told {
+        for (ask, grant) in grants {
             let mut core = self.shard(ask.account).lock();
             let state = core.state_mut(ask.account);
             let Some((spending, shares)) = state.and_then(|state| state.spendings.shares(ask.key))
@@ -72,12 +72,12 @@ impl Ledger {
             };
             let used = sum(spending.spent.in_span(ask.span), spending.held);
             let share = shares.of(ask.span);
-            (share.share, share.told) = (Some(told.share), told);
+            (share.share, share.grant) = (Some(grant.share), grant);
             // The calls that it was asked for come first, or nodes would pass it around; but what does
             // not reach for one of them is of no use here.
-            let is_enough = sum(used, ask.least) <= told.share;
+            let is_enough = sum(used, ask.least) <= grant.share;
             let needed = if is_enough { sum(used, ask.waits) } else { used };
-            if told.is_missed && told.share > needed {
+            if grant.is_missed && grant.share > needed {
                 (share.share, share.is_untold) = (Some(needed), true);
                 is_lowered = true;
             }
@@ -87,8 +87,8 @@ impl Ledger {
 
     /// The node stops: of what its keys may spend it keeps what they have spent. The rest would be
     /// nobody's until the period ends.
-    pub fn give_up_caps(&self, keys: Vec<Waiting>) {
-        for Waiting { account, key, .. } in keys {
+    pub fn give_up_caps(&self, keys: Vec<CapDemand>) {
+        for CapDemand { account, key, .. } in keys {
             let mut core = self.shard(account).lock();
             let state = core.state_mut(account);
             let Some((spending, shares)) = state.and_then(|state| state.spendings.shares(key))
@@ -99,7 +99,7 @@ impl Ledger {
                 let used = sum(spending.spent.in_span(share.span), spending.held);
                 let kept = share.share.map(|share| share.min(used));
                 // What was used lately says nothing of what is ahead.
-                (share.share, share.told_used, share.is_untold) = (kept, used, true);
+                (share.share, share.reported_used, share.is_untold) = (kept, used, true);
             }
         }
     }
@@ -122,12 +122,12 @@ impl Ledger {
     /// when the call began to.
     ///
     /// # Errors
-    /// [`Refusal::Capped`] where the limit is used up, and [`Refusal::CutOff`].
+    /// [`Refusal::SpendLimitStatus`] where the limit is used up, and [`Refusal::CutOff`].
     pub(crate) async fn wait_for_share(
         &self,
         funds: &dyn SharedFunds,
         want: FundsRequest,
-        (capped, lacks, left): (Capped, Nanousd, Nanousd),
+        (capped, lacks, left): (SpendLimitStatus, Nanousd, Nanousd),
         since: &mut Option<Duration>,
     ) -> Result<(), Refusal> {
         let now = funds.now();

@@ -18,10 +18,10 @@ use tollgate_money::price::PriceVersion;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 
-/// What a call asks to have set aside.
+/// Parameters of a hold.
 #[derive(Clone, Debug)]
 pub struct Reserve {
-    /// Who pays.
+    /// Account that pays.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -39,17 +39,16 @@ pub struct Reserve {
     pub floor: Nanousd,
 }
 
-/// What of a call's cost is paid.
+/// Payment of a settled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted {
-    /// What the customer paid.
+pub struct PostedCharge {
+    /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// What the customer owes, because the account's money did not reach. It is paid before anything
-    /// else.
+    /// Debt: the part that the account could not pay. It is paid before anything else.
     pub owed: Nanousd,
 }
 
-impl Posted {
+impl PostedCharge {
     /// It cost nothing.
     pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
 }
@@ -93,6 +92,7 @@ impl Ledger {
         amount: Nanousd,
         decide: impl FnOnce(&Core) -> Result<Record, Refusal>,
     ) -> Result<Seq, Refusal> {
+        // Settlements of open holds still need disk space: new holds are refused before they take it.
         if self.journal.is_disk_full() {
             return Err(Refusal::DiskFull);
         }
@@ -104,10 +104,12 @@ impl Ledger {
         if !fleet.may_spend() {
             return Err(Refusal::CutOff);
         }
+        // Decided and committed under one lock: otherwise two calls could hold the same money.
         let mut core = self.shard(account).lock();
         let record = decide(&core)?;
         let seq = self.commit(&mut core, record).map_err(|_| Refusal::Stopped)?;
         let is_low = core.passed(account, amount);
+        // The lock is released first: the fleet takes its own locks, and calls of the account wait here.
         drop(core);
         if is_low {
             fleet.runs_low(account);
@@ -198,6 +200,8 @@ impl Hold {
         let (floor, at) = (floor.clamp(Nanousd::ZERO, amount), UnixMs::now());
         let reservation =
             Arc::new(Reservation { account, key, model, price, request, amount, floor, at });
+        // One lock for both records, so that no other call takes the money between them. A crash between
+        // the two leaves no hold, which costs the customer nothing.
         let reason = VoidReason::Replaced;
         let ledger = Arc::clone(&self.ledger);
         let mut core = ledger.shard(account).lock();
@@ -216,7 +220,7 @@ impl Hold {
     /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
     /// account's available money, whatever the key may spend, and the rest is the account's debt.
     /// Returns at once; the record is on disk with the next hold that is, some 50 ms later at most.
-    pub fn post(mut self, settlement: Settlement) -> Posted {
+    pub fn post(mut self, settlement: Settlement) -> PostedCharge {
         let Settlement { charge, usage, source } = settlement;
         let mut core = self.ledger.shard(self.account).lock();
         let post = core.decide_post(self.id, charge, (usage, source), UnixMs::now());
@@ -224,18 +228,20 @@ impl Hold {
             // Only `Hold` ends a hold, and it does so once.
             log::error!("{} to be posted is not open: nothing is charged", self.id);
             self.is_open = false;
-            return Posted::NOTHING;
+            return PostedCharge::NOTHING;
         };
+        // The extension precedes the charge: every prefix of the journal keeps charges within holds.
         let committed = post
             .extension
             .map_or(Ok(0), |extension| self.ledger.commit(&mut core, extension))
             .and_then(|_| self.ledger.commit(&mut core, post.record));
+        // Money released by this hold pays debts before the lock is released and a new hold can take it.
         self.ledger.pay_debt(&mut core, self.account);
         drop(core);
         self.is_open = false;
         if committed.is_err() {
             log::error!("{} was posted after the ledger had closed: it is in doubt", self.id);
         }
-        Posted { charged: post.charged, owed: post.owed }
+        PostedCharge { charged: post.charged, owed: post.owed }
     }
 }

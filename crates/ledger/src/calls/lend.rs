@@ -1,4 +1,4 @@
-//! What a ledger does with leased money: it takes it in, gives it back, and waits for it.
+//! Leased money of a node: taken in, given back, waited for.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashSet;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use crate::calls::hold::Reserve;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::{LeaseWait, SharedFunds, Shortfall};
 use crate::records::error::Refusal;
 use crate::records::record::Record;
-use crate::seam::funds::{LeaseWait, SharedFunds, Shortfall};
 use tollgate_money::money::Nanousd;
 use tollgate_options::ledger::RecoveryPolicy;
 use tollgate_types::clock::UnixMs;
@@ -19,11 +19,11 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 /// Money that is to be set aside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FundsRequest {
-    /// Whose.
+    /// Account to charge.
     pub(crate) account: AccountId,
     /// By which key.
     pub(crate) key: KeyId,
-    /// How much.
+    /// Amount to set aside.
     pub(crate) amount: Nanousd,
 }
 
@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// What a customer is told whose account the treasury has not enough of.
+    /// Error for a customer whose account has too little money at the treasury.
     fn short(&self, account: AccountId, amount: Nanousd, short: Shortfall) -> Refusal {
         let own = self.account(account).map(|account| account.balance).unwrap_or_default();
         let sum = |parts: [Nanousd; 2]| parts[0].checked_add(parts[1]).unwrap_or(Nanousd::MAX);
@@ -163,13 +163,13 @@ impl Ledger {
         self.commit(&mut core, record).is_ok()
     }
 
-    /// What of an account no open hold covers, and what open holds cover.
+    /// Money of an account that is free, and money that open holds cover.
     pub fn available_and_held(&self, account: AccountId) -> (Nanousd, Nanousd) {
         let balance = self.account(account).map(|account| account.balance).unwrap_or_default();
         (balance.available, balance.held)
     }
 
-    /// What was reserved of an account since this was asked last.
+    /// Money reserved from an account since the last call of this method.
     pub fn reserved(&self, account: AccountId) -> Nanousd {
         self.shard(account).lock().pace(account).reserved
     }

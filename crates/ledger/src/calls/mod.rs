@@ -1,4 +1,4 @@
-//! The money of calls: holds are made, extended, posted and voided, and wait for leased money.
+//! Money of calls: holds are reserved, extended, posted and voided, and wait for leased money.
 //!
 //! It may import `reading`, `memory` and the layers below.
 

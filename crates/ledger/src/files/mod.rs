@@ -1,5 +1,5 @@
-//! Files beside the journal: the directory's lock, seals, the mark of a ledger that has moved elsewhere, and
-//! secrets that only their owner can read.
+//! Files beside the journal: the directory's lock, seals, the marker of a moved ledger, and files that only
+//! their owner can read.
 //!
 //! It may import `records` and `rules`.
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::files::directory::sync_directory;
 use crate::records::error::OpenError;
 
-/// What is said of a directory that a restore has begun and not finished.
+/// Marker text in a directory whose restore has not finished.
 pub(crate) const RESTORING: &str =
     "this ledger is being restored, or that was interrupted: remove the directory and begin again";
 /// The file while it is being written.
@@ -20,17 +20,17 @@ const FILE: &str = "moved.json";
 /// Names the move that a ledger has come with.
 const ARRIVED: &str = "arrived.json";
 
-/// Why a ledger is not to be opened, or where it has come from.
+/// Marker of a directory that must not be opened, or the origin of a moved ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     /// In words for the operator.
     pub says: String,
-    /// What names the move.
+    /// Id of the move.
     pub id: String,
 }
 
 impl Moved {
-    /// Why the ledger in `dir` is not to be opened, if it is not.
+    /// Reads the reason why the ledger in `dir` must not be opened; `None` if it may be.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -18,7 +18,7 @@ use tollgate_types::ids::{AccountId, Seq};
 /// The seal of a closed segment of the ledger's journal.
 pub(crate) type Seal = tollgate_journal::seal::Seal<Summary>;
 
-/// What a seal says of the records.
+/// Summary of a sealed segment's records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     /// The hash of the list of accounts.
@@ -35,15 +35,15 @@ pub(crate) fn accounts_path(dir: &Path, first_seq: Seq) -> PathBuf {
     dir.join(format!("{first_seq:016x}.accounts"))
 }
 
-/// Whether a segment may have records of this account: `true` where nobody knows, because the list is not
-/// there or is not the one that was written.
+/// True if a segment may contain records of this account. Also true if the list of accounts is
+/// missing or does not match its checksum.
 pub(crate) fn may_have(seal: &Seal, dir: &Path, account: AccountId) -> bool {
-    let Ok(known) = fs::read(accounts_path(dir, seal.first_seq)) else { return true };
-    if Sha256::digest(&known).as_slice() != seal.summary.accounts_sha256 {
+    let Ok(accounts) = fs::read(accounts_path(dir, seal.first_seq)) else { return true };
+    if Sha256::digest(&accounts).as_slice() != seal.summary.accounts_sha256 {
         return true;
     }
-    let (known, _) = known.as_chunks::<4>();
-    known.binary_search_by_key(&short(account), |bytes| u32::from_le_bytes(*bytes)).is_ok()
+    let (accounts, _) = accounts.as_chunks::<4>();
+    accounts.binary_search_by_key(&short(account), |bytes| u32::from_le_bytes(*bytes)).is_ok()
 }
 
 /// The seals of a journal, in order.

@@ -1,13 +1,13 @@
-//! What the ledger notes in `head.json` of its journal: its checkpoints.
+//! Contents of the ledger's `head.json`: its checkpoints.
 
 use serde::{Deserialize, Serialize};
 use tollgate_journal::checked::hex32;
 
-pub(crate) use tollgate_journal::head::Fork;
+pub(crate) use tollgate_journal::head::ForkPolicy;
 
 use tollgate_types::ids::Seq;
 
-/// How far the journal reached, and the checkpoints that it tells of.
+/// End of the journal and the checkpoints it refers to.
 pub(crate) type Head = tollgate_journal::head::JournalHead<Checkpoints>;
 /// The file of an open ledger that has it.
 pub(crate) type HeadFile = tollgate_journal::head::HeadFile<Checkpoints>;

@@ -1,4 +1,4 @@
-//! Who did what: one [`Act`] beside each write of an operator or a customer, in the same group.
+//! Audit trail: one [`Act`] beside each write of an operator or a customer, in the same group.
 //!
 //! A write that carries an id of its caller's happens once: the same id again, with the same request,
 //! gives the result of the first, and with another request is refused.
@@ -17,53 +17,54 @@ use crate::rules::submit::is_recent;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// The most acts that one query gives.
+/// Maximum number of audit records per query.
 const ACTS_MAX: usize = 1000;
 
-/// The request that a write came with.
+/// Idempotency key of a write, and the digest of its request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// What the caller calls the write: the same id is done once. At most 256 bytes.
+pub struct IdempotencyKey {
+    /// Idempotency key chosen by the caller; at most 256 bytes. A repeated key has no second
+    /// effect.
     pub id: Option<String>,
-    /// The SHA-256 of the request: what tells whether two with the same id ask for the same.
+    /// SHA-256 of the request: a repeated key with another digest is refused.
     pub digest: [u8; 32],
 }
 
-/// An act with its place in the journal.
+/// An audit record with its sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedAct {
-    /// What the next page is asked for with.
+    /// Cursor of the next page.
     pub seq: Seq,
     /// The act.
     pub act: Act,
 }
 
-/// What a write gives.
+/// Result of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written<T> {
-    /// What was written, as it is now.
+pub struct WriteOutcome<T> {
+    /// The written object in its current state.
     pub value: T,
-    /// Whether it was done by an earlier call with the same id; nothing happened now.
+    /// True if an earlier call with the same idempotency key did the write; nothing happened now.
     pub repeated: bool,
 }
 
-/// An operator or customer at work: every write that is made through it says who made it.
+/// Writes of one operator or customer: each is recorded with its author.
 #[derive(Clone, Debug)]
-pub struct By<'a> {
+pub struct ActorScope<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) actor: Actor,
-    pub(crate) asked: Asked,
+    pub(crate) asked: IdempotencyKey,
 }
 
 impl Ledger {
     /// Writes of `actor`.
     #[must_use]
-    pub fn by(&self, actor: &Actor) -> By<'_> {
-        By { ledger: self, actor: actor.clone(), asked: Asked::default() }
+    pub fn by(&self, actor: &Actor) -> ActorScope<'_> {
+        ActorScope { ledger: self, actor: actor.clone(), asked: IdempotencyKey::default() }
     }
 
-    /// Writes of nobody in particular.
-    pub(crate) fn by_gateway(&self) -> By<'_> {
+    /// Writes of the gateway itself.
+    pub(crate) fn by_gateway(&self) -> ActorScope<'_> {
         self.by(&Actor::Gateway)
     }
 
@@ -85,12 +86,12 @@ impl Ledger {
     }
 }
 
-/// Acts that are recognised when they are repeated.
+/// Index of writes by idempotency key.
 #[derive(Debug, Default)]
-pub(crate) struct Ids(HashMap<(Actor, AccountId, String), Done>);
+pub(crate) struct IdempotencyIndex(HashMap<(Actor, AccountId, String), AppliedWrite>);
 
 #[derive(Debug)]
-struct Done {
+struct AppliedWrite {
     what: String,
     account: AccountId,
     subject: String,
@@ -99,16 +100,16 @@ struct Done {
     seq: Seq,
 }
 
-/// Ids of operators are their own, whatever they are about; those of a customer are the account's.
+/// Scope of an idempotency key: an operator's keys are valid across accounts, a customer's per account.
 fn scope(actor: &Actor, account: AccountId) -> AccountId {
-    if *actor == Actor::Customer { account } else { AccountId::HOUSE }
+    if *actor == Actor::Customer { account } else { AccountId::OPERATOR }
 }
 
-impl Ids {
-    /// Takes over an act that stands in the journal.
+impl IdempotencyIndex {
+    /// Adds an audit record of the journal.
     pub(crate) fn remember(&mut self, seq: Seq, act: &Act) {
         let Some(id) = act.id.clone() else { return };
-        let done = Done {
+        let done = AppliedWrite {
             what: act.what.clone(),
             account: act.account,
             subject: act.subject.clone(),
@@ -119,20 +120,20 @@ impl Ids {
         self.0.insert((act.by.clone(), scope(&act.by, act.account), id), done);
     }
 
-    /// Forgets those whose time is over.
+    /// Removes expired keys.
     pub(crate) fn forget(&mut self, now: UnixMs) {
         self.0.retain(|_, done| is_recent(done.at, (now, IDS_KEPT)));
     }
 }
 
-impl By<'_> {
-    /// The same for a request that may be repeated.
+impl ActorScope<'_> {
+    /// Attaches the idempotency key of the request.
     #[must_use]
-    pub fn asked(self, asked: Asked) -> Self {
+    pub fn asked(self, asked: IdempotencyKey) -> Self {
         Self { asked, ..self }
     }
 
-    /// Whether this write was made before. The answer holds as long as nobody makes it meanwhile.
+    /// True if this write was made before. The answer is valid until the same caller writes again.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`].
@@ -140,7 +141,7 @@ impl By<'_> {
         Ok(self.done(what, account)?.is_some())
     }
 
-    /// Notes what was done outside of the ledger. It is on disk before this returns.
+    /// Writes an audit record of an action outside of the ledger. Durable on return.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].
@@ -149,14 +150,14 @@ impl By<'_> {
         what: &'static str,
         account: AccountId,
         subject: &str,
-    ) -> Result<Written<()>, LedgerError> {
-        let noted = self.write(what, account, |locked, pen| {
-            if account != AccountId::HOUSE {
+    ) -> Result<WriteOutcome<()>, LedgerError> {
+        let noted = self.write(what, account, |locked, audit| {
+            if account != AccountId::OPERATOR {
                 locked.state(account)?;
             }
-            Ok(((), vec![pen.act(account, subject)]))
+            Ok(((), vec![audit.act(account, subject)]))
         });
-        Ok(Written { value: (), repeated: noted.await?.place().1 })
+        Ok(WriteOutcome { value: (), repeated: noted.await?.place().1 })
     }
 
     /// The write that this caller made before under the same id: on which account, on what and
@@ -169,12 +170,12 @@ impl By<'_> {
         let Some(id) = &self.asked.id else { return Ok(None) };
         check_text(id)?;
         let ids = self.ledger.ids.lock();
-        let known = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
-        match known.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
+        let found = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
+        match found.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
             Some(done) if done.digest != self.asked.digest || done.what != what => {
                 Err(LedgerError::OtherRequest)
             }
-            known => Ok(known.map(|done| (done.account, done.subject.clone(), done.seq))),
+            found => Ok(found.map(|done| (done.account, done.subject.clone(), done.seq))),
         }
     }
 }

@@ -1,6 +1,5 @@
-//! Where the money of a ledger's accounts is added up: what is asked of that place, wherever it is.
-//! `reading::local` and `reading::shared` are the two there are, and the ledger has the one that it was
-//! opened with.
+//! Port for the figures of a ledger's accounts. `reading::local` and `reading::shared` implement
+//! it; the ledger keeps the one that it was opened with.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,15 +7,15 @@ use std::ops::Range;
 use async_trait::async_trait;
 
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
-use crate::seam::funds::UsageOfModel;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -26,8 +25,9 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 pub(crate) struct StatementLines {
     /// Holds that are open, in no order.
     pub(crate) open: Vec<(HoldId, OpenHold)>,
-    /// What has ended or moved, newest first. A hold that ends meanwhile may stand here as well.
-    pub(crate) ended: Vec<Journaled>,
+    /// Ended holds and moved amounts, newest first. A hold that ends during the read may appear
+    /// here as well.
+    pub(crate) ended: Vec<JournaledRecord>,
 }
 
 /// The figures of all who spend the money of a ledger's accounts, and what they are made of. The
@@ -39,10 +39,10 @@ pub(crate) trait Books: Send + Sync {
     /// These accounts, as this ledger has them, with the figures that are shown of them.
     async fn figures(&self, accounts: Vec<Account>) -> Result<Vec<Account>, LedgerError>;
 
-    /// What all accounts have together.
+    /// Sums over all accounts.
     async fn totals(&self, ledger: &Ledger) -> Result<Totals, LedgerError>;
 
-    /// What all accounts owe, where this process knows it without asking; else zero.
+    /// Debt of all accounts if this process has the books, else zero.
     fn debt(&self, ledger: &Ledger) -> Nanousd;
 
     /// The credit lines of all accounts, where this process knows them without asking; else zero.
@@ -58,7 +58,7 @@ pub(crate) trait Books: Send + Sync {
     ) -> Result<StatementLines, LedgerError>;
 
     /// Holds that crashes left open, oldest first.
-    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Journaled>, LedgerError>;
+    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<JournaledRecord>, LedgerError>;
 
     /// The usage of an account in the hours or days of `times`, with all that was recorded before the
     /// call.
@@ -87,14 +87,14 @@ pub(crate) trait Books: Send + Sync {
         times: Range<u32>,
     ) -> Result<Vec<UsageOfModel>, LedgerError>;
 
-    /// When each key of an account was last charged for a call, as of a few seconds ago.
+    /// Time of each key's last charge, a few seconds old at most.
     async fn keys_last_used(
         &self,
         ledger: &Ledger,
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError>;
 
-    /// What calls may have cost the operator, with the last `limit` losses.
+    /// Possible losses of the operator, with the last `limit` of them.
     async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<Losses, LedgerError>;
 
     /// The hold of an account's call that is open.
@@ -112,7 +112,7 @@ pub(crate) trait Books: Send + Sync {
         ledger: &Ledger,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError>;
+    ) -> Result<Option<JournaledRecord>, LedgerError>;
 
     /// At most `limit` refunds of a hold, the first ones.
     async fn refunds_of(
@@ -121,9 +121,9 @@ pub(crate) trait Books: Send + Sync {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError>;
+    ) -> Result<Vec<JournaledRecord>, LedgerError>;
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     async fn charged(
         &self,
         ledger: &Ledger,
@@ -131,8 +131,8 @@ pub(crate) trait Books: Send + Sync {
         hold: HoldId,
     ) -> Result<Option<Nanousd>, LedgerError>;
 
-    /// What a silent node has out of an account; `None` if it is not silent, or has nothing.
-    /// [`LedgerError::NoFleet`] where nobody else can have anything.
+    /// Money of an account that a silent node has on loan; `None` if the node is not silent or has
+    /// none. [`LedgerError::NoFleet`] without a fleet.
     async fn in_suspense(
         &self,
         node: NodeId,

@@ -1,34 +1,34 @@
-//! Writes of a node of a fleet. What people write stands in the fleet's directory first; a node takes
-//! it over into its own journal, its own writes as well as those of others, in one order.
+//! Writes of a fleet's node. Every write goes to the fleet's directory first; each node then commits it to
+//! its own journal, its own writes and those of others in one order.
 //!
-//! Money that is given or given back moves in the treasury, in the transaction that writes it down:
-//! here it is known, as [`Record::Central`], and moves nothing.
+//! Grants and refunds move money in the treasury, in the transaction that appends them. Here they are
+//! recorded as [`Record::Central`] and move nothing.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::ledger::Ledger;
-use crate::memory::write::{Decided, Locked, Once, Pen};
+use crate::memory::write::{AuditRecordBuilder, IdempotentOutcome, LockedShards, WriteDecision};
+use crate::ports::writes::{AppendOutcome, WriteGroup, WriteLog, WriteTurn};
 use crate::records::error::{LedgerError, Violation};
 use crate::records::record::Record;
 use crate::rules::core::Core;
-use crate::seam::writes::{Group, Logged, Turn, WriteLog};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq, WriteId};
 
-/// How long a write waits for its turn, and then is decided again because other nodes were faster: a
-/// thousand times a round trip.
+/// Maximum time for a write in a fleet, including its retries after other nodes wrote first: a
+/// thousand round trips.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// After each write of another node that came before, the wait before the next try is random below
 /// this: so that of many nodes none is always the slowest.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// What was decided on what this node has followed.
+/// Decision of a write on the state that this node has followed.
 enum Drawn<T> {
     /// It was made before, or changes nothing.
-    Settled(Once<T>),
+    Settled(IdempotentOutcome<T>),
     /// This is to be written behind `after`.
     New { value: T, records: Vec<Record>, after: Seq },
 }
@@ -42,7 +42,7 @@ impl Ledger {
     /// The last place of the directory that was taken over; zero in a single gateway.
     #[must_use]
     pub fn followed(&self) -> Seq {
-        self.lock([]).house().followed
+        self.lock([]).operator().followed
     }
 
     /// Takes over what other nodes have written by now, and says how many writes that were.
@@ -58,7 +58,7 @@ impl Ledger {
     async fn catch_up_in(
         &self,
         directory: &dyn WriteLog,
-        turn: &Turn<'_>,
+        turn: &WriteTurn<'_>,
     ) -> Result<usize, LedgerError> {
         let mut count = 0_usize;
         loop {
@@ -78,11 +78,11 @@ impl Ledger {
         }
     }
 
-    /// Whether the rules of this version allow what another node wrote, on a copy of what it touches: a
-    /// node of a newer version may have others, and this one is to serve on.
+    /// Checks another node's write against the rules of this version, on a copy of the state it
+    /// touches. A newer node may have other rules, and a violation must not stop this one.
     fn rehearse(&self, records: &[Record]) -> Result<(), Violation> {
         let locked = self.lock(records.iter().map(Record::account));
-        let mut copy = Core { house: locked.house().excerpt(records), ..Core::default() };
+        let mut copy = Core { operator: locked.operator().excerpt(records), ..Core::default() };
         for record in records {
             let account = record.account();
             if let Ok(state) = locked.state(account) {
@@ -95,16 +95,17 @@ impl Ledger {
 
     /// Commits a write of the directory, and that it was followed, as one group. Gives the place of the
     /// write's last record.
-    fn take_over(&self, _turn: &Turn<'_>, group: Group) -> Result<Seq, LedgerError> {
-        let Group { seq, mut records } = group;
+    fn take_over(&self, _turn: &WriteTurn<'_>, group: WriteGroup) -> Result<Seq, LedgerError> {
+        let WriteGroup { seq, mut records } = group;
         let mut locked = self.lock(records.iter().map(Record::account));
+        // The position is in the same group as the records, or a crash could apply them twice.
         records.push(Record::Followed { seq, at: UnixMs::now() });
         let last = self.commit_group(&mut locked, records)?;
         Ok(last.saturating_sub(1))
     }
 
-    /// What is found here; in a node of a fleet that finds nothing, what is found after it has followed
-    /// the directory to its end.
+    /// Looks something up locally; if absent in a fleet, follows the directory to its end and looks
+    /// again.
     pub(crate) async fn fresh<T>(
         &self,
         look: impl Fn() -> Option<T>,
@@ -117,7 +118,7 @@ impl Ledger {
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Makes a write of a node of a fleet: decides on what was followed so far, writes it down behind
     /// that, and takes it over. Where others came before, it follows them and decides again. A refusal
     /// stands only if nothing came before it either.
@@ -125,27 +126,31 @@ impl By<'_> {
         &self,
         directory: &dyn WriteLog,
         (what, account): (&'static str, AccountId),
-        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
-    ) -> Result<Once<T>, LedgerError> {
+        decide: impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
+    ) -> Result<IdempotentOutcome<T>, LedgerError> {
         let (ledger, begun) = (self.ledger, Instant::now());
-        let (pen, write_id) = (Pen::new(self, what), WriteId::random().to_string());
+        let (audit, write_id) =
+            (AuditRecordBuilder::new(self, what), WriteId::random().to_string());
         let busy = |_| LedgerError::Unavailable("other writes of this node wait for it".to_owned());
         let turn = tokio::time::timeout(WRITE_TIMEOUT, directory.turn()).await.map_err(busy)?;
         loop {
-            match self.draw(&pen, (what, account), &decide) {
+            match self.draw(&audit, (what, account), &decide) {
                 Ok(Drawn::Settled(once)) => return Ok(once),
                 Ok(Drawn::New { value, records, after }) => {
+                    // Appended to the shared log before it is committed here: if the process dies in
+                    // between, it follows the log at its next start and commits the write then.
                     let appended = directory.append(&turn, after, &write_id, &records).await;
                     match appended? {
-                        Logged::At(seq) => {
-                            let last = ledger.take_over(&turn, Group { seq, records })?;
-                            return Ok(Once::First(value, last));
+                        AppendOutcome::At(seq) => {
+                            let last = ledger.take_over(&turn, WriteGroup { seq, records })?;
+                            return Ok(IdempotentOutcome::Applied(value, last));
                         }
-                        Logged::Refused(refused) => return Err(refused),
-                        Logged::Behind => ledger.catch_up_in(directory, &turn).await?,
+                        AppendOutcome::Refused(refused) => return Err(refused),
+                        AppendOutcome::Behind => ledger.catch_up_in(directory, &turn).await?,
                     };
                 }
                 Err(refusal) => {
+                    // The refusal may rest on a stale state; it counts only at the end of the log.
                     if ledger.catch_up_in(directory, &turn).await? == 0 {
                         return Err(refusal);
                     }
@@ -161,25 +166,26 @@ impl By<'_> {
 
     fn draw<T>(
         &self,
-        pen: &Pen<'_>,
+        audit: &AuditRecordBuilder<'_>,
         (what, account): (&'static str, AccountId),
-        decide: &impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
+        decide: &impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
     ) -> Result<Drawn<T>, LedgerError> {
         let mut locked = self.ledger.lock([account]);
         if let Some((account, subject, seq)) = self.done(what, account)? {
-            return Ok(Drawn::Settled(Once::Again { account, subject, seq }));
+            return Ok(Drawn::Settled(IdempotentOutcome::Replayed { account, subject, seq }));
         }
-        let (value, records) = decide(&locked, pen)?;
+        let (value, records) = decide(&locked, audit)?;
         if records.is_empty() {
             let seen = self.ledger.commit_group(&mut locked, records)?;
-            return Ok(Drawn::Settled(Once::First(value, seen)));
+            return Ok(Drawn::Settled(IdempotentOutcome::Applied(value, seen)));
         }
         let records = records.into_iter().map(central).collect();
-        Ok(Drawn::New { value, records, after: locked.house().followed })
+        Ok(Drawn::New { value, records, after: locked.operator().followed })
     }
 }
 
-/// What a record is in a fleet, where the treasury has the money and the list of doubts.
+/// Strips a record of its money for a node of a fleet: there the treasury has the money and the
+/// list of doubts.
 pub(crate) fn central(record: Record) -> Record {
     match record {
         Record::Granted { .. }
@@ -227,8 +233,8 @@ mod tests {
         central(Record::Refunded { account, id, hold, amount, charged, at })
     }
 
-    /// What a customer has of keys, grants and refunds makes following neither wrong nor slow: calls
-    /// of the same account wait for it.
+    /// A customer's number of keys, grants and refunds affects neither the correctness nor the
+    /// speed of following: calls of the same account wait for it.
     #[test]
     fn a_write_is_rehearsed_on_what_it_touches() {
         let account = AccountId::from_number(1);

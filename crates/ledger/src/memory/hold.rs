@@ -21,7 +21,7 @@ pub struct Hold {
     pub(crate) key: KeyId,
     pub(crate) id: HoldId,
     pub(crate) amount: Nanousd,
-    /// What it was made for.
+    /// Reservation that the hold covers.
     pub(crate) reservation: Arc<Reservation>,
     /// The last record that this hold stands on: its own, or its last extension's.
     pub(crate) last_seq: Seq,
@@ -37,13 +37,13 @@ impl Hold {
         self.id
     }
 
-    /// What is set aside, extensions included.
+    /// Amount set aside, extensions included.
     #[must_use]
     pub fn amount(&self) -> Nanousd {
         self.amount
     }
 
-    /// Whether it is on disk, so that bytes that it pays for may be sent.
+    /// True if the hold is on disk, so that response bytes may be sent.
     #[must_use]
     pub fn is_durable(&self) -> bool {
         self.ledger.journal.is_durable(self.last_seq)

@@ -1,12 +1,12 @@
-//! The open ledger of one data directory: accounts by shard, keys, and the way of a record into the
-//! journal and into memory.
+//! The open ledger of one data directory: accounts by shard, keys, and the commit of a record to the journal
+//! and to memory.
 //!
-//! Decisions are taken in memory, under the lock of the account's shard: decide, give the record its
-//! place in the journal, apply. The journal's order within an account is therefore the order of the
-//! decisions, and a replay gives the same state.
+//! Decisions are made in memory under the lock of the account's shard: decide, take a sequence number in the
+//! journal, apply. So the journal has the decisions of an account in their order, and a replay gives the same
+//! state.
 //!
-//! Who needs several locks takes them in this order: the house's shard, the shards of accounts by
-//! their places, and then one of keys, addresses and the ids of writes.
+//! Lock order: the operator's shard, shards of accounts by index, then one of keys, e-mail addresses and
+//! idempotency keys.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -20,10 +20,12 @@ use tokio::sync::Semaphore;
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
 use crate::journal::{self, Journal, Stopped};
-use crate::memory::act::Ids;
+use crate::maintenance::worker::Maintenance;
+use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
+use crate::memory::in_flight::{CrashRemnants, InFlightLog};
 use crate::memory::registry::TaskRegistry;
-use crate::memory::sent::{Left, Sent};
+use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
 use crate::projection::projected::{Projected, ProjectionState};
 use crate::records::error::LedgerError;
@@ -35,8 +37,6 @@ use crate::rules::account::Account;
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use crate::seam::funds::SharedFunds;
-use crate::upkeep::keeper::Keeper;
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::HoldOverrides;
 use tollgate_types::ids::{AccountId, KeyId, Seq};
@@ -48,17 +48,17 @@ pub struct Ledger {
     pub(crate) shards: Vec<Mutex<Core>>,
     pub(crate) keys: RwLock<Keys>,
     /// Writes that are recognised when they are repeated. Locked behind all shards.
-    pub(crate) ids: Mutex<Ids>,
-    /// Whose account an address opens. Locked behind all shards.
+    pub(crate) ids: Mutex<IdempotencyIndex>,
+    /// Account that each e-mail address opens. Locked after all shards.
     pub(crate) emails: Mutex<HashMap<String, AccountId>>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) projected: Arc<Projected>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
-    /// What this process notes of calls before they are sent.
-    pub(crate) sent: Sent,
-    /// What the last process had noted.
-    pub(crate) left: Left,
+    /// Calls that this process sends before their hold is durable.
+    pub(crate) in_flight: InFlightLog,
+    /// Calls that the previous process had in flight.
+    pub(crate) remnants: CrashRemnants,
     /// The directory, for those who read the whole journal.
     pub(crate) dir: PathBuf,
     /// Places of those who read the whole journal at one time.
@@ -67,14 +67,14 @@ pub struct Ledger {
     pub(crate) past: Semaphore,
     /// The money that it shares with other ledgers; `None` when it has all of it.
     pub(crate) fleet: Option<Arc<dyn SharedFunds>>,
-    /// Where the money of its accounts is added up.
+    /// Figures of the accounts: local, or shared by a fleet.
     pub(crate) books: Box<dyn Books>,
-    /// Where its tasks stand.
+    /// Tasks: local, or shared by a fleet.
     pub(crate) tasks: Box<dyn TaskRegistry>,
     /// Locked for as long as the ledger is open.
     pub(crate) _lock: DirectoryLock,
     /// Seals, checkpoints and the archive.
-    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) maintenance: Arc<Maintenance>,
 }
 
 /// All keys, for authentication.
@@ -82,17 +82,17 @@ pub struct Ledger {
 pub(crate) struct Keys {
     pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
     pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
-    /// What is said of some keys.
+    /// Limits of keys that have any.
     pub(crate) limits: IdMap<KeyId, KeyLimits>,
-    /// What is said of some accounts.
+    /// Rate limits of accounts that have any.
     pub(crate) rates: IdMap<AccountId, Rates>,
-    /// What some accounts pay in the place of the list; empty in most gateways.
+    /// Price rules of accounts that have any; empty in most gateways.
     pub(crate) prices: IdMap<AccountId, Arc<AccountPrices>>,
     /// Price rules that accounts share.
     pub(crate) groups: HashMap<String, Arc<PriceGroup>>,
     /// Hold rules that some accounts have; empty in most gateways.
     pub(crate) holds: IdMap<AccountId, Arc<HoldOverrides>>,
-    /// Whose keys are refused; empty in most gateways.
+    /// Accounts whose keys are refused; empty in most gateways.
     pub(crate) suspended: IdSet<AccountId>,
 }
 
@@ -142,7 +142,7 @@ impl Ledger {
         accounts
     }
 
-    /// What all calls of this node cost beyond what their accounts paid or owe.
+    /// Cost of all this node's calls that accounts neither paid nor owe.
     #[must_use]
     pub fn written_off(&self) -> Nanousd {
         self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
@@ -150,13 +150,13 @@ impl Ledger {
         })
     }
 
-    /// How many holds are open.
+    /// Number of open holds.
     #[must_use]
     pub fn open_holds(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().open_holds() as u64).sum()
     }
 
-    /// How the part is doing that queries read.
+    /// State of the sled projection.
     #[must_use]
     pub fn projection_state(&self) -> ProjectionState {
         self.projected.state()
@@ -175,7 +175,8 @@ impl Ledger {
     ///
     /// Blocks for as long as the disk takes.
     pub fn close(&self) {
-        self.keeper.stop();
+        // Maintenance first, so that it begins no checkpoint whose record the stopped journal would refuse.
+        self.maintenance.stop();
         self.journal.stop();
         for thread in self.threads.lock().drain(..) {
             if thread.join().is_err() {
@@ -191,7 +192,10 @@ impl Ledger {
     /// Gives a decided record its place in the journal and makes it so. The caller holds the lock of
     /// the account's shard since before the decision.
     pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
+        // The hold as it was before this record: applying the record may remove it.
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
+        // The number is taken under the shard's lock, so the journal has the decisions of an account in
+        // their order. If the journal has stopped, memory stays unchanged.
         let seq = journal::enqueue(&self.journal, record.clone(), hold)?;
         self.reflect(core, seq, &record);
         if let Err(violation) = core.apply(seq, &record) {
@@ -216,6 +220,7 @@ impl Ledger {
             touched.insert(record.account());
             last = self.commit(core, record)?;
         }
+        // Within the group: a crash must not separate new money from the debt that it pays.
         touched.into_iter().for_each(|account| self.pay_debt(core, account));
         drop(together);
         Ok(last)

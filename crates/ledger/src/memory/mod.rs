@@ -1,8 +1,7 @@
-//! The open ledger in memory: how a write is decided under locks and committed, who made it, what is
-//! noted of calls before they are sent, and what is asked of the places where tasks stand and money is
-//! added up.
+//! The open ledger in memory: decisions under locks, commits, audit records, notes of calls in flight, and the
+//! ports of tasks and figures.
 //!
-//! It may import the layers below, from `upkeep` on.
+//! It may import the layers below, from `maintenance` on.
 
 pub(crate) mod act;
 pub(crate) mod books;
@@ -10,5 +9,5 @@ pub(crate) mod follow;
 pub(crate) mod hold;
 pub(crate) mod ledger;
 pub(crate) mod registry;
-pub(crate) mod sent;
+pub(crate) mod in_flight;
 pub(crate) mod write;

@@ -1,5 +1,5 @@
-//! Where a ledger's tasks stand: what is asked of that place, wherever it is. `tasks::local` and
-//! `tasks::shared` are the two there are, and the ledger has the one that it was opened with.
+//! Port for a ledger's tasks. `tasks::local` and `tasks::shared` implement it; the ledger keeps the
+//! one that it was opened with.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
+use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::records::error::LedgerError;
-use crate::records::task::{Repeat, Task, Tried};
+use crate::records::task::{DeliveryAttempt, RepeatKey, Task};
 use crate::rules::settlement::TaskSettlement;
-use crate::rules::submit::Repeated;
-use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
+use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
@@ -43,7 +43,7 @@ pub(crate) trait TaskRegistry: Send + Sync {
         ledger: &Ledger,
         id: (AccountId, TaskId),
         change: &ChangeTask<'_>,
-        tried: Option<Tried>,
+        tried: Option<DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
     /// Ends a task and its hold together, with this state and document; `None` when it has ended before.
@@ -55,17 +55,17 @@ pub(crate) trait TaskRegistry: Send + Sync {
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
-    /// Ends a task whose submit is in doubt, as [`By::resolve_task`] says, and notes who did it.
+    /// Ends a task whose submit is in doubt, as [`ActorScope::resolve_task`] says, and notes who did it.
     async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         id: (AccountId, TaskId),
         end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
     /// Takes a task that has ended into work again, for its announcement, and notes who did it.
-    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError>;
+    async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError>;
 
     /// The account's task of this id, or of this upstream's id.
     async fn find(
@@ -86,7 +86,11 @@ pub(crate) trait TaskRegistry: Send + Sync {
     async fn listed(&self, ledger: &Ledger, id: TaskId) -> Result<Option<ListedTask>, LedgerError>;
 
     /// The last try to announce the end of a task; `None` before the first.
-    async fn tried(&self, ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError>;
+    async fn tried(
+        &self,
+        ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<DeliveryAttempt>, LedgerError>;
 
     /// A part of a list; `None` if there is no such task as the one that it begins behind.
     async fn list(
@@ -98,16 +102,16 @@ pub(crate) trait TaskRegistry: Send + Sync {
     /// The tasks of which nobody knows whether their upstreams took them, oldest first.
     async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError>;
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`.
+    /// Looks up whether a submit repeats one that is under way, in doubt, or was answered less than
+    /// `within` before `at`.
     async fn repeated(
         &self,
         ledger: &Ledger,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, LedgerError>;
+    ) -> Result<RepeatLookup, LedgerError>;
 
     /// Counts the repetitions of a task's submit from `at`. They are counted from when an upstream took
     /// it, as long as nobody says otherwise.
@@ -121,6 +125,6 @@ pub(crate) trait TaskRegistry: Send + Sync {
         limit: usize,
     ) -> Result<usize, LedgerError>;
 
-    /// Which of the ledger's open holds have left it with their tasks.
+    /// Open holds of the ledger that have moved to the treasury with their tasks.
     async fn handed_over(&self, ledger: &Ledger) -> Result<HashSet<HoldId>, LedgerError>;
 }

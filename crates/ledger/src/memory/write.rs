@@ -1,10 +1,9 @@
-//! Writes of operators and customers: decided under locks, and made so in one place.
+//! Writes of operators and customers: decided under locks and committed as one group.
 //!
-//! A decision looks at the locked state and says which records come of it. It changes nothing and can
-//! be asked again; what must stay the same then, such as ids and secrets, is made outside of it.
-//! [`By::write`] takes the locks, asks, commits what was decided as one group and waits until it is on
-//! disk. What memory keeps beside the cores follows from the records, whoever commits them: see
-//! [`Ledger::reflect`].
+//! A decision reads the locked state and returns the records of the write. It changes nothing and may run
+//! several times, so ids and secrets are generated outside of it. [`ActorScope::write`] takes the locks,
+//! decides, commits, and waits for the disk. Indexes in memory follow from the records, whoever commits
+//! them: see [`Ledger::reflect`].
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::BTreeSet;
@@ -14,52 +13,52 @@ use parking_lot::MutexGuard;
 
 use crate::files::fatal::fatal;
 use crate::journal::Stopped;
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::ledger::Ledger;
 use crate::records::act::Act;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use crate::rules::core::{AccountState, Core};
-use crate::rules::house::House;
+use crate::rules::operator::OperatorState;
 use crate::rules::shards::shard_index;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// What a call of [`By::write`] comes to.
-pub(crate) enum Once<T> {
+/// Outcome of [`ActorScope::write`].
+pub(crate) enum IdempotentOutcome<T> {
     /// It happened now, and the last record of it has this place.
-    First(T, Seq),
+    Applied(T, Seq),
     /// It happened before, to the thing of this id.
-    Again { account: AccountId, subject: String, seq: Seq },
+    Replayed { account: AccountId, subject: String, seq: Seq },
 }
 
-impl<T> Once<T> {
+impl<T> IdempotentOutcome<T> {
     /// The place of the last record, and whether it was written before.
     pub(crate) fn place(&self) -> (Seq, bool) {
         match self {
-            Self::First(_, seq) => (*seq, false),
-            Self::Again { seq, .. } => (*seq, true),
+            Self::Applied(_, seq) => (*seq, false),
+            Self::Replayed { seq, .. } => (*seq, true),
         }
     }
 }
 
-/// What a decision comes to: what its caller hears of it, and what is written. The act stands behind
-/// what it changed; without records nothing happens.
-pub(crate) type Decided<T> = Result<(T, Vec<Record>), LedgerError>;
+/// Decision of a write: the value for its caller and the records to commit. The audit record comes
+/// after the changes it describes; without records nothing happens.
+pub(crate) type WriteDecision<T> = Result<(T, Vec<Record>), LedgerError>;
 
 /// With what a write puts down who made it.
-pub(crate) struct Pen<'a> {
-    by: &'a By<'a>,
+pub(crate) struct AuditRecordBuilder<'a> {
+    by: &'a ActorScope<'a>,
     what: &'static str,
     at: UnixMs,
 }
 
-impl<'a> Pen<'a> {
-    pub(crate) fn new(by: &'a By<'a>, what: &'static str) -> Self {
+impl<'a> AuditRecordBuilder<'a> {
+    pub(crate) fn new(by: &'a ActorScope<'a>, what: &'static str) -> Self {
         Self { by, what, at: UnixMs::now() }
     }
 
-    /// When the write is made.
+    /// Time of the write.
     pub(crate) fn at(&self) -> UnixMs {
         self.at
     }
@@ -78,12 +77,13 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// The shards of some accounts and of the house, locked by their places: the house's is the first.
-pub(crate) struct Locked<'a> {
+/// Locked shards of some accounts and of the operator, in the order of their indexes: the operator's is
+/// the first.
+pub(crate) struct LockedShards<'a> {
     shards: Vec<(usize, MutexGuard<'a, Core>)>,
 }
 
-impl Locked<'_> {
+impl LockedShards<'_> {
     /// The core of one of the accounts.
     pub(crate) fn core(&self, account: AccountId) -> &Core {
         let place = shard_index(account);
@@ -101,9 +101,9 @@ impl Locked<'_> {
         }
     }
 
-    /// What the house has.
-    pub(crate) fn house(&self) -> &House {
-        &self.core(AccountId::HOUSE).house
+    /// State that belongs to the operator.
+    pub(crate) fn operator(&self) -> &OperatorState {
+        &self.core(AccountId::OPERATOR).operator
     }
 
     /// The state of one of the accounts.
@@ -117,19 +117,19 @@ impl Locked<'_> {
 }
 
 impl Ledger {
-    /// Locks the house and these accounts.
-    pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> Locked<'_> {
+    /// Locks the operator's shard and those of these accounts.
+    pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> LockedShards<'_> {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
-        places.insert(shard_index(AccountId::HOUSE));
+        places.insert(shard_index(AccountId::OPERATOR));
         let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
-        Locked { shards }
+        LockedShards { shards }
     }
 
     /// Commits records of locked accounts as one group, and gives the place of the last; without any,
     /// the place behind which all that was seen is on disk.
     pub(crate) fn commit_group(
         &self,
-        locked: &mut Locked<'_>,
+        locked: &mut LockedShards<'_>,
         records: Vec<Record>,
     ) -> Result<Seq, Stopped> {
         let together = self.journal.unbroken()?;
@@ -139,6 +139,7 @@ impl Ledger {
             touched.insert(account);
             last = Some(self.commit(locked.core_mut(account), record)?);
         }
+        // Still within the group, for the same reason as in `commit_all`.
         for account in touched {
             self.pay_debt(locked.core_mut(account), account);
         }
@@ -176,7 +177,7 @@ impl Ledger {
             }
             Record::LoginSet(login) => {
                 let state = core.accounts.get(&login.account);
-                let before = state.and_then(|state| state.people.login.as_ref());
+                let before = state.and_then(|state| state.customers.login.as_ref());
                 let mut emails = self.emails.lock();
                 if let Some(before) = before {
                     emails.remove(&before.email);
@@ -190,15 +191,15 @@ impl Ledger {
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Makes a write on an account, unless this caller made it before under the same id, and waits
     /// until it is on disk: a repeated call may overtake the first one's flush.
     pub(crate) async fn write<T>(
         &self,
         what: &'static str,
         account: AccountId,
-        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
-    ) -> Result<Once<T>, LedgerError> {
+        decide: impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
+    ) -> Result<IdempotentOutcome<T>, LedgerError> {
         let once = match self.ledger.write_log() {
             Some(directory) => self.write_shared(directory, (what, account), decide).await?,
             None => self.write_now(what, account, decide)?,
@@ -207,21 +208,23 @@ impl By<'_> {
         Ok(once)
     }
 
-    /// The same, without waiting for the disk. Writes come one after the other, for all of them lock
-    /// the house; people make few.
+    /// The same, without waiting for the disk. Writes are serialised by the lock of the operator's shard;
+    /// they are few.
     pub(crate) fn write_now<T>(
         &self,
         what: &'static str,
         account: AccountId,
-        decide: impl Fn(&Locked<'_>, &Pen<'_>) -> Decided<T>,
-    ) -> Result<Once<T>, LedgerError> {
-        let pen = Pen::new(self, what);
+        decide: impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
+    ) -> Result<IdempotentOutcome<T>, LedgerError> {
+        let audit = AuditRecordBuilder::new(self, what);
+        // The idempotency key is looked up under the locks: a repeated request that runs at the same time
+        // waits here, and then finds the first one's audit record.
         let mut locked = self.ledger.lock([account]);
         if let Some((account, subject, seq)) = self.done(what, account)? {
-            return Ok(Once::Again { account, subject, seq });
+            return Ok(IdempotentOutcome::Replayed { account, subject, seq });
         }
-        let (value, records) = decide(&locked, &pen)?;
-        Ok(Once::First(value, self.ledger.commit_group(&mut locked, records)?))
+        let (value, records) = decide(&locked, &audit)?;
+        Ok(IdempotentOutcome::Applied(value, self.ledger.commit_group(&mut locked, records)?))
     }
 }
 
@@ -230,7 +233,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use super::*;
-    use crate::memory::act::Asked;
+    use crate::memory::act::IdempotencyKey;
     use crate::records::act::Actor;
     use crate::records::key_limits::KeyLimits;
     use crate::records::login::Login;
@@ -289,7 +292,7 @@ mod tests {
             Some(account)
         );
         assert_eq!(ledger.emails.lock().len(), 1, "the old address is free");
-        let asked = Asked { id: Some("one".to_owned()), digest: [1; 32] };
+        let asked = IdempotencyKey { id: Some("one".to_owned()), digest: [1; 32] };
         let by = ledger.by(&Actor::Gateway).asked(asked);
         let done = by.done("key.update", account).expect("the same request");
         assert_eq!(done, Some((account, key.id.to_string(), seq)));

@@ -1,5 +1,5 @@
-//! A ledger from its files: opened with what a crash left, repaired, restored from a backup, and moved
-//! into a fleet or out of it.
+//! A ledger from its files: opened after a crash, repaired, restored from a backup, and migrated into a fleet
+//! or out of it.
 //!
 //! The topmost layer: it may import all others.
 

@@ -1,19 +1,19 @@
-//! How a ledger is opened.
+//! Options for opening a ledger.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::maintenance::worker::MaintenanceOptions;
+use crate::ports::funds::SharedFunds;
 use crate::projection::projector::Pruning;
-use crate::seam::funds::SharedFunds;
-use crate::upkeep::keeper::Keeping;
 use crate::{OnCommit, journal};
 use tollgate_options::ledger::RecoveryPolicy;
 
-/// How to open a ledger.
+/// Options for opening a ledger.
 pub struct Options {
     /// The data directory; made if it does not exist. One process at a time.
     pub dir: PathBuf,
-    /// What happens to holds that a crash left open.
+    /// Settlement of holds that a crash left open.
     pub recovery: RecoveryPolicy,
     /// Told about each group commit.
     pub on_commit: Option<OnCommit>,
@@ -23,11 +23,11 @@ pub struct Options {
     pub segment_bytes_max: u64,
     /// The fleet that it is to be a node of. A journal that is there already must be this node's.
     pub fleet: Option<Arc<dyn SharedFunds>>,
-    /// Whether a directory that is a copy of another one goes on, under a name of its own.
+    /// Accept a copied directory: it continues under a new name.
     pub accept_fork: bool,
-    /// What becomes of the journal's closed segments.
-    pub keeping: Keeping,
-    /// How long lines of statements stay where they are read fastest.
+    /// Settings for the journal's closed segments.
+    pub maintenance: MaintenanceOptions,
+    /// Retention of statement lines in sled.
     pub pruning: Pruning,
 }
 
@@ -43,7 +43,7 @@ impl Options {
             segment_bytes_max: journal::segment::SEGMENT_BYTES_MAX,
             fleet: None,
             accept_fork: false,
-            keeping: Keeping::default(),
+            maintenance: MaintenanceOptions::default(),
             pruning: Pruning::default(),
         }
     }

@@ -16,16 +16,18 @@ use crate::archive;
 use crate::files::directory::sync_directory;
 use crate::files::lock::DirectoryLock;
 use crate::files::moved;
-use crate::journal::head::{Fork, Head, HeadFile};
+use crate::journal::head::{ForkPolicy, Head, HeadFile};
 use crate::journal::segment::{self, Position, Writer};
 use crate::journal::{Committer, Journal, LedgerFormat, enqueue};
-use crate::memory::act::Ids;
+use crate::maintenance::worker::{Maintenance, MaintenanceOptions};
+use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
+use crate::memory::in_flight::{CrashRemnants, InFlightLog};
 use crate::memory::ledger::{Keys, Ledger};
 use crate::memory::registry::TaskRegistry;
-use crate::memory::sent::{Left, Sent};
 use crate::opening::options::Options;
 use crate::opening::repair;
+use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
 use crate::projection::load::{Loaded, load_or_rebuild, store_error};
 use crate::projection::projected::Projected;
@@ -37,19 +39,17 @@ use crate::reading::scan::SCANS_MAX;
 use crate::reading::shared::SharedBooks;
 use crate::reading::statement::{InDoubt, in_doubt};
 use crate::records::error::OpenError;
-use crate::records::record::Journaled;
+use crate::records::record::JournaledRecord;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use crate::seam::funds::SharedFunds;
 use crate::tasks::local::LocalRegistry;
 use crate::tasks::shared::SharedRegistry;
-use crate::upkeep::keeper::{Keeper, Keeping};
 use crate::{Commit, OnCommit};
 use tollgate_options::ledger::RecoveryPolicy;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 
-/// What opening found and did.
+/// Report of an opened ledger.
 #[derive(Debug)]
 pub struct Recovery {
     /// Records that were read from the journal. After a clean stop there are none.
@@ -57,15 +57,16 @@ pub struct Recovery {
     /// Bytes of an unfinished write that were cut off the journal. Nobody was told that they were
     /// durable.
     pub torn_bytes_cut: u64,
-    /// Where that was: the journal's file, and the byte from which it was cut.
+    /// File and offset at which a torn tail was cut.
     pub torn_at: Option<(PathBuf, u64)>,
-    /// Whether the sled ledger was empty or unusable and was made anew from the whole journal.
+    /// True if sled was empty or unusable and was rebuilt from the whole journal.
     pub sled_rebuilt: bool,
     /// Calls that were in flight when the process died, now ended by the recovery policy.
     pub in_doubt: Vec<InDoubt>,
-    /// How many of them had no record before: their upstreams were asked while it was on its way.
+    /// Number of them that had no record: the crash came between sending the call and flushing its
+    /// hold.
     pub unrecorded: usize,
-    /// How long opening took.
+    /// Duration of opening.
     pub took: Duration,
 }
 
@@ -86,15 +87,17 @@ impl Ledger {
 fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     let began = Instant::now();
     let dir = options.dir.clone();
+    // Before anything is read: two processes on one directory would both append to the journal.
     let lock = DirectoryLock::take(&dir)?;
-    archive::begin(&dir, options.keeping.archive.as_ref())?;
+    archive::begin(&dir, options.maintenance.archive.as_ref())?;
     let (mut state, head) = begin(&options)?;
     let torn_at = (state.torn_bytes > 0)
         .then(|| (segment::path(&dir.join("journal"), state.end.segment), state.end.offset));
     let writer = Writer::open(&dir.join("journal"), state.end)?;
     let mut writer = writer.with_segments(options.segment_bytes_max);
-    let mut left = Left::read(&dir, state.end.seq);
-    let mut ended = left.unrecorded(&mut state.cores, state.end.seq);
+    // Before `InFlightLog::begin` below, which overwrites the notes.
+    let mut remnants = CrashRemnants::read(&dir, state.end.seq);
+    let mut ended = remnants.unrecorded(&mut state.cores, state.end.seq);
     let unrecorded = ended.len();
     // Of a fleet's node the treasury may have taken some; it is asked when the node joins.
     if options.fleet.is_none() {
@@ -104,13 +107,13 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     let unwritten = write_ended(&mut state, &mut writer, &ended)?;
     let end = writer.position();
     let head = Arc::new(HeadFile::begin::<LedgerFormat>(&dir, head, end)?);
-    let sent = match unwritten.is_empty() {
-        true => Sent::begin(&dir, end),
+    let in_flight = match unwritten.is_empty() {
+        true => InFlightLog::begin(&dir, end),
         // Until they are on disk, what the last process noted is their only trace.
-        false => Sent::none(&dir),
+        false => InFlightLog::none(&dir),
     };
     let journal = Arc::new(Journal::new(end.seq));
-    for Journaled { record, hold, .. } in unwritten {
+    for JournaledRecord { record, hold, .. } in unwritten {
         enqueue(&journal, record, hold).map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
@@ -130,8 +133,8 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         space: Space::new(dir.clone(), options.disk_free_bytes_min),
         on_commit: options.on_commit,
     };
-    let threads = start(&dir, state.store, writing, head, (options.keeping, options.pruning))?;
-    let Threads { backlog, projected, keeper, threads } = threads;
+    let threads = start(&dir, state.store, writing, head, (options.maintenance, options.pruning))?;
+    let Threads { backlog, projected, maintenance, threads } = threads;
     let (books, tasks) = places(options.fleet.as_ref());
     let ledger = Arc::new(Ledger {
         shards: shards(state.cores, options.fleet.is_some()),
@@ -141,8 +144,8 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         journal,
         backlog,
         projected,
-        sent,
-        left,
+        in_flight,
+        remnants,
         threads: Mutex::new(threads),
         dir,
         scans: Arc::new(Semaphore::new(SCANS_MAX)),
@@ -151,13 +154,14 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         tasks,
         fleet: options.fleet,
         _lock: lock,
-        keeper,
+        maintenance,
     });
+    // A crash may have separated money from the debt that it pays; replay applies records only.
     ledger.pay_debts();
     Ok((ledger, recovery))
 }
 
-/// Where a ledger's money is added up, and where its tasks stand: in itself, or in its fleet.
+/// Selects the local or the shared form of figures and tasks.
 fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn TaskRegistry>) {
     match fleet {
         None => (Box::new(LocalBooks), Box::new(LocalRegistry)),
@@ -187,7 +191,7 @@ fn begin(options: &Options) -> Result<(Loaded, Option<Head>), OpenError> {
     Ok((state, head))
 }
 
-/// What the thread has that writes the journal.
+/// State of the journal's thread.
 struct Writing {
     journal: Arc<Journal>,
     writer: Writer,
@@ -199,7 +203,7 @@ impl Writing {
     /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
-        let on_group = |group: CommittedGroup<'_, Journaled>| {
+        let on_group = |group: CommittedGroup<'_, JournaledRecord>| {
             if let Some(on_commit) = &on_commit {
                 let CommittedGroup { ref entries, bytes, took, .. } = group;
                 on_commit(Commit { records: entries.len(), bytes, took });
@@ -214,11 +218,11 @@ impl Writing {
     }
 }
 
-/// What works beside those who ask.
+/// Threads behind the journal, with their shared state.
 struct Threads {
     backlog: Arc<Backlog>,
     projected: Arc<Projected>,
-    keeper: Arc<Keeper>,
+    maintenance: Arc<Maintenance>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -228,7 +232,7 @@ fn start(
     store: Result<Store, String>,
     writing: Writing,
     head: Arc<HeadFile>,
-    (keeping, pruning): (Keeping, Pruning),
+    (maintenance, pruning): (MaintenanceOptions, Pruning),
 ) -> Result<Threads, OpenError> {
     let backlog = Arc::new(Backlog::new(head.now().seq));
     let projected = Arc::new(Projected::default());
@@ -251,20 +255,20 @@ fn start(
         head: Arc::clone(&head),
         pruning,
     };
-    let keeper = Arc::new(Keeper::new(dir, keeping, Arc::clone(&head)));
+    let maintenance = Arc::new(Maintenance::new(dir, maintenance, Arc::clone(&head)));
     let journal = Arc::clone(&writing.journal);
-    let keeping = keeper.at_work(journal, Arc::clone(&backlog), Arc::clone(&projected));
-    let mover = keeper.mover();
+    let worker = maintenance.worker(journal, Arc::clone(&backlog), Arc::clone(&projected));
+    let mover = maintenance.mover();
     let written = Arc::clone(&backlog);
     let mut threads = vec![
         spawn("ledger-sled", dir, move || projector.run(absence))?,
         spawn("ledger-journal", dir, move || writing.run(&written, &head))?,
-        spawn("ledger-keeper", dir, move || keeping.run())?,
+        spawn("ledger-keeper", dir, move || worker.run())?,
     ];
     if let Some(mover) = mover {
         threads.push(spawn("ledger-archive", dir, move || mover.run())?);
     }
-    Ok(Threads { backlog, projected, keeper, threads })
+    Ok(Threads { backlog, projected, maintenance, threads })
 }
 
 /// Makes the directory of the journal if it does not exist.
@@ -278,37 +282,37 @@ fn journal_of(dir: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// What becomes of a directory that is a copy.
-fn fork(options: &Options) -> Fork {
+/// Policy for a copied directory.
+fn fork(options: &Options) -> ForkPolicy {
     match (&options.fleet, options.accept_fork) {
-        (Some(_), _) => Fork::NotAsked,
-        (None, true) => Fork::Accepted,
-        (None, false) => Fork::Refused,
+        (Some(_), _) => ForkPolicy::Unchecked,
+        (None, true) => ForkPolicy::Accepted,
+        (None, false) => ForkPolicy::Refused,
     }
 }
 
 /// The ids of writes that are still remembered.
-fn ids_of(state: &mut Loaded) -> Result<Ids, OpenError> {
+fn ids_of(state: &mut Loaded) -> Result<IdempotencyIndex, OpenError> {
     let acts = match &state.store {
         Ok(store) => store.acts_with_ids(UnixMs::now()).map_err(store_error)?,
         Err(_) => std::mem::take(&mut state.acts),
     };
-    let mut ids = Ids::default();
+    let mut ids = IdempotencyIndex::default();
     acts.iter().for_each(|(seq, act)| ids.remember(*seq, act));
     Ok(ids)
 }
 
-/// What memory keeps beside the cores: keys and addresses.
+/// Indexes that memory keeps next to the cores: keys and e-mail addresses.
 fn beside(cores: &[Core]) -> (Keys, HashMap<String, AccountId>) {
     let mut keys = Keys::default();
     let mut emails = HashMap::new();
     for account in cores.iter().flat_map(|core| core.accounts.values()) {
         account.keys.values().for_each(|key| keys.insert(Arc::clone(key)));
         keys.restore_limits(account);
-        let email = account.people.login.as_ref().map(|login| login.email.clone());
+        let email = account.customers.login.as_ref().map(|login| login.email.clone());
         emails.extend(email.map(|email| (email, account.account.id)));
     }
-    let groups = cores.iter().flat_map(|core| &core.house.groups);
+    let groups = cores.iter().flat_map(|core| &core.operator.groups);
     keys.groups.extend(groups.map(|(name, group)| (name.clone(), Arc::clone(group))));
     (keys, emails)
 }
@@ -330,7 +334,7 @@ fn end_open_holds(
     cores: &mut [Core],
     last: Seq,
     policy: RecoveryPolicy,
-) -> Result<Vec<Journaled>, OpenError> {
+) -> Result<Vec<JournaledRecord>, OpenError> {
     let at = UnixMs::now();
     let mut open: Vec<_> = cores
         .iter()
@@ -343,11 +347,11 @@ fn end_open_holds(
         .filter_map(|(id, core, hold)| Some((id, core.decide_recovery(id, policy, at)?, hold)))
         .collect();
     open.sort_by_key(|(id, ..)| *id);
-    let ended: Vec<Journaled> = (last.saturating_add(1)..)
+    let ended: Vec<JournaledRecord> = (last.saturating_add(1)..)
         .zip(open)
-        .map(|(seq, (_, record, hold))| Journaled { seq, record, hold: Some(hold) })
+        .map(|(seq, (_, record, hold))| JournaledRecord { seq, record, hold: Some(hold) })
         .collect();
-    for Journaled { seq, record, .. } in &ended {
+    for JournaledRecord { seq, record, .. } in &ended {
         let core = &mut cores[shard_index(record.account())];
         core.apply(*seq, record).map_err(OpenError::Violation)?;
     }
@@ -359,8 +363,8 @@ fn end_open_holds(
 fn write_ended(
     state: &mut Loaded,
     writer: &mut Writer,
-    ended: &[Journaled],
-) -> Result<Vec<Journaled>, OpenError> {
+    ended: &[JournaledRecord],
+) -> Result<Vec<JournaledRecord>, OpenError> {
     if ended.is_empty() {
         return Ok(Vec::new());
     }

@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use self::account::Known;
+use self::account::SledContents;
 use self::build::Builder;
 use crate::files::lock::DirectoryLock;
 use crate::files::moved;
 use crate::files::seal::{self, Seal};
 use crate::journal::LedgerFormat;
 use crate::journal::head::{Head, HeadFile};
-use crate::journal::salvage::{Found, Salvage, Walk};
+use crate::journal::salvage::{Salvage, SalvageCursor, SalvageItem};
 use crate::journal::segment;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
@@ -27,26 +27,26 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 /// Of everything that is listed one by one, this many.
 const LISTED_MAX: usize = 100;
 
-/// What is wrong with a journal, what can be done, and what it costs.
+/// Damage of a journal, the possible repair, and its cost.
 #[derive(Debug, Default, Serialize)]
 pub struct Repair {
-    /// Whether nothing needs to be done.
+    /// True if nothing needs repair.
     pub is_sound: bool,
     /// Records that can be read.
     pub records: u64,
     /// Up to this record nothing is wrong.
     pub whole_until: Seq,
-    /// What cannot be read, or should not stand where it does.
+    /// Damage found: unreadable bytes, and records in the wrong place.
     pub damages: Vec<DamageFound>,
     /// The length of an unfinished write at the end, which is cut.
     pub torn_bytes: u64,
     /// Records behind the first damage.
     pub behind: u64,
-    /// Those of them that the hash chain proves to follow what was written before them.
+    /// Number of them that the hash chain proves to follow the records before the damage.
     pub behind_proven: u64,
     /// Records that the journal does not have any more, from and to.
     pub lost: Vec<(Seq, Seq)>,
-    /// What the sled ledger is good for.
+    /// Usefulness of the sled ledger for the repair.
     pub sled: String,
     /// Lost records that sled has: they are put back.
     pub restored: u64,
@@ -56,9 +56,9 @@ pub struct Repair {
     pub dropped: u64,
     /// The first of them, and why.
     pub dropped_why: Vec<String>,
-    /// What it costs whom; empty where nobody is known to gain or lose.
+    /// Cost per account; empty if no account is known to gain or lose.
     pub accounts: Vec<Cost>,
-    /// Where the damaged journal is now, if it was replaced.
+    /// Location of the replaced, damaged journal.
     pub kept_in: Option<PathBuf>,
 }
 
@@ -71,16 +71,16 @@ pub struct DamageFound {
     pub from: u64,
     /// To this byte.
     pub to: u64,
-    /// What is wrong.
+    /// Description of the damage.
     pub what: String,
 }
 
-/// What a repair costs an account, or its operator.
+/// Cost of a repair for an account, or for the operator.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// Whose.
+    /// The account.
     pub account: AccountId,
-    /// What the operator calls it.
+    /// Its display name.
     pub name: String,
     /// Its money after the repair.
     pub repaired: Balance,
@@ -106,38 +106,39 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     let _lock = DirectoryLock::take(dir)?;
     moved::check(dir)?;
     let (first, noted) = (survey(&journal)?, Noted::of(dir));
-    let mut known = Known::of(dir, &first);
+    let mut sled_contents = SledContents::of(dir, &first);
     let mut repair = Repair {
         records: first.records,
         whole_until: first.salvage.position().seq,
         torn_bytes: first.salvage.torn_bytes(),
         behind: first.behind,
         behind_proven: first.behind_proven,
-        sled: known.says.clone(),
+        sled: sled_contents.says.clone(),
         damages: first.damages,
         lost: first.lost,
         ..Repair::default()
     };
     let mut needs_journal = !(repair.damages.is_empty() && repair.lost.is_empty());
-    let mut last = known.last.unwrap_or(0).max(noted.last());
+    let mut last = sled_contents.last.unwrap_or(0).max(noted.last());
     if last > first.last {
         repair.lost.push((first.last + 1, last));
         // Without them the journal ends where it ends.
         needs_journal |= !without_sled;
     }
     repair.damages.extend(noted.damage);
-    repair.is_sound = repair.damages.is_empty() && repair.lost.is_empty() && !known.is_foreign;
+    repair.is_sound =
+        repair.damages.is_empty() && repair.lost.is_empty() && !sled_contents.is_foreign;
     if repair.is_sound {
         return Ok(repair);
     }
     if without_sled {
-        known = Known::refused();
-        repair.sled.clone_from(&known.says);
+        sled_contents = SledContents::refused();
+        repair.sled.clone_from(&sled_contents.says);
         last = 0;
     }
     let new = dir.join("repaired");
     let at = first.salvage.position();
-    let mut builder = Builder::begin(&known, &first.made, &repair.lost, last);
+    let mut builder = Builder::begin(&sled_contents, &first.made, &repair.lost, last);
     if apply && needs_journal {
         builder.write_to(&new, &journal, at, &first.chains)?;
     }
@@ -153,17 +154,17 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     Ok(repair)
 }
 
-/// What is noted of a journal that was repaired behind the record `seq`: it goes on under another name,
-/// and with the checkpoints that stand before.
+/// Head of a repaired journal, which ends with record `seq`: a new name, and the checkpoints up to
+/// there.
 fn repaired(mut head: Head, seq: Seq) -> Head {
     head.notes.cut_behind(seq);
     head.without_name()
 }
 
-/// What is noted of the journal beside it.
+/// Contents of `head.json` for the repair.
 struct Noted {
     head: Option<Head>,
-    /// Whether it cannot be read.
+    /// True if it is unreadable.
     is_wrong: bool,
     damage: Option<DamageFound>,
 }
@@ -190,7 +191,7 @@ impl Noted {
     }
 }
 
-/// That no repair was broken off while it put a journal in the place of another.
+/// Checks that no repair was interrupted while it replaced the journal.
 pub(crate) fn check_whole(dir: &Path) -> Result<(), OpenError> {
     let path = dir.join("repaired").join("journal");
     if !path.exists() {
@@ -201,7 +202,7 @@ pub(crate) fn check_whole(dir: &Path) -> Result<(), OpenError> {
     Err(OpenError::Moved { path, says: says.to_owned() })
 }
 
-/// What a first reading finds.
+/// Result of the first reading.
 struct Survey {
     salvage: Salvage,
     records: u64,
@@ -229,15 +230,15 @@ struct Made {
 
 fn survey(journal: &Path) -> Result<Survey, OpenError> {
     let mut salvage = Salvage::open(journal)?;
-    let mut walk = Walk::begin(&salvage);
+    let mut walk = SalvageCursor::begin(&salvage);
     let (mut records, mut behind, mut behind_proven) = (0_u64, 0_u64, 0_u64);
     let (mut damages, mut lost, mut chains) = (Vec::new(), Vec::new(), BTreeMap::new());
     let (mut made, mut last) = (Made::default(), salvage.position().seq);
     let mut samples = VecDeque::new();
     while let Some(found) = salvage.next(&mut walk)? {
         let (frame, is_proven) = match found {
-            Found::Frame(frame, is_proven) => (frame, is_proven),
-            Found::Damage(damage) => {
+            SalvageItem::Frame(frame, is_proven) => (frame, is_proven),
+            SalvageItem::Damage(damage) => {
                 let (file, from, to, what) = (damage.path, damage.from, damage.to, damage.what);
                 damages.push(DamageFound { file, from, to, what });
                 continue;
@@ -300,10 +301,10 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
 /// Gives the builder every record at its place, and asks it for those that are lost.
 fn rebuild(journal: &Path, builder: &mut Builder<'_>, last: Seq) -> Result<(), OpenError> {
     let mut salvage = Salvage::open(journal)?;
-    let mut walk = Walk::begin(&salvage);
+    let mut walk = SalvageCursor::begin(&salvage);
     let mut next = salvage.position().seq + 1;
     while let Some(found) = salvage.next(&mut walk)? {
-        let Found::Frame(frame, _) = found else { continue };
+        let SalvageItem::Frame(frame, _) = found else { continue };
         if frame.first_seq < next {
             walk.seq = next - 1;
             continue;

@@ -27,12 +27,12 @@ use tollgate_types::ids::{NodeId, Seq};
 /// Files of the data directory that are a running process's, or are made anew.
 const NOT_COPIED: [&str; 4] = ["lock", "ballast", "sent", "head.json"];
 
-/// What a copy has.
+/// Summary of a backup or of a restored directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Copied {
+pub struct CopySummary {
     /// The last record in it.
     pub last_seq: Seq,
-    /// When that happened.
+    /// Time of that record.
     pub last_at: Option<UnixMs>,
     /// The hash chain up to there, in hex.
     pub chain: String,
@@ -40,26 +40,26 @@ pub struct Copied {
     pub bytes: u64,
     /// Segments that are in the archive, and were not copied: the copy refers to them there.
     pub archived: usize,
-    /// What the original has beyond it.
-    pub left_out: LeftOut,
+    /// Records of the original that are not in the copy.
+    pub left_out: OmittedRecords,
 }
 
-/// What was left out of a directory that was made of another one.
+/// Records of the original that a copy omits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedRecords {
     /// Records in all.
     pub records: u64,
     /// Calls that were charged or owed something, or ended without.
     pub calls: u64,
-    /// What they were charged.
+    /// Amount charged for them.
     pub charged: Nanousd,
     /// Grants.
     pub grants: u64,
-    /// What was granted.
+    /// Amount granted.
     pub granted: Nanousd,
     /// Refunds.
     pub refunds: u64,
-    /// What was given back.
+    /// Amount refunded.
     pub refunded: Nanousd,
     /// Accounts that were opened.
     pub accounts: u64,
@@ -67,11 +67,11 @@ pub struct LeftOut {
     pub keys: u64,
     /// Changes of tasks: upstreams go on with those that were submitted.
     pub tasks: u64,
-    /// Whether there is more of it that cannot be read.
+    /// True if some of it is unreadable.
     pub unreadable: bool,
 }
 
-impl LeftOut {
+impl OmittedRecords {
     fn add(&mut self, record: &Record) {
         let plus = |sum: &mut Nanousd, more: Nanousd| {
             *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
@@ -103,22 +103,22 @@ impl LeftOut {
 ///
 /// # Errors
 /// [`OpenError`] when something cannot be read or written, or `to` has another ledger.
-pub fn backup(from: &Path, to: &Path) -> Result<Copied, OpenError> {
+pub fn backup(from: &Path, to: &Path) -> Result<CopySummary, OpenError> {
     // Refuses a directory that is no ledger.
     let journal = from.join("journal");
     segment::list(&journal)?;
     let _lock = alone(from, to)?;
-    let (head, known) = (Head::find(from)?, Head::find(to)?);
-    if let (Some(head), Some(known)) = (&head, &known)
-        && head.id != known.id
+    let (head, existing) = (Head::find(from)?, Head::find(to)?);
+    if let (Some(head), Some(existing)) = (&head, &existing)
+        && head.id != existing.id
     {
         return Err(other(to));
     }
     // One of an earlier version, or broken off, has not noted whose it is.
-    if known.is_none() && !is_beginning(&to.join("journal"), &journal) {
+    if existing.is_none() && !is_beginning(&to.join("journal"), &journal) {
         return Err(other(to));
     }
-    if let (Some(head), None) = (&head, &known) {
+    if let (Some(head), None) = (&head, &existing) {
         // Whose backup it is comes first: one that was broken off is brought up to date by the next.
         Head { notes: Checkpoints::default(), ..head.clone() }.keep(to)?;
     }
@@ -171,7 +171,7 @@ fn alone(from: &Path, to: &Path) -> Result<Option<DirectoryLock>, OpenError> {
 /// # Errors
 /// [`OpenError`] when something cannot be read or written, when `to` has something in it, and for the
 /// ledger of a node of a fleet, whose money is elsewhere.
-pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<Copied, OpenError> {
+pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary, OpenError> {
     let (journal, to_journal) = (from.join("journal"), to.join("journal"));
     segment::list(&journal)?;
     if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
@@ -219,7 +219,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<Copied, Ope
     Ok(cut.copied(bytes, seal::all(&to_journal)?))
 }
 
-/// Whether what is in `copy`, if anything, is how the files of `journal` begin.
+/// True if the file `copy` is absent or is a prefix of the file in `journal`.
 fn is_beginning(copy: &Path, journal: &Path) -> bool {
     let begins = |seq: &Seq| {
         let read = |dir| fs::read(segment::path(dir, *seq));
@@ -233,11 +233,11 @@ fn other(to: &Path) -> OpenError {
     OpenError::io(to)(io::Error::new(io::ErrorKind::AlreadyExists, says))
 }
 
-/// Where a copy ends.
+/// End of a copy.
 struct Cut {
     end: Position,
     last_at: Option<UnixMs>,
-    left_out: LeftOut,
+    left_out: OmittedRecords,
 }
 
 impl Cut {
@@ -245,7 +245,7 @@ impl Cut {
     /// unfinished write is left out.
     fn find(journal: &Path, at: Option<UnixMs>) -> Result<Self, OpenError> {
         let mut cut =
-            Self { end: Position::default(), last_at: None, left_out: LeftOut::default() };
+            Self { end: Position::default(), last_at: None, left_out: OmittedRecords::default() };
         let mut is_over = false;
         let segments = segment::list(journal)?;
         for first_seq in &segments {
@@ -302,8 +302,8 @@ impl Cut {
         Ok(cut)
     }
 
-    /// What there is behind cannot be read. Who asks for all of it is told so; who asks for an earlier
-    /// moment may do without, and is told that there is more.
+    /// Handles an unreadable rest of the journal: an error for a full copy; a copy up to an earlier
+    /// time succeeds and reports that there is more.
     fn broken_off(
         mut self,
         (is_over, at): (bool, Option<UnixMs>),
@@ -315,8 +315,8 @@ impl Cut {
         if is_over || (at.is_some() && is_damage) { Ok(self) } else { Err(error) }
     }
 
-    fn copied(self, bytes: u64, seals: Vec<Seal>) -> Copied {
-        Copied {
+    fn copied(self, bytes: u64, seals: Vec<Seal>) -> CopySummary {
+        CopySummary {
             last_seq: self.end.seq,
             last_at: self.last_at,
             chain: hex(&self.end.chain),
@@ -348,9 +348,9 @@ fn copy_checkpoints(from: &Path, to: &Path, head: &Head) -> Result<u64, OpenErro
     let mut bytes = 0;
     let directory = checkpoint::directory(to);
     fs::create_dir_all(&directory).map_err(OpenError::io(&directory))?;
-    for known in &head.notes.checkpoints {
-        let path = checkpoint::path(to, known.seq);
-        match copy(&checkpoint::path(from, known.seq), &path, None) {
+    for existing in &head.notes.checkpoints {
+        let path = checkpoint::path(to, existing.seq);
+        match copy(&checkpoint::path(from, existing.seq), &path, None) {
             // A newer one has taken its place; the journal is what counts.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => bytes += copied.map_err(OpenError::io(&path))?,
@@ -364,8 +364,8 @@ fn copy_checkpoints(from: &Path, to: &Path, head: &Head) -> Result<u64, OpenErro
 fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError> {
     let (source, target) = (segment::path(from, first_seq), segment::path(to, first_seq));
     let mut bytes = 0;
-    let known = Seal::find(to, first_seq)?;
-    if known.is_none() || !target.exists() {
+    let existing = Seal::find(to, first_seq)?;
+    if existing.is_none() || !target.exists() {
         match copy(&source, &target, None) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             copied => bytes = copied.map_err(OpenError::io(&target))?,

@@ -1,5 +1,5 @@
-//! What the check of an open ledger finds in sled, beside that of a stopped one: in the uppermost layer, since
-//! it opens ledgers, spends and reads.
+//! Tests of the sled check on an open ledger, next to that of a stopped one. They are in the top
+//! layer because they open ledgers, spend and read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -158,7 +158,7 @@ async fn flipped_bits_of_sled_are_found_while_the_ledger_is_open() {
     println!("{seen:?}");
 }
 
-/// What sled has lost or keeps otherwise is found, where every page can be read.
+/// Lost and altered rows of sled are found if every page is readable.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_that_say_something_else_are_found_while_the_ledger_is_open() {
     let other_state = "sled and the journal give different states";

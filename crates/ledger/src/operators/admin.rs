@@ -1,13 +1,13 @@
-//! What operators do: open accounts, give and give back money, make and change keys.
+//! Writes of operators: accounts, grants, refunds and keys.
 //!
 //! Each of these is on disk before it returns.
 
 use std::sync::Arc;
 
-use crate::memory::act::{By, Written};
+use crate::customers::limit::KeyLimitsPatch;
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::memory::ledger::Ledger;
-use crate::memory::write::{Locked, Once};
-use crate::people::limit::KeyLimitsPatch;
+use crate::memory::write::{IdempotentOutcome, LockedShards};
 use crate::records::error::LedgerError;
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::{Key, Record};
@@ -22,23 +22,23 @@ use tollgate_types::secret::{KeyHash, Secret};
 
 /// A grant or refund that is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct WriteReceipt {
     /// Its place in the journal.
     pub seq: Seq,
-    /// Whether it was made by an earlier call with the same id; nothing happened now.
+    /// True if an earlier call with the same id did the write; nothing happened now.
     pub repeated: bool,
 }
 
 /// A key to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKey {
-    /// What its owner calls it.
+    /// Name given by the owner.
     pub name: String,
     /// The models that it may call; `None` for all.
     pub models: Option<Vec<String>>,
-    /// When it ends; `None` for never.
+    /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
-    /// What it may use.
+    /// Limits of the key.
     pub limits: KeyLimits,
 }
 
@@ -57,24 +57,25 @@ pub struct KeyPatch {
     pub limits: KeyLimitsPatch,
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Opens an account without money.
     ///
     /// # Errors
     /// [`LedgerError::Invalid`] for a name that is empty or longer than 256 bytes,
     /// [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
-    pub async fn create_account(&self, name: &str) -> Result<Written<Account>, LedgerError> {
+    pub async fn create_account(&self, name: &str) -> Result<WriteOutcome<Account>, LedgerError> {
         check_text(name)?;
         let (id, at) = (AccountId::random(), UnixMs::now());
-        let once = self.write("account.create", id, |_, pen| {
+        let once = self.write("account.create", id, |_, audit| {
             let created = Record::AccountCreated { account: id, name: name.to_owned(), at };
-            Ok((id, vec![created, pen.act(id, id)]))
+            Ok((id, vec![created, audit.act(id, id)]))
         });
         let once = once.await?;
         let (_, repeated) = once.place();
-        let (Once::First(id, _) | Once::Again { account: id, .. }) = once;
+        let (IdempotentOutcome::Applied(id, _) | IdempotentOutcome::Replayed { account: id, .. }) =
+            once;
         let value = self.ledger.account(id).ok_or(LedgerError::UnknownAccount(id))?;
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Gives `amount` to an account, once per `id`: repeating a call is safe.
@@ -88,12 +89,12 @@ impl By<'_> {
         account: AccountId,
         id: &str,
         amount: Nanousd,
-    ) -> Result<Granted, LedgerError> {
+    ) -> Result<WriteReceipt, LedgerError> {
         check_text(id)?;
         if id.parse::<CodeId>().is_ok() {
             return Err(LedgerError::Invalid("ids of codes name what was given for them"));
         }
-        let decide = |locked: &Locked<'_>| {
+        let decide = |locked: &LockedShards<'_>| {
             locked.core(account).decide_grant(account, id, amount, UnixMs::now())
         };
         self.give(("grant", account, id), decide).await
@@ -103,25 +104,25 @@ impl By<'_> {
     ///
     /// # Errors
     /// [`LedgerError::UnknownHold`] when the account has no settled hold of this id,
-    /// [`LedgerError::RefundTooLarge`], and what [`By::grant`] fails with.
+    /// [`LedgerError::RefundTooLarge`], and what [`ActorScope::grant`] fails with.
     pub async fn refund(
         &self,
         account: AccountId,
         id: &str,
         hold: HoldId,
         amount: Nanousd,
-    ) -> Result<Granted, LedgerError> {
+    ) -> Result<WriteReceipt, LedgerError> {
         check_text(id)?;
         let opened = self.ledger.fresh(|| self.ledger.account(account)).await?;
         opened.ok_or(LedgerError::UnknownAccount(account))?;
-        let known = self.ledger.shard(account).lock().refund(account, id);
-        let charged = match known {
+        let before = self.ledger.shard(account).lock().refund(account, id);
+        let charged = match before {
             // Whether it is the same refund is decided below; its charge is not asked for again.
             Some(_) => Some(Nanousd::ZERO),
             None => self.ledger.charged(account, hold).await?,
         };
         let charged = charged.ok_or(LedgerError::UnknownHold(hold))?;
-        let decide = |locked: &Locked<'_>| {
+        let decide = |locked: &LockedShards<'_>| {
             let (core, at) = (locked.core(account), UnixMs::now());
             core.decide_refund((account, id), (hold, charged), amount, at)
         };
@@ -138,7 +139,7 @@ impl By<'_> {
         &self,
         account: AccountId,
         new: NewKey,
-    ) -> Result<Written<(Option<Secret>, Arc<Key>)>, LedgerError> {
+    ) -> Result<WriteOutcome<(Option<Secret>, Arc<Key>)>, LedgerError> {
         check_text(&new.name)?;
         check_key_models(new.models.as_deref())?;
         check_limits(&new.limits)?;
@@ -154,20 +155,23 @@ impl By<'_> {
             created_at: at,
             updated_at: at,
         });
-        let once = self.write("key.create", account, |locked, pen| {
+        let once = self.write("key.create", account, |locked, audit| {
             locked.state(account)?;
             let limited = (new.limits != KeyLimits::default()).then_some(new.limits);
             let created = Record::KeyCreated(Arc::clone(&key));
-            let records = [Some(created), limits_of(&key, limited), Some(pen.act(account, key.id))];
+            let records =
+                [Some(created), limits_of(&key, limited), Some(audit.act(account, key.id))];
             Ok(((), records.into_iter().flatten().collect()))
         });
         let once = once.await?;
         let (_, repeated) = once.place();
         let value = match once {
-            Once::First((), _) => (Some(secret), key),
-            Once::Again { subject, .. } => (None, self.ledger.known_key(parsed(&subject)?)?),
+            IdempotentOutcome::Applied((), _) => (Some(secret), key),
+            IdempotentOutcome::Replayed { subject, .. } => {
+                (None, self.ledger.require_key(parsed(&subject)?)?)
+            }
         };
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Changes a key. The change counts for calls that begin from now on.
@@ -179,16 +183,16 @@ impl By<'_> {
         &self,
         id: KeyId,
         patch: KeyPatch,
-    ) -> Result<Written<Arc<Key>>, LedgerError> {
+    ) -> Result<WriteOutcome<Arc<Key>>, LedgerError> {
         if let Some(name) = &patch.name {
             check_text(name)?;
         }
         check_key_models(patch.models.as_ref().and_then(Option::as_deref))?;
         let key = self.ledger.fresh(|| self.ledger.key_by_id(id)).await?;
         let account = key.ok_or(LedgerError::UnknownKey(id))?.account;
-        let once = self.write("key.update", account, |_, pen| {
+        let once = self.write("key.update", account, |_, audit| {
             // Read again under the lock, so that no change made meanwhile is undone.
-            let mut key = Key::clone(&*self.ledger.known_key(id)?);
+            let mut key = Key::clone(&*self.ledger.require_key(id)?);
             key.name = patch.name.clone().unwrap_or(key.name);
             key.models = patch.models.clone().unwrap_or(key.models);
             key.expires_at = patch.expires_at.unwrap_or(key.expires_at);
@@ -199,42 +203,46 @@ impl By<'_> {
             check_limits(&limits)?;
             let limited = (patch.limits != KeyLimitsPatch::default()).then_some(limits);
             let updated = Record::KeyUpdated(Arc::clone(&key));
-            let records = [Some(updated), limits_of(&key, limited), Some(pen.act(account, id))];
+            let records = [Some(updated), limits_of(&key, limited), Some(audit.act(account, id))];
             Ok((key, records.into_iter().flatten().collect()))
         });
         let once = once.await?;
         let (_, repeated) = once.place();
         let value = match once {
-            Once::First(key, _) => key,
-            Once::Again { .. } => self.ledger.known_key(id)?,
+            IdempotentOutcome::Applied(key, _) => key,
+            IdempotentOutcome::Replayed { .. } => self.ledger.require_key(id)?,
         };
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 
     /// Does what `decide` says unless it was done before.
     pub(crate) async fn give(
         &self,
         (what, account, id): (&'static str, AccountId, &str),
-        decide: impl Fn(&Locked<'_>) -> Result<Decision, LedgerError>,
-    ) -> Result<Granted, LedgerError> {
-        let once = self.write(what, account, |locked, pen| {
+        decide: impl Fn(&LockedShards<'_>) -> Result<Decision, LedgerError>,
+    ) -> Result<WriteReceipt, LedgerError> {
+        let once = self.write(what, account, |locked, audit| {
             Ok(match decide(locked)? {
                 Decision::Repeated(seq) => (Some(seq), Vec::new()),
-                Decision::New(record) => (None, vec![record, pen.act(account, id)]),
+                Decision::New(record) => (None, vec![record, audit.act(account, id)]),
             })
         });
         // The act stands behind it.
         Ok(match once.await? {
-            Once::First(Some(seq), _) => Granted { seq, repeated: true },
-            Once::First(None, last) => Granted { seq: last.saturating_sub(1), repeated: false },
-            Once::Again { seq, .. } => Granted { seq: seq.saturating_sub(1), repeated: true },
+            IdempotentOutcome::Applied(Some(seq), _) => WriteReceipt { seq, repeated: true },
+            IdempotentOutcome::Applied(None, last) => {
+                WriteReceipt { seq: last.saturating_sub(1), repeated: false }
+            }
+            IdempotentOutcome::Replayed { seq, .. } => {
+                WriteReceipt { seq: seq.saturating_sub(1), repeated: true }
+            }
         })
     }
 }
 
 /// The same, for tests and the demo: nobody in particular does it.
 impl Ledger {
-    /// See [`By::create_account`].
+    /// See [`ActorScope::create_account`].
     ///
     /// # Errors
     /// As there.
@@ -242,7 +250,7 @@ impl Ledger {
         Ok(self.by_gateway().create_account(name).await?.value)
     }
 
-    /// See [`By::grant`].
+    /// See [`ActorScope::grant`].
     ///
     /// # Errors
     /// As there.
@@ -251,11 +259,11 @@ impl Ledger {
         account: AccountId,
         id: &str,
         amount: Nanousd,
-    ) -> Result<Granted, LedgerError> {
+    ) -> Result<WriteReceipt, LedgerError> {
         self.by_gateway().grant(account, id, amount).await
     }
 
-    /// See [`By::refund`].
+    /// See [`ActorScope::refund`].
     ///
     /// # Errors
     /// As there.
@@ -265,11 +273,11 @@ impl Ledger {
         id: &str,
         hold: HoldId,
         amount: Nanousd,
-    ) -> Result<Granted, LedgerError> {
+    ) -> Result<WriteReceipt, LedgerError> {
         self.by_gateway().refund(account, id, hold, amount).await
     }
 
-    /// See [`By::create_key`].
+    /// See [`ActorScope::create_key`].
     ///
     /// # Errors
     /// As there.
@@ -285,7 +293,7 @@ impl Ledger {
         }
     }
 
-    /// See [`By::update_key`].
+    /// See [`ActorScope::update_key`].
     ///
     /// # Errors
     /// As there.
@@ -293,7 +301,7 @@ impl Ledger {
         Ok(self.by_gateway().update_key(id, patch).await?.value)
     }
 
-    fn known_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
+    fn require_key(&self, id: KeyId) -> Result<Arc<Key>, LedgerError> {
         self.key_by_id(id).ok_or(LedgerError::UnknownKey(id))
     }
 }

@@ -1,12 +1,12 @@
-//! What accounts owe: bills beyond everything that they could pay.
+//! Debts of accounts: charges beyond everything that they could pay.
 //!
 //! A debt is paid first by whatever becomes available, a grant, a refund or what a hold did not need:
 //! the payment is a record of its own in the same group. Only an operator gives a debt up.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::ledger::Ledger;
-use crate::operators::admin::Granted;
+use crate::operators::admin::WriteReceipt;
 use crate::records::error::LedgerError;
 use crate::rules::core::Core;
 use crate::rules::text::{check_note, check_text};
@@ -14,7 +14,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Gives up `amount` of what an account owes, once per `id`: what is given up falls on the
     /// operator. The account's debt is lower by it, and nothing becomes available.
     ///
@@ -29,10 +29,10 @@ impl By<'_> {
         id: &str,
         amount: Nanousd,
         note: &str,
-    ) -> Result<Granted, LedgerError> {
+    ) -> Result<WriteReceipt, LedgerError> {
         check_text(id)?;
         check_note(note)?;
-        let decide = |locked: &crate::memory::write::Locked<'_>| {
+        let decide = |locked: &crate::memory::write::LockedShards<'_>| {
             let core = locked.core(account);
             core.decide_write_off((account, id), amount, note, UnixMs::now())
         };

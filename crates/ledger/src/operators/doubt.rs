@@ -1,10 +1,9 @@
-//! What operators make of doubts: calls that a crash left open, and submits of which nobody knows
-//! whether their upstream took them.
+//! Resolution of doubts: calls that a crash left open, and submits without a known outcome.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
 
-use crate::memory::act::{By, Written};
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use crate::records::task::Task;
@@ -19,29 +18,29 @@ use tollgate_types::ids::{AccountId, HoldId, TaskId};
 pub struct DoubtRefund {
     /// The caller's id of the refund.
     pub id: String,
-    /// How much; above zero, and within what the hold was charged.
+    /// Amount; above zero, and within the hold's charge.
     pub amount: Nanousd,
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Takes a call that a crash left open off the list of those in doubt, and gives money back for
     /// it where that is due. The statement keeps both. Says whether it was done before.
     ///
     /// # Errors
-    /// [`LedgerError::NotInDoubt`], and what [`By::refund`] fails with.
+    /// [`LedgerError::NotInDoubt`], and what [`ActorScope::refund`] fails with.
     pub async fn resolve_doubt(
         &self,
         (account, hold): (AccountId, HoldId),
         note: &str,
         refund: Option<DoubtRefund>,
-    ) -> Result<Written<()>, LedgerError> {
+    ) -> Result<WriteOutcome<()>, LedgerError> {
         check_note(note)?;
         refund.as_ref().map_or(Ok(()), |refund| check_text(&refund.id))?;
         let charged = match refund {
             Some(_) => self.ledger.charged(account, hold).await?,
             None => None,
         };
-        let once = self.write("doubt.resolve", account, |locked, pen| {
+        let once = self.write("doubt.resolve", account, |locked, audit| {
             let core = locked.core(account);
             if !core.may_be_in_doubt(account, hold) {
                 return Err(LedgerError::NotInDoubt(hold));
@@ -56,11 +55,11 @@ impl By<'_> {
                 Some(Decision::Repeated(_)) | None => None,
             };
             let resolved = Record::DoubtResolved { account, hold, note: note.to_owned(), at };
-            let records = [Some(resolved), given, Some(pen.act(account, hold))];
+            let records = [Some(resolved), given, Some(audit.act(account, hold))];
             Ok(((), records.into_iter().flatten().collect()))
         });
         let (_, repeated) = once.await?.place();
-        Ok(Written { value: (), repeated })
+        Ok(WriteOutcome { value: (), repeated })
     }
 
     /// Ends a task whose submit is in doubt, and its hold with it: with this state and document, and

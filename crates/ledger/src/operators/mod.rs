@@ -1,7 +1,7 @@
-//! What operators write: accounts, grants, refunds and keys, debts, calls in doubt, and money in
+//! Writes of operators: accounts, grants, refunds and keys, debts, calls in doubt, and money in
 //! suspense.
 //!
-//! It may import `people` and the layers below.
+//! It may import `customers` and the layers below.
 
 pub(crate) mod admin;
 pub(crate) mod debt;

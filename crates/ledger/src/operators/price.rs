@@ -1,9 +1,9 @@
-//! What customers pay in the place of the list: rules of accounts and of groups, and the prices that
-//! calls were charged by.
+//! Prices that replace the list: rules of accounts and of groups, and the prices that calls were
+//! charged by.
 
 use std::sync::Arc;
 
-use crate::memory::act::{By, Written};
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::memory::ledger::{Keys, Ledger};
 use crate::records::error::LedgerError;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
@@ -17,17 +17,17 @@ const GROUPS_MAX: usize = 1000;
 /// The longest name of a group, in bytes.
 const GROUP_BYTES_MAX: usize = 64;
 
-/// What a write of prices may replace.
+/// Precondition of a write of prices, as HTTP's `If-Match`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Replaces<T> {
+pub enum IfMatch<T> {
     /// Whatever there is.
     Anything,
     /// This, and nothing that has come in its place.
     Exactly(T),
 }
 
-impl<T: PartialEq> Replaces<T> {
-    /// Whether it may replace what there is `now`.
+impl<T: PartialEq> IfMatch<T> {
+    /// Checks the precondition against the current value.
     fn check(&self, now: impl FnOnce() -> T) -> Result<(), LedgerError> {
         match self {
             Self::Exactly(expected) if *expected != now() => Err(LedgerError::Changed),
@@ -38,15 +38,15 @@ impl<T: PartialEq> Replaces<T> {
 
 /// A rule that says what an account pays for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundRule {
+pub struct MatchedRule {
     /// The group that it is of; `None` for one of the account's own.
     pub group: Option<String>,
     /// The rule that was found.
     pub rule: PriceRule,
 }
 
-impl FoundRule {
-    /// Where a price comes from that it gives, as entries and consoles name it.
+impl MatchedRule {
+    /// Source of a price, as entries and consoles name it.
     #[must_use]
     pub fn source(&self) -> String {
         match &self.group {
@@ -55,7 +55,7 @@ impl FoundRule {
         }
     }
 
-    /// What is paid by it in the place of the list.
+    /// Price terms of the rule.
     #[must_use]
     pub fn terms(&self) -> &PriceTerms {
         &self.rule.terms
@@ -77,27 +77,27 @@ impl Ledger {
     /// The rule that says what an account pays for `model` at this moment, by the name that it asks
     /// for; `None` where it pays the list.
     #[must_use]
-    pub fn price_rule(&self, account: AccountId, model: &str, at: UnixMs) -> Option<FoundRule> {
+    pub fn price_rule(&self, account: AccountId, model: &str, at: UnixMs) -> Option<MatchedRule> {
         let keys = self.keys.read();
         if keys.prices.is_empty() {
             return None;
         }
         let prices = keys.prices.get(&account)?;
         if let Some(rule) = rule_for(&prices.rules, model, at) {
-            return Some(FoundRule { group: None, rule: rule.clone() });
+            return Some(MatchedRule { group: None, rule: rule.clone() });
         }
         let group = keys.groups.get(prices.group.as_ref()?)?;
         let rule = rule_for(&group.rules, model, at)?;
-        Some(FoundRule { group: Some(group.name.clone()), rule: rule.clone() })
+        Some(MatchedRule { group: Some(group.name.clone()), rule: rule.clone() })
     }
 
-    /// Whether an account may pay something else than the list.
+    /// True if an account may pay other prices than the list.
     #[must_use]
     pub fn has_price_rules(&self, account: AccountId) -> bool {
         self.keys.read().prices.contains_key(&account)
     }
 
-    /// What an account pays in the place of the list.
+    /// Price rules of an account.
     #[must_use]
     pub fn account_prices(&self, account: AccountId) -> Arc<AccountPrices> {
         self.keys.read().prices.get(&account).cloned().unwrap_or_default()
@@ -106,7 +106,7 @@ impl Ledger {
     /// The price groups, by their names.
     #[must_use]
     pub fn price_groups(&self) -> Vec<Arc<PriceGroup>> {
-        self.shard(AccountId::HOUSE).lock().house.groups.values().cloned().collect()
+        self.shard(AccountId::OPERATOR).lock().operator.groups.values().cloned().collect()
     }
 
     /// The price group of this name.
@@ -151,7 +151,7 @@ impl Ledger {
     }
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Sets what an account pays in the place of the list, for calls that come from now on. Calls and
     /// tasks in flight are charged as they began.
     ///
@@ -162,23 +162,23 @@ impl By<'_> {
         &self,
         account: AccountId,
         prices: AccountPrices,
-        replaces: Replaces<AccountPrices>,
-    ) -> Result<Written<Arc<AccountPrices>>, LedgerError> {
+        replaces: IfMatch<AccountPrices>,
+    ) -> Result<WriteOutcome<Arc<AccountPrices>>, LedgerError> {
         check_rules(&prices.rules)?;
         let prices = Arc::new(prices);
-        let once = self.write("account.prices", account, |locked, pen| {
-            let now = &locked.state(account)?.people.prices;
+        let once = self.write("account.prices", account, |locked, audit| {
+            let now = &locked.state(account)?.customers.prices;
             replaces.check(|| now.as_deref().cloned().unwrap_or_default())?;
             let group = prices.group.as_ref();
-            if group.is_some_and(|group| !locked.house().groups.contains_key(group)) {
+            if group.is_some_and(|group| !locked.operator().groups.contains_key(group)) {
                 return Err(LedgerError::Invalid("there is no price group of this name"));
             }
             let prices = Arc::clone(&prices);
             let priced = Record::AccountPriced { account, prices, at: UnixMs::now() };
-            Ok(((), vec![priced, pen.act(account, account)]))
+            Ok(((), vec![priced, audit.act(account, account)]))
         });
         let (_, repeated) = once.await?.place();
-        Ok(Written { value: self.ledger.account_prices(account), repeated })
+        Ok(WriteOutcome { value: self.ledger.account_prices(account), repeated })
     }
 
     /// Sets the rules of a price group, for calls that come from now on. One that was not there is made.
@@ -192,8 +192,8 @@ impl By<'_> {
         &self,
         name: &str,
         rules: Vec<PriceRule>,
-        replaces: Replaces<Option<Vec<PriceRule>>>,
-    ) -> Result<Written<Arc<PriceGroup>>, LedgerError> {
+        replaces: IfMatch<Option<Vec<PriceRule>>>,
+    ) -> Result<WriteOutcome<Arc<PriceGroup>>, LedgerError> {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !(1..=GROUP_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_letter) {
             return Err(LedgerError::Invalid(
@@ -202,22 +202,22 @@ impl By<'_> {
         }
         check_rules(&rules)?;
         let group = Arc::new(PriceGroup { name: name.to_owned(), rules, at: UnixMs::now() });
-        let once = self.write("price_group.set", AccountId::HOUSE, |locked, pen| {
-            let groups = &locked.house().groups;
+        let once = self.write("price_group.set", AccountId::OPERATOR, |locked, audit| {
+            let groups = &locked.operator().groups;
             replaces.check(|| groups.get(name).map(|group| group.rules.clone()))?;
             if groups.len() >= GROUPS_MAX && !groups.contains_key(name) {
                 return Err(LedgerError::Invalid("there are too many price groups"));
             }
             let priced = Record::GroupPriced(Arc::clone(&group));
-            Ok(((), vec![priced, pen.act(AccountId::HOUSE, name)]))
+            Ok(((), vec![priced, audit.act(AccountId::OPERATOR, name)]))
         });
         let (_, repeated) = once.await?.place();
         let value = self.ledger.price_group(name).unwrap_or(group);
-        Ok(Written { value, repeated })
+        Ok(WriteOutcome { value, repeated })
     }
 }
 
-/// Whether these can be the rules of an account or of a group.
+/// Checks the price rules of an account or a group.
 fn check_rules(rules: &[PriceRule]) -> Result<(), LedgerError> {
     if rules.len() > RULES_MAX {
         return Err(LedgerError::Invalid("there can be 32 price rules at most"));

@@ -1,32 +1,32 @@
-//! What operators make of money that a node of a fleet had out when it fell silent.
+//! Resolution of suspense: money that a node of a fleet had on loan when it fell silent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use crate::memory::act::{By, Written};
+use crate::memory::act::{ActorScope, WriteOutcome};
 use crate::memory::ledger::Ledger;
-use crate::memory::write::Once;
+use crate::memory::write::IdempotentOutcome;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, SuspenseEnd};
 use crate::rules::text::check_note;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, NodeId, Seq};
 
-/// What an act on suspense is called.
+/// Name of the audited action.
 const RESOLVE: &str = "suspense.resolve";
 
 /// Money that is in suspense no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSuspense {
-    /// Which node had it out.
+    /// Node that had the money.
     pub node: NodeId,
-    /// Whose it was.
+    /// Account of the money.
     pub account: AccountId,
-    /// How much.
+    /// Amount.
     pub amount: Nanousd,
-    /// What became of it.
+    /// Resolution of the suspense.
     pub end: SuspenseEnd,
 }
 
-impl By<'_> {
+impl ActorScope<'_> {
     /// Takes all that a silent node has out of an account out of suspense: it can be spent again, or
     /// counts as spent. Whatever runs as that node is shut out with it, and must join anew. Done once:
     /// of two at the same moment, one finds nothing in suspense any more.
@@ -40,33 +40,33 @@ impl By<'_> {
         (node, account): (NodeId, AccountId),
         end: SuspenseEnd,
         note: &str,
-    ) -> Result<Written<ResolvedSuspense>, LedgerError> {
+    ) -> Result<WriteOutcome<ResolvedSuspense>, LedgerError> {
         check_note(note)?;
         let amount = self.ledger.books.in_suspense(node, account).await?;
         self.ledger.fresh(|| self.ledger.account(account)).await?;
-        let once = self.write(RESOLVE, account, |locked, pen| {
+        let once = self.write(RESOLVE, account, |locked, audit| {
             locked.state(account)?;
             // The transaction takes this amount, or nothing.
             let amount = amount.ok_or(LedgerError::NotInSuspense(node, account))?;
-            let (note, at) = (note.to_owned(), pen.at());
+            let (note, at) = (note.to_owned(), audit.at());
             let resolved = Record::SuspenseResolved { account, node, amount, end, note, at };
-            Ok((amount, vec![resolved, pen.act(account, node)]))
+            Ok((amount, vec![resolved, audit.act(account, node)]))
         });
         match once.await? {
-            Once::First(amount, _) => {
+            IdempotentOutcome::Applied(amount, _) => {
                 let value = ResolvedSuspense { node, account, amount, end };
-                Ok(Written { value, repeated: false })
+                Ok(WriteOutcome { value, repeated: false })
             }
-            Once::Again { seq, .. } => {
+            IdempotentOutcome::Replayed { seq, .. } => {
                 let value = self.ledger.resolved_before(seq).await?;
-                Ok(Written { value, repeated: true })
+                Ok(WriteOutcome { value, repeated: true })
             }
         }
     }
 }
 
 impl Ledger {
-    /// What stands before the act at `act`, which was the resolution of a suspense.
+    /// Reads the resolution that precedes the audit record at `act`.
     async fn resolved_before(&self, act: Seq) -> Result<ResolvedSuspense, LedgerError> {
         let mut scan = self.scan(act.saturating_sub(1)).await?;
         let found = tokio::task::spawn_blocking(move || scan.next()).await;

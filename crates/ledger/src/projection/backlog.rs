@@ -1,4 +1,4 @@
-//! What is in the journal but not yet in sled, summed up as it comes.
+//! Records that are in the journal but not yet in sled, summed up as they come.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use crate::journal::segment::Position;
 use crate::projection::store::StoreError;
 use crate::projection::window::Window;
 use crate::records::error::{LedgerError, Violation};
-use crate::records::record::Journaled;
+use crate::records::record::JournaledRecord;
 use tollgate_types::ids::Seq;
 
-/// How long records gather before they are applied. Sled takes some 10 µs to change a row and each
-/// account has four per window, so the longer it is, the less a call costs where many accounts are
-/// active.
+/// Length of a window: records gather this long before sled applies them. A row takes sled some 10
+/// µs and each account has four per window, so with many active accounts a longer window costs less
+/// per call.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5);
 /// A part takes no further group when it has this many records: a fraction of a second to replay after
 /// a crash.
@@ -30,22 +30,22 @@ const BATCH_ROWS_MAX: usize = 1024;
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
 /// With parts that take so much memory waiting, in bytes, the committer waits too.
 const BACKLOG_BYTES_MAX: u64 = 2 * WINDOW_BYTES_MAX;
-/// What one row or sum of a window takes in memory, in bytes, with its places in maps.
+/// Memory of one row or sum of a window in bytes, map overhead included.
 const ROW_BYTES: u64 = 512;
 
 /// Groups of the journal, one after the other, summed up for one batch of sled.
 #[derive(Default)]
 pub(crate) struct BacklogPart {
     pub(crate) window: Window,
-    /// Where the journal ended behind the last group.
+    /// End of the journal after the last group.
     pub(crate) end: Position,
     pub(crate) records: usize,
-    /// What the groups took in the journal, in bytes.
+    /// Size of the groups in the journal, in bytes.
     journal_bytes: u64,
 }
 
 impl BacklogPart {
-    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> Result<(), Violation> {
+    fn add(&mut self, group: CommittedGroup<'_, JournaledRecord>) -> Result<(), Violation> {
         self.records = self.records.saturating_add(group.entries.len());
         self.journal_bytes = self.journal_bytes.saturating_add(group.bytes);
         self.end = group.end;
@@ -67,7 +67,7 @@ impl BacklogPart {
     }
 }
 
-/// What is in the journal but not yet in sled.
+/// Records that are in the journal but not yet in sled.
 ///
 /// Each group is summed up when it comes, and its records are let go of: calls that begin and end within a
 /// window leave an entry, and a share of their account's sums. What waits takes 32 MiB at most, and what is
@@ -90,19 +90,19 @@ struct State {
     stopping: bool,
     /// The last record that was handed over.
     pushed: Seq,
-    /// Why sled takes nothing, while it does not: what comes is in the journal, and read from there.
+    /// Reason why sled is unavailable; new records are then read from the journal.
     away: Option<String>,
-    /// Whether what comes is kept although sled is away: it is about to be back.
+    /// Keep new records although sled is unavailable: it is about to return.
     keeps: bool,
-    /// Whether somebody has met an error.
+    /// True if a reader met an error.
     suspected: bool,
-    /// What cannot be summed up. Nothing that comes is kept then.
+    /// Error that stopped the summing; new records are not kept then.
     failed: Option<StoreError>,
-    /// When what has gathered is to be applied.
+    /// Time at which the current window is to be applied.
     window_due: Option<Instant>,
 }
 
-/// Why the projector is to do something.
+/// Reason for the projector to wake up.
 pub(crate) enum Due {
     /// Someone waits to read.
     Demanded,
@@ -130,7 +130,7 @@ impl Backlog {
     }
 
     /// Adds a group; waits while there is no room.
-    pub(crate) fn push(&self, group: CommittedGroup<'_, Journaled>) {
+    pub(crate) fn push(&self, group: CommittedGroup<'_, JournaledRecord>) {
         let mut state = self.state.lock();
         while state.bytes() >= BACKLOG_BYTES_MAX && state.away.is_none() {
             self.room.wait(&mut state);
@@ -183,7 +183,7 @@ impl Backlog {
         self.arrived.notify_one();
     }
 
-    /// What is to be applied, when it is due; nothing if `wake` comes before.
+    /// Waits for the next window to be due; `None` if `wake` comes first.
     ///
     /// # Errors
     /// When a group came that cannot be summed up.
@@ -309,7 +309,7 @@ impl Backlog {
 impl State {
     /// Adds a group to the open part. True if there is something to do: the part is full, or the group
     /// cannot be summed up.
-    fn add(&mut self, group: CommittedGroup<'_, Journaled>) -> bool {
+    fn add(&mut self, group: CommittedGroup<'_, JournaledRecord>) -> bool {
         if self.failed.is_some() {
             return true;
         }
@@ -373,12 +373,12 @@ mod tests {
         })
     }
 
-    fn reserved(seq: Seq) -> Journaled {
-        Journaled { seq, record: Record::Reserved(reservation()), hold: None }
+    fn reserved(seq: Seq) -> JournaledRecord {
+        JournaledRecord { seq, record: Record::Reserved(reservation()), hold: None }
     }
 
     /// The end of the hold that the record `hold` has made.
-    fn posted(seq: Seq, hold: Seq) -> Journaled {
+    fn posted(seq: Seq, hold: Seq) -> JournaledRecord {
         let record = Record::Posted {
             account: AccountId::from_number(1),
             hold: HoldId::from_number(hold),
@@ -389,10 +389,10 @@ mod tests {
             at: AT,
         };
         let hold = OpenHold { reservation: reservation(), amount: Nanousd::new(5) };
-        Journaled { seq, record, hold: Some(hold) }
+        JournaledRecord { seq, record, hold: Some(hold) }
     }
 
-    fn push(backlog: &Backlog, mut entries: Vec<Journaled>, bytes: u64) {
+    fn push(backlog: &Backlog, mut entries: Vec<JournaledRecord>, bytes: u64) {
         let seq = entries.last().expect("a record").seq;
         let end = Position { seq, ..Position::default() };
         let entries = entries.drain(..);
@@ -466,7 +466,7 @@ mod tests {
     fn what_cannot_be_summed_up_is_an_error_of_sled_and_nothing_behind_it_is_kept() {
         let backlog = Backlog::new(0);
         push(&backlog, vec![reserved(1)], 1);
-        let unknown = Journaled { hold: None, ..posted(2, 9) };
+        let unknown = JournaledRecord { hold: None, ..posted(2, 9) };
         push(&backlog, vec![unknown], 1);
         push(&backlog, vec![reserved(3)], 1);
         assert!(backlog.state.lock().is_empty());

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! The rows are those of the sled ledger as they stood at that record, without the lines of statements.
-//! The hash of the file stands in the journal, in the record [`Checkpointed`], so that neither a
+//! The hash of the file stands in the journal, in the record [`CheckpointRecord`], so that neither a
 //! half-written nor an exchanged file is ever taken for it: the file is on disk before the record is
 //! written, and is used only when the record is found.
 
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -68,7 +68,10 @@ pub(crate) fn path(dir: &Path, seq: Seq) -> PathBuf {
 ///
 /// # Errors
 /// When sled cannot be read, or the file not written.
-pub(crate) fn write(dir: &Path, store: &Store) -> Result<Option<(Checkpointed, u64)>, OpenError> {
+pub(crate) fn write(
+    dir: &Path,
+    store: &Store,
+) -> Result<Option<(CheckpointRecord, u64)>, OpenError> {
     let directory = directory(dir);
     make_directory(&directory).map_err(OpenError::io(&directory))?;
     let new = directory.join("new");
@@ -84,7 +87,7 @@ pub(crate) fn write(dir: &Path, store: &Store) -> Result<Option<(Checkpointed, u
         write_all(&mut out, &header, rows)?;
         let (sha256, bytes) = (out.hasher.finalize().into(), out.bytes);
         out.inner.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        Ok((Checkpointed { seq: end.seq, sha256, state_hash, at }, bytes))
+        Ok((CheckpointRecord { seq: end.seq, sha256, state_hash, at }, bytes))
     });
     if !matches!(written, Ok(Some(Ok(_)))) {
         // Half a file on a full disk is room that the journal waits for.
@@ -95,6 +98,7 @@ pub(crate) fn write(dir: &Path, store: &Store) -> Result<Option<(Checkpointed, u
         return Ok(None);
     };
     let path = path(dir, checkpoint.seq);
+    // The contents were synchronised above: after a crash the name refers to a whole file, or is absent.
     let named = fs::rename(&new, &path).and_then(|()| sync_directory(&directory));
     named.map_err(OpenError::io(&path))?;
     Ok(Some((checkpoint, bytes)))
@@ -141,10 +145,10 @@ fn length(bytes: &[u8]) -> io::Result<[u8; 4]> {
 /// When sled cannot be filled.
 pub(crate) fn restore(
     dir: &Path,
-    known: &[Checkpoint],
+    checkpoints: &[Checkpoint],
     store: &Store,
 ) -> Result<Option<Position>, OpenError> {
-    for checkpoint in known.iter().rev() {
+    for checkpoint in checkpoints.iter().rev() {
         let path = path(dir, checkpoint.seq);
         let what = match usable(dir, checkpoint) {
             Ok(()) => match fill(&path, store) {
@@ -167,7 +171,7 @@ pub(crate) fn restore(
     Ok(None)
 }
 
-/// Whether the journal tells of this very file.
+/// Checks that the journal refers to exactly this file.
 fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
     let path = path(dir, checkpoint.seq);
     let file = File::open(&path).map_err(|error| error.to_string())?;
@@ -181,9 +185,9 @@ fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
         return Err(format!("its rows are those of layout {}", header.layout));
     }
     let told_at = checkpoint.told_at;
-    let told = Records::open(dir, told_at, Some(told_at));
-    match told.map_err(|error| error.to_string())?.next() {
-        Some(Ok((_, Record::Checkpointed(told)))) if told.sha256 == found => Ok(()),
+    let recorded = Records::open(dir, told_at, Some(told_at));
+    match recorded.map_err(|error| error.to_string())?.next() {
+        Some(Ok((_, Record::Checkpointed(recorded)))) if recorded.sha256 == found => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
         _ => Err(format!("record {told_at} of the journal does not tell of it")),
     }
@@ -202,7 +206,7 @@ fn other_state() -> StoreError {
     StoreError::new("the checkpoint's rows do not give the state that it names")
 }
 
-/// What a start needs of a checkpoint where there is no room for a sled ledger.
+/// Contents of a checkpoint that a start needs if the disk has no room for sled.
 pub(crate) struct Remembered {
     /// The place behind which the journal is to be read.
     pub(crate) end: Position,
@@ -210,9 +214,9 @@ pub(crate) struct Remembered {
     pub(crate) acts: Vec<(Seq, Arc<Act>)>,
 }
 
-/// What the newest checkpoint in `dir` says that the journal tells of and that can be used, in memory.
-pub(crate) fn remember(dir: &Path, known: &[Checkpoint]) -> Option<Remembered> {
-    known.iter().rev().find_map(|checkpoint| {
+/// Loads into memory the newest usable checkpoint in `dir` that the journal refers to.
+pub(crate) fn remember(dir: &Path, checkpoints: &[Checkpoint]) -> Option<Remembered> {
+    checkpoints.iter().rev().find_map(|checkpoint| {
         let path = path(dir, checkpoint.seq);
         let read =
             usable(dir, checkpoint).and_then(|()| read(&path).map_err(|error| error.to_string()));
@@ -251,12 +255,12 @@ pub(crate) fn hash_of(dir: &Path, seq: Seq) -> io::Result<[u8; 32]> {
     hash(File::open(path(dir, seq))?)
 }
 
-/// Removes the checkpoints that are not among `known`, and what a crash has left half-written.
-pub(crate) fn tidy(dir: &Path, known: &[Checkpoint]) -> io::Result<()> {
+/// Removes the checkpoints that are not among `checkpoints`, and what a crash has left half-written.
+pub(crate) fn tidy(dir: &Path, checkpoints: &[Checkpoint]) -> io::Result<()> {
     let directory = directory(dir);
     for entry in fs::read_dir(&directory)? {
         let file = entry?.path();
-        if !known.iter().any(|checkpoint| path(dir, checkpoint.seq) == file) {
+        if !checkpoints.iter().any(|checkpoint| path(dir, checkpoint.seq) == file) {
             fs::remove_file(&file)?;
         }
     }

@@ -1,10 +1,10 @@
-//! How finely usage is told apart in time: by the hour or by the day of UTC.
+//! Time resolution of usage: hours or days of UTC.
 
 use std::ops::Range;
 
 use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 
-/// How finely usage is told apart in time.
+/// Time resolution of usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
     /// By the hour.

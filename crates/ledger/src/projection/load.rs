@@ -1,4 +1,5 @@
-//! What a start begins with: sled and what it lacks, or another one made from the journal.
+//! Initial state of a start: sled with the records it lacks, or a new sled ledger rebuilt from the
+//! journal.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -17,13 +18,13 @@ use crate::projection::store::{self, Store, StoreError};
 use crate::projection::window::Window;
 use crate::records::act::Act;
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{JournaledRecord, Record};
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_types::ids::{NodeId, Seq};
 
-/// What names a sled ledger that was moved aside, before a number.
+/// Name prefix of a sled ledger that was moved aside; a number follows.
 const BROKEN: &str = "sled.broken-";
 /// With less room than this, what looks like a damaged sled ledger is taken for want of room.
 const ROOM_BYTES_MIN: u64 = 4 << 20;
@@ -53,7 +54,7 @@ impl State {
                 let core = &mut self.cores[shard_index(record.account())];
                 let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
                 core.apply(seq, &record).map_err(OpenError::Violation)?;
-                window.add(Journaled { seq, record, hold }).map_err(OpenError::Violation)?;
+                window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
                 waiting += 1;
             }
             if waiting >= WINDOW_RECORDS_MAX {
@@ -75,7 +76,7 @@ impl State {
     }
 }
 
-/// What a start begins with.
+/// Initial state of a start.
 pub(crate) struct Loaded {
     /// `None` while there is no room for it, and why.
     pub(crate) store: Result<Store, String>,
@@ -96,8 +97,8 @@ impl Loaded {
         Self { store, cores, end, records_replayed, torn_bytes, is_rebuilt, acts }
     }
 
-    /// What the newest of `checkpoints` and the journal say alone. Sled is for queries: a full disk is
-    /// no reason not to serve.
+    /// State from the newest checkpoint and the journal, without sled. Sled only serves queries: a
+    /// full disk must not prevent a start.
     fn without_sled(
         dir: &Path,
         checkpoints: &[Checkpoint],
@@ -289,7 +290,7 @@ mod tests {
     use super::*;
     use crate::journal::head::Head;
     use crate::records::act::Actor;
-    use crate::{Archive, ArchiveTo, Keeping, Ledger, Options};
+    use crate::{Archive, ArchiveTo, Ledger, MaintenanceOptions, Options};
     use tollgate_money::money::Nanousd;
     use tollgate_types::clock::UnixMs;
     use tollgate_types::ids::AccountId;
@@ -302,21 +303,22 @@ mod tests {
         let archive =
             Archive { to: ArchiveTo::Directory(archive.to_owned()), keep: Duration::ZERO };
         let checkpoint_interval = Duration::ZERO;
-        let keeping = Keeping { checkpoint_interval, archive: Some(archive), on_kept: None };
-        let options = Options { keeping, segment_bytes_max: 4 << 10, ..Options::new(dir) };
+        let maintenance =
+            MaintenanceOptions { checkpoint_interval, archive: Some(archive), on_event: None };
+        let options = Options { maintenance, segment_bytes_max: 4 << 10, ..Options::new(dir) };
         let (ledger, _) = Ledger::open(options).expect("opens");
         let account = ledger.create_account("a").await.expect("an account").id;
         let by = ledger.by(&Actor::operator("ada"));
         by.end_operators_session(SESSION, UnixMs(u64::MAX)).await.expect("ended");
         let (begun, mut count) = (Instant::now(), 0_u32);
         let first = segment::path(&dir.join("journal"), 1);
-        let known =
+        let checkpoints =
             || Head::find(dir).ok().flatten().map_or(0, |head| head.notes.checkpoints.len());
-        while first.exists() || known() < 2 {
+        while first.exists() || checkpoints() < 2 {
             let by = ledger.by(&Actor::operator("ada"));
             by.grant(account, &count.to_string(), Nanousd::new(1)).await.expect("a grant");
             count += 1;
-            assert!(begun.elapsed() < PATIENCE, "{} checkpoints", known());
+            assert!(begun.elapsed() < PATIENCE, "{} checkpoints", checkpoints());
         }
         ledger.close();
         account
@@ -336,7 +338,7 @@ mod tests {
         assert_eq!(hash(&found), hash(&whole));
         assert!(!whole.acts.is_empty());
         assert_eq!(found.acts, whole.acts);
-        let ended = &found.cores[shard_index(AccountId::HOUSE)].house.ended;
+        let ended = &found.cores[shard_index(AccountId::OPERATOR)].operator.ended;
         assert!(ended.contains_key(&SESSION), "the operator stays logged out");
         // The archive is away: only with a checkpoint can it start.
         fs::rename(archive, archive.with_extension("away")).expect("renamed");

@@ -1,5 +1,5 @@
-//! Sled, which is derived from the journal for queries: windows of records summed up as they are committed, the
-//! store with its layout, checkpoints of it, the state of a start, and the thread that writes it.
+//! The sled projection, derived from the journal for queries: windows of records summed up as they are
+//! committed, the store with its layout, checkpoints, the state of a start, and the thread that writes sled.
 //!
 //! It may import `records`, `rules`, `files` and the journal.
 

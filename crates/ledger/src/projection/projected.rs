@@ -1,5 +1,4 @@
-//! Where the open sled ledger is: most of the time there is one, and meanwhile it is said that there
-//! is none.
+//! Handle to the open sled ledger, which may be absent while it is repaired.
 //!
 //! Queries share it; the projector takes it away when it has failed, and puts back what it has opened
 //! again or made anew.
@@ -19,24 +18,24 @@ use tollgate_types::ids::Seq;
 pub(crate) struct Projected {
     /// Held for reading by queries, for as long as they last.
     store: RwLock<Option<Store>>,
-    /// Why there is none, while there is none.
+    /// Reason for its absence.
     away: Mutex<Option<String>>,
-    /// What a query has met that the projector has yet to look at.
+    /// Error of a query, not yet examined by the projector.
     suspicion: Mutex<Option<StoreError>>,
-    /// How often it came back.
+    /// Number of repairs.
     mended: AtomicU64,
-    /// How often it was packed.
+    /// Number of compactions.
     packed: AtomicU64,
 }
 
-/// How the part of the ledger is doing that queries read.
+/// State of the sled projection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProjectionState {
-    /// Why it cannot be read at the moment; it is being mended then.
+    /// Reason why it cannot be read now; a repair is under way.
     pub away: Option<String>,
-    /// How often it was mended since the start.
+    /// Number of repairs since the start.
     pub mended: u64,
-    /// How often it was made anew of its own rows since the start.
+    /// Number of compactions since the start.
     pub packed: u64,
 }
 
@@ -62,13 +61,13 @@ impl Projected {
         })
     }
 
-    /// What is answered while there is none.
+    /// Error for queries while sled is absent.
     pub(crate) fn absence(&self) -> LedgerError {
         let away = self.away.lock().clone();
         LedgerError::Store(away.unwrap_or_else(|| "it is being opened again".to_owned()))
     }
 
-    /// What a query has met, once.
+    /// Takes the error that a query met.
     pub(crate) fn suspected(&self) -> Option<StoreError> {
         self.suspicion.lock().take()
     }
@@ -193,7 +192,7 @@ impl Projected {
         Ok(true)
     }
 
-    /// How it is doing.
+    /// Current state.
     pub(crate) fn state(&self) -> ProjectionState {
         ProjectionState {
             away: self.away.lock().clone(),

@@ -16,7 +16,7 @@ use crate::projection::projected::Projected;
 use crate::projection::store::{Store, StoreError};
 pub use tollgate_options::ledger::Pruning;
 
-/// What the projector thread owns.
+/// Thread that applies windows to sled.
 pub(crate) struct Projector {
     pub backlog: Arc<Backlog>,
     pub projected: Arc<Projected>,
@@ -24,7 +24,7 @@ pub(crate) struct Projector {
     pub dir: PathBuf,
     /// The checkpoints with which another sled begins.
     pub head: Arc<HeadFile>,
-    /// How long lines and hours are kept.
+    /// Retention of lines and hours.
     pub pruning: Pruning,
 }
 

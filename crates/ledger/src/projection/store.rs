@@ -7,7 +7,7 @@ mod calls;
 mod losses;
 mod margins;
 mod pack;
-mod people;
+mod customers;
 mod prices;
 mod rows;
 mod salvage;
@@ -31,20 +31,20 @@ use crate::files::directory::sync_directory;
 use crate::journal::segment::Position;
 use crate::projection::window::Window;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{Journaled, Key, OpenHold};
+use crate::records::record::{JournaledRecord, Key, OpenHold};
 use crate::rules::account::Account;
 use crate::rules::core::{Core, Grant, Refund};
 use crate::rules::shards::shard_index;
-use crate::rules::spend::Spent;
+use crate::rules::spend::SpendTotals;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 
 pub use calls::CallName;
+pub(crate) use customers::each_act;
 use pack::{Batch, Packing};
 pub(crate) use pack::{Cut, settle};
-pub(crate) use people::each_act;
 pub(crate) use rows::{Held, Row, Source};
 use sweep::Sweep;
 pub(crate) use sweep::{SweepFigures, Swept};
@@ -63,16 +63,16 @@ const SEGMENT_BYTES: usize = 2 << 20;
 /// cache holds only when a page's shard was touched 64 times, and has 256 shards: the limit above is
 /// passed by 16,384 pages, some 170 MiB. While the store is made anew, this holds for each of the two.
 const WORN_BYTES: u64 = 2 << 20;
-/// What a row that is written costs in memory, beside its statement's entries.
+/// Memory of a written row, without its statement's entries, in bytes.
 const ROW_BYTES: u64 = 256;
-/// What a query brings into memory: a page or two.
+/// Memory of a query, in bytes: one or two pages.
 const QUERY_BYTES: u64 = 32 << 10;
 
-/// How long sled may take to let go of a directory that this process had open.
+/// Maximum time for sled to release a directory that this process had open.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const META: &[u8] = b"m";
-/// How long the file was when it was packed last.
+/// Size of the file after the last compaction.
 const PACKED: &[u8] = b"Z";
 /// The first record from which on the lines of statements are here.
 const ENTRIES_FROM: &[u8] = b"M";
@@ -90,11 +90,11 @@ const RATES: u8 = b'q';
 const SPENT: u8 = b'p';
 const WRITE_OFF: u8 = b'W';
 
-/// Why sled could not be read or written.
+/// Failure of a read or write of sled.
 #[derive(Debug)]
 pub(crate) struct StoreError {
     what: String,
-    /// Whether there was no room on the disk.
+    /// True if the disk was full.
     pub(crate) is_full: bool,
 }
 
@@ -144,7 +144,7 @@ struct Meta {
     end: Position,
 }
 
-/// Whether rows whose keys begin so are only there for queries: no state needs them.
+/// True for rows that only serve queries and are not part of the state.
 fn is_for_queries(prefix: u8) -> bool {
     prefix == ENTRIES
         || prefix == margins::MARGIN
@@ -217,7 +217,7 @@ impl Store {
         })
     }
 
-    /// How much of the journal was applied; `None` when nothing ever was.
+    /// Position up to which the journal was applied; `None` in a new store.
     pub(crate) fn end(&self) -> Result<Option<Position>, StoreError> {
         let Some(value) = self.db.get(META)? else { return Ok(None) };
         let meta: Meta = postcard::from_bytes(&value)?;
@@ -232,7 +232,7 @@ impl Store {
         load(&self.db, cores)
     }
 
-    /// Whether its cache may have grown so much that it is to be opened again.
+    /// True if the cache may have grown so much that the store should be reopened.
     pub(crate) fn is_worn(&self) -> bool {
         self.cached_bytes.load(Ordering::Relaxed) >= WORN_BYTES
     }
@@ -258,7 +258,7 @@ impl Store {
             };
             (account.balance, account.written_off) =
                 account.after(movement).map_err(|rule| StoreError::new(format!("{id}: {rule}")))?;
-            window.people.change(&mut account);
+            window.customers.change(&mut account);
             batch.insert(key(ACCOUNT, &[&id.number().to_be_bytes()]), account_row(&account)?);
         }
         for (id, row) in &window.keys {
@@ -297,8 +297,8 @@ impl Store {
         self.put_usage(&mut batch, &window)?;
         self.put_margins(&mut batch, &window)?;
         self.put_limits(&mut batch, &window)?;
-        people::put_people(&mut batch, &window.people)?;
-        self.put_notes(&mut batch, &window.people)?;
+        customers::put_people(&mut batch, &window.customers)?;
+        self.put_notes(&mut batch, &window.customers)?;
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())
@@ -309,7 +309,7 @@ impl Store {
         Ok(row.map(|row| read_account(&row)).transpose()?)
     }
 
-    /// What keys and accounts may use, what keys have spent, and when they were used last.
+    /// Writes the limits of keys and accounts, the keys' spending, and their last use.
     fn put_limits(&self, batch: &mut Batch, window: &Window) -> Result<(), StoreError> {
         for row @ (account, _) in &window.rates {
             put(batch, key(RATES, &[&account.number().to_be_bytes()]), &row)?;
@@ -320,7 +320,7 @@ impl Store {
         // Whatever is charged was used.
         for ((account, id), used) in &window.used {
             let row = key(SPENT, &[&account.number().to_be_bytes(), &id.number().to_be_bytes()]);
-            let before: Option<(AccountId, KeyId, Spent, UnixMs)> = self.value(&row)?;
+            let before: Option<(AccountId, KeyId, SpendTotals, UnixMs)> = self.value(&row)?;
             let (mut spent, used_before) =
                 before.map_or_else(Default::default, |(_, _, spent, used)| (spent, used));
             let days = window.charges.get(&(*account, *id)).into_iter().flatten();
@@ -343,7 +343,7 @@ impl Store {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, StoreError> {
+    ) -> Result<Vec<JournaledRecord>, StoreError> {
         let mut found = Vec::new();
         for row in self.db.range(entries_key(account, 0)..entries_key(account, before)).rev() {
             let mut chunk = read_chunk(&row?.1)?;
@@ -356,7 +356,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     pub(crate) fn charged(
         &self,
         account: AccountId,
@@ -376,7 +376,7 @@ impl Store {
     }
 
     /// The ends of all holds that crashes had left open and nobody has looked into, oldest first.
-    pub(crate) fn in_doubt(&self) -> Result<Vec<Journaled>, StoreError> {
+    pub(crate) fn in_doubt(&self) -> Result<Vec<JournaledRecord>, StoreError> {
         let rows = self.db.scan_prefix([IN_DOUBT]);
         rows.map(|row| Ok(postcard::from_bytes(&row?.1)?)).collect()
     }
@@ -430,9 +430,9 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         state.spendings.restore_limits(key, limits);
     }
     for row in rows.with_prefix(&[SPENT]) {
-        let (account, key, spent, _): (AccountId, KeyId, Spent, UnixMs) =
+        let (account, key, spent, _): (AccountId, KeyId, SpendTotals, UnixMs) =
             postcard::from_bytes(&row?.1)?;
-        if spent != Spent::default() {
+        if spent != SpendTotals::default() {
             let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
             state.spendings.restore_spent(key, spent);
         }
@@ -448,9 +448,9 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         state.restore_refund(id, refund);
     }
     for row in rows.with_prefix(&[WRITE_OFF]) {
-        let (account, id, known): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
+        let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
-        state.write_offs.insert(id, known);
+        state.write_offs.insert(id, grant);
     }
     losses::load_losses(rows, cores)?;
     tasks::load_tasks(rows, cores)?;
@@ -458,7 +458,7 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         let (id, hold): (HoldId, OpenHold) = postcard::from_bytes(&row?.1)?;
         cores[shard_index(hold.reservation.account)].restore_hold(id, hold);
     }
-    people::load_people(rows, cores)
+    customers::load_people(rows, cores)
 }
 
 fn put(batch: &mut Batch, key: Vec<u8>, value: &impl Serialize) -> Result<(), StoreError> {
@@ -476,8 +476,8 @@ fn entries_key(account: AccountId, first_seq: Seq) -> Vec<u8> {
     key(ENTRIES, &[&account.number().to_be_bytes(), &first_seq.to_be_bytes()])
 }
 
-/// What the hold was charged, if its end is in this chunk of a statement; `Some(None)` for one that
-/// ended without a charge.
+/// Charge of the hold if its end is in this chunk of a statement; `Some(None)` if it ended without
+/// one.
 ///
 /// # Errors
 /// For bytes that are no chunk.
@@ -491,7 +491,7 @@ pub fn charged_in(chunk: &[u8], hold: HoldId) -> Result<Option<Option<Nanousd>>,
 ///
 /// # Errors
 /// For bytes that are no chunk.
-pub fn read_chunk(mut bytes: &[u8]) -> Result<Vec<Journaled>, postcard::Error> {
+pub fn read_chunk(mut bytes: &[u8]) -> Result<Vec<JournaledRecord>, postcard::Error> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
         let (journaled, rest) = postcard::take_from_bytes(bytes)?;

@@ -1,10 +1,10 @@
-//! What a stretch of the journal changes in the sled ledger, summed up before it is written.
+//! Changes to sled from a window of the journal, summed up before they are written.
 //!
 //! A hold that is opened and ended within one window leaves no trace among the open holds; balances
 //! and usage are written once per window and account, entries as one value per account.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-mod people;
+mod customers;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::people::PeopleChanges;
+pub(crate) use self::customers::CustomerChanges;
 
 use crate::records::cost::{MarginCell, MarginTotal};
 use crate::records::error::Violation;
 use crate::records::id_map::IdMap;
 use crate::records::key_limits::KeyLimits;
-use crate::records::loss::Lost;
-use crate::records::record::{Charge, Journaled, Key, OpenHold, Record, Reservation};
+use crate::records::loss::LossRecord;
+use crate::records::record::{Charge, JournaledRecord, Key, OpenHold, Record, Reservation};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::core::{Grant, Refund};
@@ -52,26 +52,26 @@ pub(crate) struct Window {
     pub(crate) grants: Vec<(AccountId, String, Grant)>,
     pub(crate) refunds: Vec<(AccountId, String, Refund)>,
     pub(crate) write_offs: Vec<(AccountId, String, Grant)>,
-    /// What calls may have cost the operator.
-    pub(crate) losses: Vec<(Seq, Arc<Lost>)>,
+    /// Possible losses of the operator.
+    pub(crate) losses: Vec<(Seq, Arc<LossRecord>)>,
     /// Holds as they are at the window's end; `None` for those that ended.
     pub(crate) holds: IdMap<HoldId, Option<OpenHold>>,
     /// Tasks as they are at the window's end.
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
     /// Holds that a crash had left open.
-    pub(crate) in_doubt: Vec<Journaled>,
+    pub(crate) in_doubt: Vec<JournaledRecord>,
     pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
     pub(crate) usage: Cells<UsageCell, UsageTotal>,
-    /// What calls cost the operator, and brought in.
+    /// Cost and revenue of calls.
     pub(crate) margins: Cells<MarginCell, MarginTotal>,
     pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
     pub(crate) rates: IdMap<AccountId, Rates>,
-    /// What keys were charged, summed by day for as long as the day is the same: the order of days
-    /// counts where a clock was set back.
+    /// Charges per key, one sum per run of the same day: if a clock is set back, the order of days
+    /// matters.
     pub(crate) charges: IdMap<(AccountId, KeyId), Vec<(u32, Nanousd)>>,
-    /// What is known of people.
-    pub(crate) people: PeopleChanges,
-    /// When keys were last charged for a call, be it nothing.
+    /// Changes to customers.
+    pub(crate) customers: CustomerChanges,
+    /// Time of each key's last charge, including charges of zero.
     pub(crate) used: IdMap<(AccountId, KeyId), UnixMs>,
     first_seq: Option<Seq>,
 }
@@ -81,12 +81,12 @@ pub(crate) struct Window {
 pub struct Chunk {
     pub first_seq: Seq,
     pub last_seq: Seq,
-    /// When the last of them happened.
+    /// Time of the last record.
     pub last_at: UnixMs,
     pub bytes: Vec<u8>,
 }
 
-/// What usage is summed by.
+/// Key of a usage sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UsageCell {
     /// The account whose calls they are.
@@ -99,18 +99,18 @@ pub struct UsageCell {
     pub model: Arc<str>,
 }
 
-/// What some calls used and cost together.
+/// Usage and cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotal {
     /// Settled calls.
     pub calls: u64,
-    /// What customers paid for them when they were settled.
+    /// Amount paid when they were settled.
     pub charged: Nanousd,
-    /// What they cost beyond that and customers owed then.
+    /// Debt from their settlement.
     pub owed: Nanousd,
-    /// What they cost beyond both, borne by the operator.
+    /// Amount borne by the operator.
     pub written_off: Nanousd,
-    /// What they used.
+    /// Usage.
     pub usage: Usage,
 }
 
@@ -126,8 +126,8 @@ impl UsageTotal {
     }
 }
 
-/// Whether a statement has a line for it for ever. An open hold has one while it is open; its end
-/// says all that it said.
+/// True if the record has a permanent line in statements. An open hold has a line only while it is
+/// open; the record of its end repeats its contents.
 pub(crate) fn is_entry(record: &Record) -> bool {
     record.ends_hold()
         || matches!(
@@ -145,21 +145,21 @@ impl Window {
     ///
     /// # Errors
     /// For a record that no [`Core`](crate::rules::core::Core) would have taken.
-    pub(crate) fn add(&mut self, journaled: Journaled) -> Result<(), Violation> {
-        let Journaled { seq, record, hold } = &journaled;
+    pub(crate) fn add(&mut self, journaled: JournaledRecord) -> Result<(), Violation> {
+        let JournaledRecord { seq, record, hold } = &journaled;
         let (seq, account) = (*seq, record.account());
         let first_seq = *self.first_seq.get_or_insert(seq);
         let movement = Movement::of(record, hold.as_ref())
             .map_err(|rule| Violation::new(seq, record, rule))?;
-        if account != AccountId::HOUSE {
+        if account != AccountId::OPERATOR {
             let sum = self.movements.entry(account).or_default();
             *sum = sum
                 .plus(&movement)
                 .ok_or_else(|| Violation::new(seq, record, "the amounts of a window overflow"))?;
         }
-        self.people.add(seq, record);
+        self.customers.add(seq, record);
         self.add_hold(seq, record, hold.as_ref(), first_seq);
-        match record.said() {
+        match record.inner() {
             Record::AccountCreated { name, at, .. } => {
                 self.created.insert(account, Account::new(account, name.clone(), *at));
             }
@@ -218,10 +218,10 @@ impl Window {
             .len()
             .saturating_add(tasks)
             .saturating_add(losses)
-            .saturating_add(self.people.rows())
+            .saturating_add(self.customers.rows())
     }
 
-    /// How many sums it has: of accounts, of usage, of costs, and of what keys were charged.
+    /// Number of sums: of accounts, usage, costs, and charges of keys.
     pub(crate) fn sums(&self) -> usize {
         self.movements
             .len()
@@ -254,7 +254,7 @@ impl Window {
         }
     }
 
-    /// What counts for the key's limits of spending, and that the key was used.
+    /// Adds a charge to the key's spending, and marks the key as used.
     fn add_charge(&mut self, record: &Record, hold: &OpenHold) {
         let Reservation { account, key, .. } = *hold.reservation;
         let used = self.used.entry((account, key)).or_default();
@@ -292,7 +292,11 @@ impl Window {
         self.usage.entry(cell).or_default().add(&total);
     }
 
-    fn add_entry(&mut self, account: AccountId, journaled: &Journaled) -> Result<(), &'static str> {
+    fn add_entry(
+        &mut self,
+        account: AccountId,
+        journaled: &JournaledRecord,
+    ) -> Result<(), &'static str> {
         let chunks = self.entries.entry(account).or_default();
         if chunks.last().is_none_or(|chunk| chunk.bytes.len() >= CHUNK_BYTES) {
             let (seq, at) = (journaled.seq, journaled.record.at());
@@ -313,14 +317,14 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::spend::{Spending, Spendings, Spent};
+    use crate::rules::spend::{AccountSpend, KeySpend, SpendTotals};
     use tollgate_money::price::UsageSource;
     use tollgate_types::ids::{KeyId, RequestId};
 
     const DAY_MS: u64 = 86_400_000;
 
     /// A call that was charged so much on this day.
-    fn call(seq: Seq, day: u64, amount: i64) -> Journaled {
+    fn call(seq: Seq, day: u64, amount: i64) -> JournaledRecord {
         let (account, at) = (AccountId::from_number(1), UnixMs(day.saturating_mul(DAY_MS)));
         let charged = Nanousd::new(amount);
         let reservation = Arc::new(Reservation {
@@ -342,18 +346,18 @@ mod tests {
             source: UsageSource::Upstream,
             at,
         };
-        Journaled { seq, record, hold: Some(OpenHold { reservation, amount: charged }) }
+        JournaledRecord { seq, record, hold: Some(OpenHold { reservation, amount: charged }) }
     }
 
-    /// What sled adds up window by window is what memory adds up call by call, wherever the windows
-    /// end, over days and months, and when the clock is set back.
+    /// Sums by window in sled equal the sums by call in memory, wherever the windows end, across
+    /// days and months, and after the clock is set back.
     #[test]
     fn windows_add_up_to_what_keys_have_spent() {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let mut random = fastrand::Rng::with_seed(seed);
         for _ in 0..500 {
-            let (mut memory, mut sled) = (Spendings::default(), Spent::default());
+            let (mut memory, mut sled) = (AccountSpend::default(), SpendTotals::default());
             let (mut window, mut day) = (Window::default(), 20_480_u64);
             for seq in 1..40 {
                 if random.u8(..4) == 0 {
@@ -372,7 +376,7 @@ mod tests {
                     }
                 }
             }
-            let spendings: Vec<(KeyId, Spending)> =
+            let spendings: Vec<(KeyId, KeySpend)> =
                 memory.iter().map(|(key, spending)| (key, *spending)).collect();
             let [(_, spending)] = spendings.as_slice() else { panic!("{spendings:?}") };
             assert_eq!(spending.spent, sled);

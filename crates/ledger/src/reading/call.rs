@@ -1,10 +1,10 @@
-//! What happened to the money of one call, from its hold to its last refund.
+//! Money of one call, from its hold to its last refund.
 
 use crate::memory::ledger::Ledger;
 use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId};
@@ -17,20 +17,20 @@ const REFUNDS_MAX: usize = 100;
 pub struct CallMoney {
     /// The call, with everything that was set aside for it by its end, or by now.
     pub call: Call,
-    /// What was set aside at first.
+    /// Initial amount of the hold.
     pub reserved: Nanousd,
-    /// When that was.
+    /// Time of the hold.
     pub reserved_at: UnixMs,
-    /// How it ended; `None` while it is open.
+    /// End of the call; `None` while it is open.
     pub end: Option<Entry>,
-    /// What was given back since, the first refund first.
+    /// Refunds, oldest first.
     pub refunds: Vec<Entry>,
 }
 
 impl Ledger {
-    /// What happened to the money of a call of an account. `None` if there is no such call, or if it
-    /// lies so far behind the place where it is looked for that the search ends before. In a fleet it
-    /// is a call of any node that has reported it; the refunds have no places there.
+    /// Money of an account's call. `None` if there is no such call, or if the search ends before it
+    /// is reached. In a fleet the call may be any reported call of any node; its refunds have no
+    /// sequence numbers.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet
@@ -60,18 +60,18 @@ impl Ledger {
         name: CallName,
     ) -> Option<(HoldId, OpenHold)> {
         let core = self.shard(account).lock();
-        let is_meant = |id: HoldId, hold: &OpenHold| match name {
-            CallName::Hold(meant, _) => id == meant,
-            CallName::Request(meant, _) => hold.reservation.request == meant,
+        let is_match = |id: HoldId, hold: &OpenHold| match name {
+            CallName::Hold(name, _) => id == name,
+            CallName::Request(name, _) => hold.reservation.request == name,
         };
         core.holds()
-            .find(|(id, hold)| hold.reservation.account == account && is_meant(*id, hold))
+            .find(|(id, hold)| hold.reservation.account == account && is_match(*id, hold))
             .map(|(id, hold)| (id, hold.clone()))
     }
 }
 
 /// The end of a call, and the hold that it ended.
-fn parts(ended: Journaled) -> Option<(Journaled, OpenHold, HoldId)> {
+fn parts(ended: JournaledRecord) -> Option<(JournaledRecord, OpenHold, HoldId)> {
     let (id, hold) = (ended.record.open_hold()?, ended.hold.clone()?);
     Some((ended, hold, id))
 }

@@ -34,9 +34,9 @@ const TURN: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "SledReading")]
 pub struct SledReading {
-    /// Whether what sled says was compared with what the journal says.
+    /// True if sled was compared with the journal.
     pub compared: bool,
-    /// Why it was not; `null` where it was.
+    /// Reason for skipping the comparison; `null` if it was made.
     pub reason: Option<String>,
     /// The record of the journal at which both were compared.
     pub record: Seq,
@@ -44,7 +44,7 @@ pub struct SledReading {
     pub rows: u64,
     /// Bytes of those rows.
     pub bytes: u64,
-    /// How long the reading took, in milliseconds, with its pauses.
+    /// Duration of the comparison in milliseconds, pauses included.
     pub duration_ms: u64,
 }
 

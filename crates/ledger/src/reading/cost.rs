@@ -1,4 +1,4 @@
-//! What calls cost the operator: written down beside their charges, and summed by day, account, model
+//! Cost of calls to the operator: recorded next to their charges, and summed by day, account, model
 //! and upstream.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
@@ -6,14 +6,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::memory::ledger::Ledger;
-use crate::records::cost::{Costed, MarginCell, MarginTotal};
+use crate::records::cost::{CallCost, MarginCell, MarginTotal};
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
 
 impl Ledger {
     /// Writes down what a call cost the operator. In memory; it is on disk with the next hold that is,
     /// some 50 ms later at most. What cannot be written is logged.
-    pub fn record_cost(&self, costed: Costed) {
+    pub fn record_cost(&self, costed: CallCost) {
         let (account, request) = (costed.account, costed.request);
         let mut core = self.shard(account).lock();
         if core.account(account).is_none() {
@@ -26,7 +26,7 @@ impl Ledger {
         }
     }
 
-    /// What calls of this node cost and brought in, in the days of `days`, counted from 1970.
+    /// Cost and revenue of this node's calls in `days`, counted from 1970.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].

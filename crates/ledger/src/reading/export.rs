@@ -8,12 +8,12 @@ use serde_json::{Map, Value};
 
 use crate::records::act::Act;
 use crate::records::code::{Code, CodeKind};
-use crate::records::cost::{CostKind, Costed};
+use crate::records::cost::{CallCost, CostKind};
 use crate::records::key_limits::KeyLimits;
-use crate::records::loss::Lost;
+use crate::records::loss::LossRecord;
 use crate::records::price::PriceNote;
 use crate::records::record::{Charge, Key, Record, Reservation, SuspenseEnd, VoidReason};
-use crate::records::task::{Stage, Task, Tried};
+use crate::records::task::{DeliveryAttempt, Task, TaskPhase};
 use tollgate_journal::checked::hex;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, UNITS, Unit, Usage, UsageSource};
@@ -22,7 +22,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use tollgate_types::limit::Rates;
 
-/// How records are written.
+/// Format of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[schemars(rename = "ExportFormat")]
 #[serde(rename_all = "snake_case")]
@@ -85,7 +85,7 @@ impl ExportFormat {
         }
     }
 
-    /// What stands before the first record; of FOCUS, which the exporter writes, nothing.
+    /// Bytes before the first record; empty for FOCUS, whose header the exporter writes.
     #[must_use]
     pub(super) fn head(self) -> Vec<u8> {
         match self {
@@ -100,7 +100,8 @@ impl ExportFormat {
     pub(super) fn line(self, seq: Seq, record: &Record) -> Vec<u8> {
         match self {
             Self::Jsonl => {
-                let mut line = serde_json::to_vec(&Exported::of(seq, record)).unwrap_or_default();
+                let mut line =
+                    serde_json::to_vec(&ExportedRecord::of(seq, record)).unwrap_or_default();
                 line.push(b'\n');
                 line
             }
@@ -113,18 +114,18 @@ impl ExportFormat {
 /// One record as it is exported.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LedgerRecord")]
-pub struct Exported<'a> {
+pub struct ExportedRecord<'a> {
     /// Its place in the journal.
     seq: Seq,
-    /// When it happened.
-    at: At,
-    /// Whose it is.
+    /// Time of the event.
+    at: Timestamp,
+    /// Account of the record.
     account_id: AccountId,
     #[serde(flatten)]
     what: What<'a>,
 }
 
-/// What happened. The words are those of an account's entries, where it is one.
+/// The event, named as in an account's entries if it has one.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum What<'a> {
@@ -155,7 +156,7 @@ enum What<'a> {
     Settlement {
         hold: HoldId,
         charged: Nanousd,
-        /// What the account could not pay of it: its debt.
+        /// Debt: the part that the account could not pay.
         owed: Nanousd,
         written_off: Nanousd,
         usage: Usage,
@@ -167,9 +168,9 @@ enum What<'a> {
     InDoubt { hold: HoldId, charged: Nanousd },
     /// A task was opened or changed.
     Task(TaskLine<'a>),
-    /// What a key may use was set.
+    /// The limits of a key were set.
     KeyLimited { key_id: KeyId, limits: LimitsLine },
-    /// What all keys of an account together may use was set.
+    /// The rate limits that all keys of an account share were set.
     AccountLimited { limits: Rates },
     /// Someone did what stands before it.
     Act(ActLine<'a>),
@@ -177,7 +178,7 @@ enum What<'a> {
     AccountRenamed { name: &'a str },
     /// An account was suspended, or taken up again.
     AccountSuspended { suspended: bool },
-    /// How a customer logs in was set.
+    /// The login of a customer was set.
     LoginSet { email: &'a str },
     /// A customer logged out.
     SessionEnded,
@@ -217,11 +218,11 @@ enum What<'a> {
     },
     /// A call may have cost the operator what no customer pays.
     Loss(LossLine<'a>),
-    /// What a call cost the operator.
+    /// The cost of a call to the operator.
     Cost(CostLine<'a>),
     /// A checkpoint was written.
     Checkpoint(CheckpointLine),
-    /// What an account pays in the place of the list was set.
+    /// The price rules of an account were set.
     AccountPriced { group: Option<&'a str>, rules: usize },
     /// The hold rules of an account were set.
     AccountHolds { holds: HoldsLine },
@@ -279,13 +280,13 @@ struct CostLine<'a> {
     upstream: &'a str,
     /// The name of the credential; empty where the upstream has only one.
     credential: &'a str,
-    /// What the upstream calls the model.
+    /// The upstream's name of the model.
     upstream_model: &'a str,
-    /// What the operator pays for.
+    /// The kind of cost.
     cost_kind: CostKind,
     usage: Usage,
     usage_source: UsageSource,
-    /// What the customer was charged for it, and owes for it.
+    /// The customer's charge for the same call, debt included.
     charged: Nanousd,
     cost: Nanousd,
 }
@@ -307,7 +308,7 @@ struct CodeLine<'a> {
     code_kind: CodeKind,
     amount: Option<Nanousd>,
     uses_max: u32,
-    expires_at: Option<At>,
+    expires_at: Option<Timestamp>,
     note: &'a str,
 }
 
@@ -316,7 +317,7 @@ struct KeyLine<'a> {
     key_id: KeyId,
     name: &'a str,
     models: Option<&'a [String]>,
-    expires_at: Option<At>,
+    expires_at: Option<Timestamp>,
     disabled: bool,
 }
 
@@ -344,24 +345,29 @@ struct LimitsLine {
 /// A time in RFC 3339.
 #[derive(Clone, Copy, JsonSchema)]
 #[schemars(inline, transparent)]
-struct At(#[schemars(with = "String", extend("format" = "date-time"))] UnixMs);
+struct Timestamp(#[schemars(with = "String", extend("format" = "date-time"))] UnixMs);
 
-impl Serialize for At {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.0.to_rfc3339())
     }
 }
 
-impl<'a> Exported<'a> {
+impl<'a> ExportedRecord<'a> {
     /// The record at `seq`.
     #[must_use]
     pub fn of(seq: Seq, record: &'a Record) -> Self {
-        Self { seq, at: At(record.at()), account_id: record.account(), what: What::of(seq, record) }
+        Self {
+            seq,
+            at: Timestamp(record.at()),
+            account_id: record.account(),
+            what: What::of(seq, record),
+        }
     }
 }
 
 impl<'a> LossLine<'a> {
-    fn from_record(lost: &'a Lost) -> Self {
+    fn from_record(lost: &'a LossRecord) -> Self {
         Self {
             key_id: lost.key,
             request_id: lost.request,
@@ -374,7 +380,7 @@ impl<'a> LossLine<'a> {
 }
 
 impl<'a> CostLine<'a> {
-    fn from_record(costed: &'a Costed) -> Self {
+    fn from_record(costed: &'a CallCost) -> Self {
         Self {
             key_id: costed.key,
             request_id: costed.request,
@@ -477,7 +483,7 @@ impl<'a> What<'a> {
         }
     }
 
-    fn announced(task_id: TaskId, tried: &'a Tried) -> Self {
+    fn announced(task_id: TaskId, tried: &'a DeliveryAttempt) -> Self {
         Self::Announced { task_id, status: tried.status, error: tried.error.as_deref() }
     }
 
@@ -525,7 +531,7 @@ impl<'a> CodeLine<'a> {
             code_kind: code.kind,
             amount: code.amount,
             uses_max: code.uses_max,
-            expires_at: code.expires_at.map(At),
+            expires_at: code.expires_at.map(Timestamp),
             note: &code.note,
         }
     }
@@ -537,7 +543,7 @@ impl<'a> KeyLine<'a> {
             key_id: key.id,
             name: &key.name,
             models: key.models.as_deref(),
-            expires_at: key.expires_at.map(At),
+            expires_at: key.expires_at.map(Timestamp),
             disabled: key.disabled,
         }
     }
@@ -546,10 +552,10 @@ impl<'a> KeyLine<'a> {
 impl<'a> TaskLine<'a> {
     fn of(task: &'a Task) -> Self {
         let state = match &task.stage {
-            Stage::Submitting => "submitting",
-            Stage::InDoubt => "in_doubt",
-            Stage::Submitted { .. } => "submitted",
-            Stage::Ended(ended) => &ended.state,
+            TaskPhase::Submitting => "submitting",
+            TaskPhase::InDoubt => "in_doubt",
+            TaskPhase::Submitted { .. } => "submitted",
+            TaskPhase::Ended(ended) => &ended.state,
         };
         Self {
             task_id: task.id(),
@@ -573,7 +579,7 @@ impl From<KeyLimits> for LimitsLine {
 
 /// A record's cells, in the order of [`CSV_COLUMNS`].
 fn cells(seq: Seq, record: &Record) -> Vec<String> {
-    let mut fields = match serde_json::to_value(Exported::of(seq, record)) {
+    let mut fields = match serde_json::to_value(ExportedRecord::of(seq, record)) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };

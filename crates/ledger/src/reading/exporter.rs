@@ -29,7 +29,7 @@ impl Exporter {
         if self.format == ExportFormat::Focus { 0 } else { self.from }
     }
 
-    /// What stands before the first record.
+    /// Bytes before the first record.
     #[must_use]
     pub fn head(&self) -> Vec<u8> {
         match self.format {

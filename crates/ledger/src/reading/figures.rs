@@ -1,5 +1,5 @@
-//! What accounts have, as it is shown. In a fleet the treasury knows, and no node alone: there the
-//! figures of [`Ledger::account`] are what one node has to spend.
+//! Balances for display. In a fleet only the treasury knows them: the figures of
+//! [`Ledger::account`] are the money that this node has to spend.
 
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
@@ -31,7 +31,7 @@ impl Ledger {
         self.books.figures(accounts).await
     }
 
-    /// What all accounts have together.
+    /// Sums over all accounts.
     ///
     /// # Errors
     /// In a fleet [`LedgerError::Unavailable`].
@@ -39,8 +39,7 @@ impl Ledger {
         self.books.totals(self).await
     }
 
-    /// What all accounts owe of which this process has the books: zero in a fleet, where the treasury
-    /// has them.
+    /// Debt of all accounts in this process's books: zero in a fleet, whose treasury has them.
     #[must_use]
     pub fn debt(&self) -> Nanousd {
         self.books.debt(self)
@@ -52,7 +51,7 @@ impl Ledger {
         self.books.credit(self)
     }
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     pub(crate) async fn charged(
         &self,
         account: AccountId,

@@ -18,13 +18,13 @@ use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
-/// Who provides, publishes and bills: the gateway knows no other name of its operator.
+/// Provider, publisher and biller in FOCUS rows: the gateway has no other name of its operator.
 const PROVIDER: &str = "Tollgate";
-/// What is consumed: the ledger has one price for a call, whatever it used.
+/// Consumed unit in FOCUS rows: the ledger has one price per call, whatever the call used.
 const UNIT: &str = "Requests";
 const MS_PER_SECOND: u64 = 1_000;
 
-/// What rows need of the records before them.
+/// State that rows need from earlier records.
 #[derive(Debug, Default)]
 pub(super) struct Focus {
     holds: IdMap<HoldId, Arc<Reservation>>,
@@ -51,7 +51,7 @@ struct FocusRow<'a> {
 impl Focus {
     /// The names of the columns.
     pub(super) fn head() -> Vec<String> {
-        FocusRow::new(0, AccountId::HOUSE, UnixMs(0))
+        FocusRow::new(0, AccountId::OPERATOR, UnixMs(0))
             .cells()
             .into_iter()
             .map(|(name, _)| name.to_owned())
@@ -148,11 +148,11 @@ impl FocusRow<'_> {
         cells
     }
 
-    /// Who bills whom, and for which month.
+    /// Columns of the biller, the customer and the billing period.
     fn billed(&self) -> Vec<(&'static str, String)> {
         let (begin, end) = month(self.at);
         vec![
-            ("BillingAccountId", AccountId::HOUSE.to_string()),
+            ("BillingAccountId", AccountId::OPERATOR.to_string()),
             ("BillingAccountName", PROVIDER.to_owned()),
             ("BillingCurrency", "USD".to_owned()),
             ("BillingPeriodStart", begin.to_rfc3339()),
@@ -165,7 +165,7 @@ impl FocusRow<'_> {
         ]
     }
 
-    /// What is charged, and for which time: from the hold to the settlement, within the month.
+    /// Columns of the charge and its period: from the hold to the settlement, within the month.
     fn charged(&self) -> Vec<(&'static str, String)> {
         let is_refund = self.refund.is_some();
         let amount = self.amount.to_string();
@@ -218,7 +218,7 @@ impl FocusRow<'_> {
         ]
     }
 
-    /// What was used: a key, and a model.
+    /// Columns of the key and the model.
     fn used(&self) -> Vec<(&'static str, String)> {
         let key = self.reservation.map(|made| made.key.to_string());
         let model = text(self.reservation.map(|made| &*made.model));

@@ -9,15 +9,15 @@ use async_trait::async_trait;
 
 use crate::memory::books::{Books, StatementLines};
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::{CallName, Store};
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
-use crate::seam::funds::UsageOfModel;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -62,7 +62,7 @@ impl Books for LocalBooks {
         Ok(StatementLines { open, ended })
     }
 
-    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Journaled>, LedgerError> {
+    async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<JournaledRecord>, LedgerError> {
         ledger.query(Store::in_doubt).await
     }
 
@@ -123,7 +123,7 @@ impl Books for LocalBooks {
         ledger: &Ledger,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         ledger.end_of_call(account, name).await
     }
 
@@ -133,7 +133,7 @@ impl Books for LocalBooks {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         let mut places = ledger.shard(account).lock().refunds_of(account, hold);
         places.sort_unstable();
         places.truncate(limit);

@@ -1,10 +1,10 @@
-//! What calls may have cost the operator that no customer pays: by cause, and one by one.
+//! Possible losses of the operator: calls that an upstream may bill and no customer pays.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::loss::LossCause;
+use crate::records::loss::LossRecord;
 use crate::records::loss::LossSums;
 use crate::records::loss::Losses;
-use crate::records::loss::Lost;
 use std::sync::Arc;
 
 use crate::memory::ledger::Ledger;
@@ -20,7 +20,7 @@ const LISTED_MAX: usize = 1000;
 /// A loss as the gateway declares it.
 #[derive(Clone, Debug)]
 pub struct Loss {
-    /// Whose call it was. Nothing of theirs moves.
+    /// Account of the call. None of its money moves.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -30,7 +30,7 @@ pub struct Loss {
     pub upstream: String,
     /// The call.
     pub request: RequestId,
-    /// Why.
+    /// Cause.
     pub cause: LossCause,
     /// The most that it can be.
     pub amount: Nanousd,
@@ -46,7 +46,7 @@ impl Ledger {
             return;
         }
         let (cause, at) = (cause.as_str().to_owned(), UnixMs::now());
-        let lost = Lost { account, key, model, upstream, request, cause, amount, at };
+        let lost = LossRecord { account, key, model, upstream, request, cause, amount, at };
         let mut core = self.shard(account).lock();
         if core.account(account).is_none() {
             log::error!("a loss of {amount} ({}) is of {account}, which is not here", lost.cause);
@@ -58,7 +58,7 @@ impl Ledger {
         }
     }
 
-    /// What calls of this node may have cost the operator, by cause.
+    /// Possible losses from this node's calls, by cause.
     #[must_use]
     pub fn loss_sums(&self) -> LossSums {
         let mut sums = LossSums::new();
@@ -71,8 +71,8 @@ impl Ledger {
         sums
     }
 
-    /// What calls may have cost the operator: all of it by cause, and the last `limit` (never more than
-    /// 1,000) losses. In a fleet those that all nodes have reported.
+    /// Possible losses of the operator: sums by cause, and the last `limit` (at most 1,000) losses.
+    /// In a fleet, those reported by all nodes.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn words_of_causes_are_short_words() {
         for cause in LossCause::ALL {
-            let lost = Lost {
+            let lost = LossRecord {
                 account: AccountId::from_number(1),
                 key: KeyId::from_number(1),
                 model: "m".into(),
@@ -100,9 +100,9 @@ mod tests {
                 at: UnixMs(1),
             };
             assert!(lost.is_sound(), "{cause}");
-            assert!(!Lost { cause: "Retry again".to_owned(), ..lost.clone() }.is_sound());
-            assert!(!Lost { cause: String::new(), ..lost.clone() }.is_sound());
-            assert!(!Lost { amount: Nanousd::ZERO, ..lost }.is_sound());
+            assert!(!LossRecord { cause: "Retry again".to_owned(), ..lost.clone() }.is_sound());
+            assert!(!LossRecord { cause: String::new(), ..lost.clone() }.is_sound());
+            assert!(!LossRecord { amount: Nanousd::ZERO, ..lost }.is_sound());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What is read of a ledger: statements, usage, figures, losses, exports, reports, and the check of the
-//! whole journal. Nothing is decided here. Where figures are read is `memory`'s `Books`: `local` in this
-//! ledger, `shared` with those of other ledgers.
+//! Reads of a ledger: statements, usage, figures, losses, exports, reports, and verification of the
+//! journal. Nothing is decided here. `local` and `shared` implement the port `Books` for this
+//! ledger and for a fleet.
 //!
 //! It may import `memory` and the layers below.
 
@@ -17,7 +17,7 @@ pub(crate) mod past;
 pub(crate) mod report;
 pub(crate) mod scan;
 pub(crate) mod shared;
-pub(crate) mod standing;
+pub(crate) mod node_status;
 pub(crate) mod statement;
 pub(crate) mod usage;
 pub(crate) mod compare;

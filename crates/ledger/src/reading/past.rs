@@ -15,13 +15,13 @@ use crate::projection::store::{CallName, Store, StoreError};
 use crate::projection::window::is_entry;
 use crate::reading::report::track;
 use crate::records::error::{LedgerError, OpenError};
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 
 /// Segments that are read for a call that is looked for by its request: it is told when that was.
 const SEGMENTS_OF_REQUEST: usize = 4;
-/// How far a clock may have been set back between a request and the end of its call.
+/// Maximum amount by which a clock may go back between a request and the end of its call.
 const SLACK_MS: u64 = 5_000;
 
 /// The segments up to some record.
@@ -46,7 +46,7 @@ impl Past {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, OpenError> {
+    ) -> Result<Vec<JournaledRecord>, OpenError> {
         let mut found = Vec::new();
         for first_seq in self.segments.iter().rev().filter(|first_seq| **first_seq < before) {
             let lines = self.lines(*first_seq, account)?.into_iter().rev();
@@ -64,7 +64,7 @@ impl Past {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, OpenError> {
+    ) -> Result<Option<JournaledRecord>, OpenError> {
         let (begin, most) = match name {
             CallName::Hold(id, _) if id.number() >= self.to => return Ok(None),
             CallName::Hold(id, _) => (self.index_of(id.number()), usize::MAX),
@@ -92,7 +92,7 @@ impl Past {
     }
 
     /// The line at this place.
-    fn entry(&self, account: AccountId, seq: Seq) -> Result<Option<Journaled>, OpenError> {
+    fn entry(&self, account: AccountId, seq: Seq) -> Result<Option<JournaledRecord>, OpenError> {
         let Some(first_seq) = self.segments.get(self.index_of(seq)) else { return Ok(None) };
         Ok(self.lines(*first_seq, account)?.into_iter().find(|line| line.seq == seq))
     }
@@ -103,7 +103,7 @@ impl Past {
     }
 
     /// The lines of an account in a segment, oldest first, without those that are sled's.
-    fn lines(&self, first_seq: Seq, account: AccountId) -> Result<Vec<Journaled>, OpenError> {
+    fn lines(&self, first_seq: Seq, account: AccountId) -> Result<Vec<JournaledRecord>, OpenError> {
         if !self.may_have(first_seq, account)? {
             return Ok(Vec::new());
         }
@@ -134,7 +134,7 @@ impl Past {
         first_seq: Seq,
         account: AccountId,
         holds: &mut HashMap<HoldId, OpenHold>,
-        lines: &mut Vec<Journaled>,
+        lines: &mut Vec<JournaledRecord>,
     ) -> Result<Seq, OpenError> {
         let mut oldest = first_seq;
         let mut frames = Frames::open(&self.dir, first_seq)?;
@@ -151,7 +151,7 @@ impl Past {
                 let hold = named.and_then(|id| holds.get(&id).cloned());
                 track(holds, seq, &record);
                 if is_entry(&record) {
-                    lines.push(Journaled { seq, record, hold });
+                    lines.push(JournaledRecord { seq, record, hold });
                 }
             }
         }
@@ -167,15 +167,15 @@ impl Ledger {
         account: AccountId,
         before: Seq,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         let ask = move |store: &Store| {
             Ok((store.entries(account, before, limit)?, store.entries_from()?))
         };
         let (mut found, from) = self.query(ask).await?;
         found.retain(|line| line.seq >= from);
-        let wanted = limit.saturating_sub(found.len());
-        if wanted > 0 {
-            let past = move |past: &Past| past.entries(account, before.min(from), wanted);
+        let missing = limit.saturating_sub(found.len());
+        if missing > 0 {
+            let past = move |past: &Past| past.entries(account, before.min(from), missing);
             found.extend(self.past(from, past).await?.unwrap_or_default());
         }
         Ok(found)
@@ -187,7 +187,7 @@ impl Ledger {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         let ask =
             move |store: &Store| Ok((store.end_of_call(account, name)?, store.entries_from()?));
         match self.query(ask).await? {
@@ -199,7 +199,7 @@ impl Ledger {
         }
     }
 
-    /// What a settled hold of an account was charged; `None` if there is none of this id.
+    /// Charge of a settled hold; `None` if the account has no such hold.
     pub(crate) async fn charged_here(
         &self,
         account: AccountId,
@@ -220,14 +220,14 @@ impl Ledger {
         &self,
         account: AccountId,
         places: Vec<Seq>,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         let ask = move |store: &Store| {
             let found = places.iter().map(|seq| Ok((*seq, store.entry(account, *seq)?)));
             Ok((found.collect::<Result<Vec<_>, StoreError>>()?, store.entries_from()?))
         };
-        let (asked, from) = self.query(ask).await?;
+        let (lines, from) = self.query(ask).await?;
         let mut found = Vec::new();
-        for (seq, line) in asked {
+        for (seq, line) in lines {
             let line = match line {
                 Some(line) => Some(line),
                 None => self.past(from, move |past| past.entry(account, seq)).await?.flatten(),

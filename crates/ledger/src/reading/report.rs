@@ -1,5 +1,5 @@
-//! What a node of a fleet tells the treasury of its journal: read from the files behind the committer,
-//! so that calls know nothing of it, and as often as needed until the treasury has it.
+//! Reports of a node to the treasury, read from the files after the commit: calls do not wait for
+//! them, and they are repeated until the treasury has them.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use crate::journal::segment::{self, Position, Reader};
 use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
 use crate::records::error::{OpenError, Violation};
 use crate::records::loss::ListedLoss;
-use crate::records::record::{Journaled, OpenHold, Record};
+use crate::records::record::{JournaledRecord, OpenHold, Record};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -19,53 +19,53 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 /// database cannot do in time would be sent again and again as it is.
 pub const RECORDS_MAX: u64 = 20_000;
 
-/// What a stretch of a node's journal says.
+/// Report of a range of a node's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseReport {
     /// The last record that was reported before.
     pub from: Seq,
     /// The last record that is reported with this.
     pub to: Seq,
-    /// What became of the money, by account and in the order of accounts.
+    /// Settled money by account, in the order of accounts.
     pub settled: Vec<LeaseSettlement>,
-    /// What statements, usage and the list of doubts need of it.
+    /// Data for statements, usage and the list of doubts.
     pub history: History,
 }
 
-/// What became of some of an account's leased money.
+/// Settlement of leased money of one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseSettlement {
-    /// Whose.
+    /// Account of the money.
     pub account: AccountId,
-    /// What calls cost.
+    /// Cost of calls that was paid.
     pub charged: Nanousd,
-    /// What they cost beyond that, and the customer owes.
+    /// Cost of calls that became debt.
     pub owed: Nanousd,
-    /// What they cost beyond both.
+    /// Cost of calls borne by the operator.
     pub written_off: Nanousd,
-    /// What the node gave back.
+    /// Money returned by the node.
     pub returned: Nanousd,
 }
 
-/// What statements, usage and the list of doubts need of a report.
+/// Data of a report for statements, usage and the list of doubts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// Lines of statements, by account.
     pub entries: Vec<(AccountId, Chunk)>,
-    /// What was used.
+    /// Usage.
     pub usage: Vec<(UsageCell, UsageTotal)>,
-    /// When keys were last charged for a call.
+    /// Time of each key's last charge.
     pub used: Vec<(KeyId, AccountId, UnixMs)>,
     /// Holds that a crash had left open.
-    pub doubts: Vec<Journaled>,
-    /// What calls may have cost the operator.
+    pub doubts: Vec<JournaledRecord>,
+    /// Possible losses of the operator.
     pub losses: Vec<ListedLoss>,
 }
 
 /// Follows a journal's files.
 pub struct Reporter {
     dir: PathBuf,
-    /// Where the last report ended; `None` before the first.
+    /// End of the last report; `None` before the first.
     position: Option<Position>,
     /// Holds that are open there.
     holds: HashMap<HoldId, OpenHold>,
@@ -77,8 +77,8 @@ impl Reporter {
         Self { dir: dir.join("journal"), position: None, holds: HashMap::new() }
     }
 
-    /// What stands behind `from`, the end of the last report that arrived, up to `to`, which is on
-    /// disk. `None` when there is nothing. Reads files.
+    /// Reads the records after `from`, the end of the last delivered report, up to `to`, which is
+    /// durable. `None` if there are none. Reads files.
     ///
     /// # Errors
     /// When the journal cannot be read, or does not have what is asked for.
@@ -106,7 +106,7 @@ impl Reporter {
                 let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
                 settle(&mut settled, &record);
                 track(&mut self.holds, seq, &record);
-                window.add(Journaled { seq, record, hold }).map_err(OpenError::Violation)?;
+                window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
             }
         }
         let end = reader.position();
@@ -182,7 +182,7 @@ pub(crate) fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Re
     }
 }
 
-/// What records say of leased money, by account and in the order of accounts.
+/// Settlement of leased money in these records, by account and in the order of accounts.
 #[must_use]
 pub fn settled<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<LeaseSettlement> {
     let mut settled = BTreeMap::new();
@@ -221,17 +221,17 @@ fn settle(settled: &mut BTreeMap<AccountId, LeaseSettlement>, record: &Record) {
 }
 
 impl History {
-    /// What one record says.
+    /// History of one record.
     ///
     /// # Errors
     /// When the record breaks a rule of the ledger.
-    pub fn of_record(journaled: Journaled) -> Result<Self, Violation> {
+    pub fn of_record(journaled: JournaledRecord) -> Result<Self, Violation> {
         let mut window = Window::default();
         window.add(journaled)?;
         Ok(Self::of(window))
     }
 
-    /// What a window of the journal says, in an order that is the same whenever it is read.
+    /// History of a window, in an order that does not depend on the time of reading.
     pub(crate) fn of(window: Window) -> Self {
         let entries = window.entries.into_iter();
         let mut entries: Vec<_> = entries

@@ -10,15 +10,15 @@ use async_trait::async_trait;
 
 use crate::memory::books::{Books, StatementLines};
 use crate::memory::ledger::Ledger;
+use crate::ports::funds::{SharedFunds, UsageOfModel};
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{Journaled, OpenHold};
+use crate::records::record::{JournaledRecord, OpenHold};
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
-use crate::seam::funds::{SharedFunds, UsageOfModel};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -65,7 +65,7 @@ impl Books for SharedBooks {
         Ok(StatementLines { open: Vec::new(), ended })
     }
 
-    async fn in_doubt(&self, _ledger: &Ledger) -> Result<Vec<Journaled>, LedgerError> {
+    async fn in_doubt(&self, _ledger: &Ledger) -> Result<Vec<JournaledRecord>, LedgerError> {
         self.0.in_doubt().await
     }
 
@@ -128,7 +128,7 @@ impl Books for SharedBooks {
         ledger: &Ledger,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, LedgerError> {
+    ) -> Result<Option<JournaledRecord>, LedgerError> {
         match self.0.end_of_call(account, name).await? {
             Some(end) => Ok(Some(end)),
             // This node's own, which it has yet to report.
@@ -142,7 +142,7 @@ impl Books for SharedBooks {
         account: AccountId,
         hold: HoldId,
         limit: usize,
-    ) -> Result<Vec<Journaled>, LedgerError> {
+    ) -> Result<Vec<JournaledRecord>, LedgerError> {
         self.0.refunds_of(account, hold, limit).await
     }
 

@@ -1,5 +1,5 @@
-//! What happened to an account's money, for people and for the API: read from sled, or from the
-//! database that the nodes of a fleet share.
+//! Statements of accounts, for people and for the API: read from sled, or from the database of a
+//! fleet.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::memory::books::StatementLines;
 use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
-use crate::records::record::{Charge, Journaled, OpenHold, Record, SuspenseEnd, VoidReason};
+use crate::records::record::{Charge, JournaledRecord, OpenHold, Record, SuspenseEnd, VoidReason};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
@@ -24,11 +24,11 @@ const ENTRIES_MAX: usize = 1000;
 pub struct Entry {
     /// Its place in the journal, or in a fleet's statement: what the next page is asked for with.
     pub seq: Seq,
-    /// When it happened.
+    /// Time of the event.
     pub at: UnixMs,
     /// The call that it belongs to.
     pub call: Option<Call>,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub kind: EntryKind,
 }
@@ -47,11 +47,11 @@ pub struct Call {
     /// The version of the price that it was charged by.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<PriceVersion>,
-    /// What was set aside when the entry was made, extensions included.
+    /// Amount of the hold at this entry, extensions included.
     pub held: Nanousd,
 }
 
-/// What happened.
+/// Kind of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EntryKind {
@@ -59,27 +59,27 @@ pub enum EntryKind {
     Grant {
         /// The caller's id.
         id: String,
-        /// How much.
+        /// Amount.
         amount: Nanousd,
     },
     /// Money is set aside for a call that has not ended. Its end takes the place of this entry.
     Hold,
     /// A call was paid.
     Settlement {
-        /// What the customer paid.
+        /// Amount paid by the customer.
         charged: Nanousd,
-        /// What the customer owed beyond that: the account had not so much.
+        /// Debt: the part that the account could not pay.
         owed: Nanousd,
-        /// What it cost beyond both, borne by the operator.
+        /// Amount borne by the operator.
         written_off: Nanousd,
-        /// What was used.
+        /// Usage.
         usage: Usage,
-        /// Who says so.
+        /// Source of the usage figures.
         usage_source: UsageSource,
     },
     /// A call cost nothing.
     Void {
-        /// Why.
+        /// Reason.
         reason: VoidReason,
     },
     /// The operator gave back what a call had cost.
@@ -88,12 +88,12 @@ pub enum EntryKind {
         id: String,
         /// The settled hold.
         hold: HoldId,
-        /// How much.
+        /// Amount.
         amount: Nanousd,
     },
     /// Money that became available has paid what was owed, or a part of it.
     DebtPayment {
-        /// How much.
+        /// Amount.
         amount: Nanousd,
     },
     /// The credit line of the account was set.
@@ -111,21 +111,21 @@ pub enum EntryKind {
     WriteOff {
         /// The caller's id.
         id: String,
-        /// How much.
+        /// Amount.
         amount: Nanousd,
-        /// Why.
+        /// Reason.
         note: String,
     },
     /// A crash ended a call, and it is in doubt what it cost.
     InDoubt {
-        /// What the customer paid under the recovery policy.
+        /// Amount paid by the customer under the recovery policy.
         charged: Nanousd,
     },
     /// A node of a fleet fell silent, and the operator has what it had out count as spent.
     SuspenseCharged {
         /// The node.
         node: u16,
-        /// How much.
+        /// Amount.
         amount: Nanousd,
     },
     /// The node came back. What was charged for its silence is given back: its calls are charged
@@ -134,7 +134,7 @@ pub enum EntryKind {
     SuspenseReturned {
         /// The node.
         node: u16,
-        /// How much.
+        /// Amount.
         amount: Nanousd,
     },
 }
@@ -142,15 +142,15 @@ pub enum EntryKind {
 /// A call that was in flight when the process died.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InDoubt {
-    /// Whose call it was.
+    /// Account of the call.
     pub account: AccountId,
     /// The call.
     pub call: Call,
-    /// When its money was set aside.
+    /// Time of the hold.
     pub reserved_at: UnixMs,
-    /// When the hold was ended, at the start after the crash.
+    /// Time at which the hold was ended, at the start after the crash.
     pub resolved_at: UnixMs,
-    /// What the customer paid under the recovery policy.
+    /// Amount paid by the customer under the recovery policy.
     pub charged: Nanousd,
 }
 
@@ -232,7 +232,7 @@ impl Ledger {
 }
 
 impl Entry {
-    /// Whether this is the end of `hold`.
+    /// True if this entry ends `hold`.
     fn ends(&self, hold: &Self) -> bool {
         let id = |entry: &Self| entry.call.as_ref().map(|call| call.hold);
         self.seq != hold.seq && id(self) == id(hold)
@@ -244,8 +244,8 @@ fn open_entry(id: HoldId, hold: &OpenHold) -> Entry {
     Entry { seq: id.number(), at, call, kind: EntryKind::Hold }
 }
 
-pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
-    let Journaled { seq, record, hold } = journaled;
+pub(crate) fn entry(journaled: JournaledRecord) -> Option<Entry> {
+    let JournaledRecord { seq, record, hold } = journaled;
     let at = record.at();
     let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
     if let Some(Charge { charged, owed, written_off, usage, source }) = record.charge() {
@@ -255,7 +255,7 @@ pub(crate) fn entry(journaled: Journaled) -> Option<Entry> {
     }
     let kind = match record {
         Record::Central(record) => {
-            return entry(Journaled { seq, record: (*record).clone(), hold });
+            return entry(JournaledRecord { seq, record: (*record).clone(), hold });
         }
         Record::Granted { id, amount, .. } => EntryKind::Grant { id, amount },
         Record::Refunded { id, hold, amount, .. } => EntryKind::Refund { id, hold, amount },
@@ -290,8 +290,8 @@ pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
     }
 }
 
-/// What a [`Record::Recovered`] says about the call.
-pub(crate) fn in_doubt(journaled: &Journaled) -> Option<InDoubt> {
+/// Call in doubt of a [`Record::Recovered`].
+pub(crate) fn in_doubt(journaled: &JournaledRecord) -> Option<InDoubt> {
     let hold = journaled.hold.as_ref()?;
     let Record::Recovered { hold: id, charged, at, .. } = &journaled.record else { return None };
     Some(InDoubt {

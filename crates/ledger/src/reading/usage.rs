@@ -1,5 +1,5 @@
-//! What was used: by an account's keys and models, and by everybody, in hours and in days. In a fleet
-//! the shared database knows it of all nodes.
+//! Usage: by an account's keys and models, and of all accounts, in hours and days. In a fleet the
+//! shared database has the usage of all nodes.
 
 use crate::projection::grain::Grain;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub struct UsageRow {
     pub key: KeyId,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// What was used and charged.
+    /// Usage and charges.
     pub total: UsageTotal,
 }
 
@@ -32,7 +32,7 @@ pub struct UsageOfAll {
     pub begin: UnixMs,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// What was used and charged.
+    /// Usage and charges.
     pub total: UsageTotal,
 }
 
@@ -87,8 +87,8 @@ impl Ledger {
         Ok(found.into_iter().map(row).collect())
     }
 
-    /// When each key of an account was last charged for a call (also if it cost nothing), as of a few
-    /// seconds ago. Keys that never were are left out.
+    /// Time of each key's last charge (zero charges included), a few seconds old at most. Unused
+    /// keys are absent.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Store`] and [`LedgerError::Unavailable`].

@@ -16,12 +16,12 @@ use tollgate_journal::checked::hex;
 use crate::files::lock::DirectoryLock;
 use crate::files::seal;
 use crate::journal::LedgerFormat;
-use crate::journal::head::{Checkpoint, Fork, Head};
+use crate::journal::head::{Checkpoint, ForkPolicy, Head};
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::checkpoint;
 use crate::projection::store::StoreError;
 use crate::reading::compare::{SledRead, SledReading};
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use crate::records::cost::MarginTotal;
 use crate::records::error::OpenError;
 use crate::records::loss::LossSums;
@@ -37,12 +37,12 @@ use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 /// A contradiction is followed by others; this many are listed.
 const VIOLATIONS_MAX: usize = 100;
 
-/// What a ledger says, and whether it can be trusted.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Journal files, those in the archive included.
     pub segments: usize,
-    /// Those in the archive.
+    /// Number of segments in the archive.
     pub archived: usize,
     /// Checkpoints whose state is the one that the journal gives.
     pub checkpoints: usize,
@@ -66,9 +66,9 @@ pub struct Report {
     pub total: Balance,
     /// The part of all credit lines that has been spent, account by account.
     pub credit_used: Nanousd,
-    /// What all calls cost and nobody owes any more, borne by the operator.
+    /// Amount borne by the operator for all calls.
     pub written_off: Nanousd,
-    /// What calls may have cost the operator that no customer pays, by cause.
+    /// Possible losses of the operator, by cause.
     pub losses: LossSums,
     /// Holds that have not ended.
     pub open_holds: usize,
@@ -76,7 +76,7 @@ pub struct Report {
     pub books: TrialBalance,
     /// Every account.
     pub accounts: Vec<Account>,
-    /// What is wrong; empty when all is well.
+    /// Violations; empty if the ledger is sound.
     pub violations: Vec<String>,
 }
 
@@ -84,14 +84,14 @@ pub struct Report {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TrialBalance")]
 pub struct BooksReport {
-    /// Whether they add up to zero, and nothing is wrong with the journal.
+    /// True if the books balance and the journal is sound.
     pub ok: bool,
     /// Records, and so the place of the last one that is in the books.
     pub records: u64,
     /// Every book account with its balance.
     #[serde(flatten)]
     pub books: TrialBalance,
-    /// What is wrong, a sentence for each violation; those of the books begin with `books:`.
+    /// Violations, one sentence each; those of the books begin with `books:`.
     pub violations: Vec<String>,
 }
 
@@ -153,7 +153,7 @@ struct StateAt {
     acts: [u8; 32],
 }
 
-/// What the journal says.
+/// Result of replaying the journal.
 pub(crate) struct Checked {
     pub(crate) report: Report,
     /// The state at its end.
@@ -161,7 +161,7 @@ pub(crate) struct Checked {
     state_hash: [u8; 32],
     /// The hash of who did what, not finished.
     acts: Sha256,
-    /// Whether all of it could be read.
+    /// True if all of it was readable.
     is_whole: bool,
     /// The state at the record that sled was read at, where it was reached.
     at_sled: Option<StateAt>,
@@ -260,7 +260,7 @@ fn total(accounts: &[Account]) -> Balance {
     }
 }
 
-/// What calls may have cost the operator, by cause.
+/// Possible losses of the operator, by cause.
 fn losses(cores: &[Core]) -> LossSums {
     let mut sums = LossSums::new();
     for (cause, sum) in cores.iter().flat_map(|core| core.accounts.values()).flat_map(|s| &s.losses)
@@ -284,7 +284,7 @@ struct Audit {
     acts: Sha256,
     checkpoints: Checkpoints,
     books: GeneralLedger,
-    /// What calls cost, by upstream.
+    /// Cost of calls by upstream.
     margins: BTreeMap<Arc<str>, MarginTotal>,
     violations: Vec<String>,
 }
@@ -295,7 +295,7 @@ struct Checkpoints {
     kept: Vec<Checkpoint>,
     /// The hashes of the states up to which they know of the journal.
     states: HashMap<Seq, [u8; 32]>,
-    told: HashMap<Seq, Checkpointed>,
+    recorded: HashMap<Seq, CheckpointRecord>,
     confirmed: usize,
 }
 
@@ -315,7 +315,7 @@ impl Audit {
     /// Reads what is noted of the journal beside it, and gives how many segments are in the archive.
     fn take_notes(&mut self, dir: &Path) -> usize {
         // A copy is checked like what it was made of.
-        match Head::examine::<LedgerFormat>(dir, Fork::NotAsked) {
+        match Head::examine::<LedgerFormat>(dir, ForkPolicy::Unchecked) {
             Ok(head) => {
                 self.checkpoints.kept = head.map(|h| h.notes.checkpoints).unwrap_or_default()
             }
@@ -350,14 +350,14 @@ impl Audit {
     fn check_checkpoints(&mut self, dir: &Path) {
         for kept in std::mem::take(&mut self.checkpoints.kept) {
             // The journal was not read so far.
-            let Some(told) = self.checkpoints.told.get(&kept.seq) else { continue };
+            let Some(recorded) = self.checkpoints.recorded.get(&kept.seq) else { continue };
             let path = checkpoint::path(dir, kept.seq);
             let wrong = match checkpoint::hash_of(dir, kept.seq) {
                 Err(error) => Some(error.to_string()),
-                Ok(found) if found != told.sha256 => {
+                Ok(found) if found != recorded.sha256 => {
                     Some("this is not the checkpoint that the journal tells of".to_owned())
                 }
-                Ok(_) if self.checkpoints.states.get(&kept.seq) != Some(&told.state_hash) => {
+                Ok(_) if self.checkpoints.states.get(&kept.seq) != Some(&recorded.state_hash) => {
                     Some("the journal gives another state than this checkpoint".to_owned())
                 }
                 Ok(_) => None,
@@ -380,16 +380,17 @@ impl Audit {
         if let Record::Costed(costed) = record {
             self.margins.entry(Arc::clone(&costed.upstream)).or_default().add(&costed.total());
         }
-        if let Record::Checkpointed(told) = record {
-            self.checkpoints.told.insert(told.seq, Checkpointed::clone(told));
+        if let Record::Checkpointed(recorded) = record {
+            self.checkpoints.recorded.insert(recorded.seq, CheckpointRecord::clone(recorded));
         }
         if let Record::Acted(act) = record {
             audit::add_act(&mut self.acts, seq, act);
         }
         if let Record::Refunded { account, hold, charged, .. } = record {
-            let said = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
-            if (said.0, said.1) != (*account, *charged) {
-                self.violations.push(format!("record {seq}: contradicts the refund of {}", said.2));
+            let inner = *self.refunds.entry(*hold).or_insert((*account, *charged, seq));
+            if (inner.0, inner.1) != (*account, *charged) {
+                self.violations
+                    .push(format!("record {seq}: contradicts the refund of {}", inner.2));
             }
         }
     }
@@ -454,9 +455,10 @@ impl Report {
                 if sled_hash != state_hash {
                     self.violations.push(OTHER_STATE.to_owned());
                 }
-                let mut told = Sha256::new();
-                let listed = state.store.each_act(|seq, act| audit::add_act(&mut told, seq, act));
-                if listed.is_err() || told.finalize() != acts.finalize() {
+                let mut recorded = Sha256::new();
+                let listed =
+                    state.store.each_act(|seq, act| audit::add_act(&mut recorded, seq, act));
+                if listed.is_err() || recorded.finalize() != acts.finalize() {
                     self.violations.push(OTHER_ACTS.to_owned());
                 }
                 // What a state does not need is read as well: damage anywhere shows.

@@ -1,4 +1,4 @@
-//! Who did what: one [`Act`] beside each write of an operator or a customer.
+//! Audit records: one [`Act`] beside each write of an operator or a customer.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-/// How long a write's id is remembered: a caller that has not heard of its write for a week looks
-/// before it writes again. The ids of grants and refunds are kept for ever.
+/// Retention of idempotency keys of writes. A caller that retries later has to check first. Ids of
+/// grants and refunds are kept forever.
 pub const IDS_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Who did something.
+/// Author of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Actor {
     /// An operator, by the name of the token or session.
@@ -54,18 +54,18 @@ impl Actor {
 /// One thing that someone did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
-    /// On which account; the house's where it is no customer's.
+    /// Account concerned; [`AccountId::OPERATOR`] if it is no customer's.
     pub account: AccountId,
-    /// Who.
+    /// Author.
     pub by: Actor,
-    /// What, in a short word such as `account.create`.
+    /// Action, such as `account.create`.
     pub what: String,
     /// The id of the thing that was written.
     pub subject: String,
-    /// What the caller calls the write.
+    /// Idempotency key chosen by the caller.
     pub id: Option<String>,
     /// The SHA-256 of the request; zeros where there was none.
     pub digest: [u8; 32],
-    /// When.
+    /// Time of the write.
     pub at: UnixMs,
 }

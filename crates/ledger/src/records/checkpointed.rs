@@ -1,19 +1,19 @@
-//! What the journal says of a checkpoint of sled.
+//! Record of a checkpoint of sled.
 
 use serde::{Deserialize, Serialize};
 
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
-/// What the journal says of a checkpoint.
+/// Record of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checkpointed {
+pub struct CheckpointRecord {
     /// The last record that it knows of.
     pub seq: Seq,
     /// The hash of its file.
     pub sha256: [u8; 32],
     /// The hash of the state that it holds.
     pub state_hash: [u8; 32],
-    /// When it was written.
+    /// Time of writing.
     pub at: UnixMs,
 }

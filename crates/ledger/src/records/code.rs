@@ -11,7 +11,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::CodeId;
 use tollgate_types::secret::KeyHash;
 
-/// What a code is good for.
+/// Purpose of a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CodeKind {
@@ -26,19 +26,19 @@ pub enum CodeKind {
 pub struct Code {
     /// Its id.
     pub id: CodeId,
-    /// What a presented code is compared with.
+    /// Hash of the code.
     pub hash: KeyHash,
-    /// What it is good for.
+    /// Purpose of the code.
     pub kind: CodeKind,
-    /// What each use gives; above zero.
+    /// Amount of each use; above zero.
     pub amount: Option<Nanousd>,
-    /// How often it can be used, by as many accounts; above zero.
+    /// Maximum number of uses, each by another account; above zero.
     pub uses_max: u32,
     /// From when on nobody can use it; `None` for never.
     pub expires_at: Option<UnixMs>,
-    /// What the operator notes of it.
+    /// Operator's note.
     pub note: String,
-    /// When it was made.
+    /// Creation time.
     pub created_at: UnixMs,
 }
 
@@ -47,13 +47,13 @@ pub struct Code {
 pub struct IssuedCode {
     /// The code.
     pub code: Arc<Code>,
-    /// How often it was used.
+    /// Number of uses so far.
     pub used: usize,
-    /// When it was revoked.
+    /// Time of revocation.
     pub revoked_at: Option<UnixMs>,
 }
 
-/// Why a code cannot be used.
+/// Reason why a code cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeRefusal {
     /// There is no such code, or it is good for something else.

@@ -1,5 +1,5 @@
-//! What calls cost the operator at the upstreams that answered them, as the journal has it, and sums of
-//! it beside what customers were charged for the same calls.
+//! Cost of calls at the upstreams that answered them, as recorded in the journal, and its sums next
+//! to the customers' charges.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
-/// What the operator pays an upstream for. Kinds are only ever appended: the journal has their places.
+/// Kind of cost. New kinds are appended only: the journal stores their index.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -26,10 +26,10 @@ pub enum CostKind {
     Retry,
 }
 
-/// What one call, or one try of it, cost the operator. Customers never see it, and no money of theirs moves.
+/// Cost of one call, or of one attempt. Customers do not see it, and none of their money moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Costed {
-    /// Whose call it was.
+pub struct CallCost {
+    /// Account of the call.
     pub account: AccountId,
     /// The key that it was made with.
     pub key: KeyId,
@@ -39,26 +39,26 @@ pub struct Costed {
     pub upstream: Arc<str>,
     /// The name of the credential that it was asked with; empty where it has only one.
     pub credential: Arc<str>,
-    /// What the upstream calls the model.
+    /// The upstream's name of the model.
     pub upstream_model: Arc<str>,
     /// The call; of a task its number in the place of a request's.
     pub request: RequestId,
-    /// What the operator pays for.
+    /// Kind of cost.
     pub kind: CostKind,
-    /// What was used of the upstream.
+    /// Usage billed by the upstream.
     pub usage: Usage,
-    /// How that is known: what is estimated is the most that it can have been.
+    /// Source of the usage; an estimate is an upper bound.
     pub source: UsageSource,
-    /// What the customer was charged for it, and owes for it.
+    /// The customer's charge for the same call, debt included.
     pub charged: Nanousd,
-    /// What it costs the operator; not negative.
+    /// Cost to the operator; not negative.
     pub cost: Nanousd,
-    /// When it was settled.
+    /// Time of the settlement.
     pub at: UnixMs,
 }
 
-impl Costed {
-    /// What it is summed by.
+impl CallCost {
+    /// Key of its sum.
     pub(crate) fn cell(&self) -> MarginCell {
         MarginCell {
             day: u32::try_from(self.at.0.div_euclid(MS_PER_DAY)).unwrap_or(u32::MAX),
@@ -68,7 +68,7 @@ impl Costed {
         }
     }
 
-    /// What it adds to a sum.
+    /// Contribution to a sum.
     pub(crate) fn total(&self) -> MarginTotal {
         match self.kind {
             CostKind::Answer => MarginTotal {
@@ -83,13 +83,13 @@ impl Costed {
         }
     }
 
-    /// Whether no amount is negative.
+    /// True if no amount is negative.
     pub(crate) fn is_sound(&self) -> bool {
         !self.charged.is_negative() && !self.cost.is_negative()
     }
 }
 
-/// What costs are summed by.
+/// Key of a cost sum.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MarginCell {
     /// The day, counted from 1970.
@@ -102,14 +102,14 @@ pub struct MarginCell {
     pub upstream: Arc<str>,
 }
 
-/// What some calls brought in, and what they cost. Only calls whose cost is known are in it.
+/// Revenue and cost of calls. Calls of unknown cost are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MarginTotal {
-    /// How many calls those are.
+    /// Number of calls.
     pub calls: u64,
-    /// What customers were charged for them, and owe for them.
+    /// Customers' charges, debts included.
     pub charged: Nanousd,
-    /// What they cost the operator.
+    /// Cost to the operator.
     pub cost: Nanousd,
     /// The most that tries cost beside them for which no customer paid.
     pub unpaid: Nanousd,

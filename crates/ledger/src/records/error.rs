@@ -1,4 +1,4 @@
-//! Why the ledger said no, or cannot go on.
+//! Refusals and failures of the ledger.
 
 use std::fmt;
 use std::io;
@@ -7,42 +7,42 @@ use std::path::PathBuf;
 use tollgate_journal::checked::Changed;
 
 use crate::records::code::CodeRefusal;
-use crate::records::key_limits::Capped;
+use crate::records::key_limits::SpendLimitStatus;
 use crate::records::record::Record;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, NodeId, Seq, TaskId};
 
-/// Why no money was set aside. Nothing has changed then.
+/// Refusal of a hold. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The account has less than was asked for, even with nothing in flight.
     Insufficient {
-        /// What it could spend at this moment.
+        /// Amount that the account could spend.
         available: Nanousd,
     },
     /// The account has the money, but open holds cover it.
     Held {
-        /// What it could spend at this moment.
+        /// Amount that the account could spend.
         available: Nanousd,
-        /// What open holds cover.
+        /// Amount that open holds cover.
         held: Nanousd,
     },
     /// The account owes what earlier calls have cost: nothing is held for it before that is paid.
     InDebt {
-        /// What it owes.
+        /// Debt of the account.
         debt: Nanousd,
-        /// What it could spend at this moment if it owed nothing.
+        /// Amount that the account could spend without the debt.
         available: Nanousd,
     },
     /// The key would pass what it may spend.
-    Capped(Capped),
+    Capped(SpendLimitStatus),
     /// The key would pass what this node of a fleet may let it spend.
     ShareUsed {
-        /// How the limit stands, as far as this node knows.
-        capped: Capped,
-        /// What is missing.
+        /// Status of the limit, as far as this node knows.
+        capped: SpendLimitStatus,
+        /// Missing amount.
         lacks: Nanousd,
-        /// What may still be had of the limit.
+        /// Rest of the limit that can still be requested.
         left: Nanousd,
     },
     /// There is no such account.
@@ -66,8 +66,8 @@ impl fmt::Display for Refusal {
                 write!(f, "calls in flight hold the balance: {available} available, {held} held")
             }
             Self::InDebt { debt, .. } => write!(f, "the account owes {debt}"),
-            Self::Capped(Capped { limit, spent, held, .. })
-            | Self::ShareUsed { capped: Capped { limit, spent, held, .. }, .. } => {
+            Self::Capped(SpendLimitStatus { limit, spent, held, .. })
+            | Self::ShareUsed { capped: SpendLimitStatus { limit, spent, held, .. }, .. } => {
                 write!(f, "the key may spend {limit}: {spent} spent, {held} held")
             }
             Self::UnknownAccount => f.write_str("there is no such account"),
@@ -80,8 +80,8 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why an operator's request to the ledger failed. Nothing has changed then, except under
-/// [`LedgerError::Stopped`], after which the caller repeats the request with the same id.
+/// Failure of an operator's request. Nothing has changed, except possibly under
+/// [`LedgerError::Stopped`]: then the caller repeats the request with the same id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerError {
     /// There is no such account.
@@ -92,7 +92,7 @@ pub enum LedgerError {
     UnknownHold(HoldId),
     /// The id was used before, with another content.
     Conflict,
-    /// What was to be replaced is not there any more: something else has come in its place.
+    /// The precondition failed: the value was replaced meanwhile.
     Changed,
     /// The write's id was used before, with another request.
     OtherRequest,
@@ -116,9 +116,9 @@ pub enum LedgerError {
     CreditInFlight(Nanousd),
     /// The refunds of one hold would exceed what it was charged.
     RefundTooLarge {
-        /// What the hold was charged.
+        /// Charge of the hold.
         charged: Nanousd,
-        /// What was given back before.
+        /// Amount refunded before.
         refunded: Nanousd,
     },
     /// A value is out of its range; the text says which and what would do.
@@ -185,9 +185,9 @@ impl std::error::Error for LedgerError {}
 pub struct Violation {
     /// The record's place.
     pub seq: Seq,
-    /// Whose record it is.
+    /// Account of the record.
     pub account: AccountId,
-    /// What it breaks.
+    /// Violated rule.
     pub rule: &'static str,
 }
 
@@ -205,14 +205,14 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Why the ledger did not open.
+/// Failure to open a ledger.
 #[derive(Debug)]
 pub enum OpenError {
     /// A file or directory cannot be used.
     Io {
-        /// Which.
+        /// Path concerned.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Another process has the directory open.
@@ -221,25 +221,25 @@ pub enum OpenError {
     OtherNode {
         /// The data directory.
         dir: PathBuf,
-        /// Whose journal it is.
+        /// Node of the journal that was found.
         found: NodeId,
-        /// Whose it should be.
+        /// Expected node.
         expected: NodeId,
     },
     /// The ledger was moved elsewhere, or is not complete.
     Moved {
         /// The file that says so.
         path: PathBuf,
-        /// What it says.
+        /// Contents found.
         says: String,
     },
     /// The journal has bytes that were not written like this.
     Damaged {
         /// The segment.
         path: PathBuf,
-        /// Where in it, in bytes from its beginning.
+        /// Offset of the damage, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// Description of the damage.
         what: String,
     },
     /// The journal ends before what was already applied from it.
@@ -254,7 +254,7 @@ pub enum OpenError {
     Forked {
         /// The directory.
         dir: PathBuf,
-        /// What was found.
+        /// Contents found.
         says: String,
     },
     /// The journal is whole, but says something that cannot have happened.
@@ -265,7 +265,7 @@ pub enum OpenError {
     NoRoom(String),
     /// The sled ledger was not made from this journal.
     OtherJournal {
-        /// Where the record should end up to which sled has this journal.
+        /// File in which the last record applied to sled should end.
         path: PathBuf,
         /// The same in bytes from the segment's beginning.
         offset: u64,
@@ -277,7 +277,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What makes such an error of what the operating system says about `path`.
+    /// Builds an error of an I/O failure on `path`.
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }

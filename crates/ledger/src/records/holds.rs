@@ -1,5 +1,5 @@
-//! How the journal has the hold rules of an account: numbers that stay the same when the options gain
-//! words.
+//! Journal encoding of an account's hold rules: numbers that stay the same if the options are
+//! extended.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_means_that_is_not_known_is_an_error() {
+    fn an_unknown_means_is_an_error() {
         let bytes = [39, 3, 1, 1, 99, 0, 0, 0, 9];
         assert!(postcard::from_bytes::<Record>(&bytes).is_err());
     }

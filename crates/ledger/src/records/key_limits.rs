@@ -1,4 +1,4 @@
-//! What a key may use and spend, and how a limit of spending stands.
+//! Limits of a key, and the status of its spending limit.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::limit::Rates;
 
-/// What one key may use; `None` where nothing is said.
+/// Limits of a key; `None` for no limit.
 ///
 /// It stands in the journal as it is here: fields are never added, changed or moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct KeyLimits {
     pub spend_per_month: Option<Nanousd>,
 }
 
-/// How long a limit of spending runs.
+/// Period of a spending limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
     /// From midnight to midnight, UTC.
@@ -30,15 +30,15 @@ pub enum Period {
 
 /// A limit of spending that would be passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capped {
-    /// How long it runs.
+pub struct SpendLimitStatus {
+    /// Period of the limit.
     pub period: Period,
     /// The limit.
     pub limit: Nanousd,
-    /// What was spent of it.
+    /// Amount spent in the period.
     pub spent: Nanousd,
-    /// What the key's open holds cover.
+    /// Amount that the key's open holds cover.
     pub held: Nanousd,
-    /// When the next period begins.
+    /// Start of the next period.
     pub resets_at: UnixMs,
 }

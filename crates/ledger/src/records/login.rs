@@ -1,4 +1,4 @@
-//! How customers log in, as the journal has it.
+//! Logins of customers, as recorded in the journal.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-/// What names a session: 16 random bytes.
+/// Id of a session: 16 random bytes.
 pub type SessionId = [u8; 16];
 
-/// How a customer logs in.
+/// Login of a customer.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
-    /// Whose account it opens.
+    /// Account of the login.
     pub account: AccountId,
     /// The address, as [`normal_email`] writes it: no two accounts have the same.
     pub email: String,
     /// The PHC string of the password's Argon2id hash.
     pub password: String,
-    /// When it was set: sessions from before are void.
+    /// Time of the last change; older sessions are void.
     pub since: UnixMs,
 }
 

@@ -1,4 +1,5 @@
-//! What a call may have cost the operator that no customer pays, as the journal has it, and sums of it.
+//! Possible losses of the operator, as recorded in the journal, and their sums. A loss is a call
+//! that an upstream may bill and no customer pays.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::BTreeMap;
@@ -15,8 +16,7 @@ use tollgate_types::ids::{AccountId, KeyId, RequestId, Seq};
 /// The longest word for a cause, in bytes.
 pub const CAUSE_BYTES_MAX: usize = 32;
 
-/// Why a call may have cost the operator what no customer pays. In the journal it is a word: versions
-/// to come have others.
+/// Cause of a possible loss. The journal stores it as a word, so later versions can add others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LossCause {
     /// The same work was sent again, where the operator has allowed it, and may have been done twice.
@@ -57,8 +57,8 @@ impl fmt::Display for LossCause {
 
 /// A loss as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
-    /// Whose call it was.
+pub struct LossRecord {
+    /// Account of the call.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -68,18 +68,18 @@ pub struct Lost {
     pub upstream: String,
     /// The call.
     pub request: RequestId,
-    /// Why, in a word of at most [`CAUSE_BYTES_MAX`] bytes.
+    /// Cause: a word of at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
     /// The most that it can be; above zero.
     pub amount: Nanousd,
-    /// When.
+    /// Time of the loss.
     pub at: UnixMs,
 }
 
 /// Some losses together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LossSum {
-    /// How many.
+    /// Number of losses.
     pub count: u64,
     /// The most that they can be together.
     pub amount: Nanousd,
@@ -93,11 +93,11 @@ pub type LossSums = BTreeMap<String, LossSum>;
 pub struct ListedLoss {
     /// Its place in the journal.
     pub seq: Seq,
-    /// What happened.
-    pub lost: Arc<Lost>,
+    /// The recorded loss.
+    pub lost: Arc<LossRecord>,
 }
 
-/// What the operator has lost.
+/// Losses of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// All of it, by cause.
@@ -114,7 +114,7 @@ impl LossSum {
     }
 }
 
-impl Lost {
+impl LossRecord {
     /// Adds it to the sums by cause.
     pub(crate) fn add_to(&self, sums: &mut LossSums) {
         let one = LossSum { count: 1, amount: self.amount };
@@ -126,7 +126,7 @@ impl Lost {
         }
     }
 
-    /// Whether the amount is above zero, and the cause is a word.
+    /// True if the amount is above zero and the cause is a word.
     pub(crate) fn is_sound(&self) -> bool {
         let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         self.amount > Nanousd::ZERO

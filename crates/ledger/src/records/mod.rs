@@ -1,4 +1,4 @@
-//! What the journal says: records and why a record or a request is refused.
+//! Contents of the journal: records, and the reasons for which a record or a request is refused.
 //!
 //! The lowest layer: it imports nothing of the ledger.
 

@@ -1,4 +1,4 @@
-//! What customers pay in the place of the list, and which prices calls were charged by.
+//! Customers' prices that replace the list, and the prices that calls were charged by.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tollgate_money::price::{PriceRule, PriceVersion};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-/// What an account pays in the place of the list: rules of its own before those of its group.
+/// Price rules of an account; its own come before those of its group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccountPrices {
     /// The group whose rules count where no rule of its own does.
@@ -19,7 +19,7 @@ pub struct AccountPrices {
 }
 
 impl AccountPrices {
-    /// Whether the account pays the list.
+    /// True if the account pays list prices.
     #[must_use]
     pub fn are_the_list(&self) -> bool {
         self.group.is_none() && self.rules.is_empty()
@@ -29,27 +29,27 @@ impl AccountPrices {
 /// Rules that several accounts share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriceGroup {
-    /// What it is called.
+    /// Name of the group.
     pub name: String,
     /// Its rules, in no order.
     pub rules: Vec<PriceRule>,
-    /// When it was set.
+    /// Time of the change.
     pub at: UnixMs,
 }
 
 /// A price by which a call was charged, written down before the first of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriceNote {
-    /// Whose call it was.
+    /// Account of the call.
     pub account: AccountId,
     /// The version, which entries name.
     pub version: PriceVersion,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// Where it comes from: `models.yaml`, or a rule of the account or of a group.
+    /// Source of the price: `models.yaml`, or a rule of the account or of a group.
     pub source: String,
-    /// What it says: JSON, as customers read it.
+    /// The prices in JSON, as customers read them.
     pub pricing: String,
-    /// When it was written down.
+    /// Time of the record.
     pub at: UnixMs,
 }

@@ -1,4 +1,4 @@
-//! What the journal says: one [`Record`] per thing that happened to money or to a key.
+//! Records of the journal: one [`Record`] for each change of money or of a key.
 //!
 //! Records are encoded with postcard, so the order of variants and fields *is* the format: variants
 //! are only ever appended, and a variant that was ever written never changes.
@@ -11,14 +11,14 @@ use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::records::act::Act;
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use crate::records::code::Code;
-use crate::records::cost::Costed;
+use crate::records::cost::CallCost;
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::{Login, SessionId};
-use crate::records::loss::Lost;
+use crate::records::loss::LossRecord;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
-use crate::records::task::{Task, Tried};
+use crate::records::task::{DeliveryAttempt, Task};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_options::holds::HoldOverrides;
@@ -34,35 +34,35 @@ pub enum Record {
     AccountCreated {
         /// Its id.
         account: AccountId,
-        /// What the operator calls it.
+        /// Display name.
         name: String,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// The operator gave money.
     Granted {
-        /// Who got it.
+        /// Account credited.
         account: AccountId,
         /// The caller's id of this grant: the same id is granted once.
         id: String,
-        /// How much; above zero.
+        /// Amount; above zero.
         amount: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// The operator gave back what a settled hold had cost.
     Refunded {
-        /// Who got it.
+        /// Account credited.
         account: AccountId,
         /// The caller's id of this refund.
         id: String,
         /// The settled hold.
         hold: HoldId,
-        /// How much; above zero.
+        /// Amount; above zero.
         amount: Nanousd,
-        /// What that hold was charged: all refunds of it together stay within this.
+        /// Charge of the hold: the bound of all its refunds together.
         charged: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// An API key was made.
@@ -73,147 +73,148 @@ pub enum Record {
     Reserved(Arc<Reservation>),
     /// More money was set aside under an open hold.
     Extended {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The open hold.
         hold: HoldId,
-        /// How much more; above zero.
+        /// Additional amount; above zero.
         amount: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A hold ended with a charge; what it did not need is available again.
     Posted {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// What the customer pays; within the hold.
+        /// Amount paid by the customer; within the hold.
         charged: Nanousd,
-        /// What the call cost beyond that, borne by the operator.
+        /// Amount borne by the operator.
         written_off: Nanousd,
-        /// What was used.
+        /// Usage.
         usage: Usage,
-        /// Who says so.
+        /// Source of the usage figures.
         source: UsageSource,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A hold ended without a charge.
     Voided {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// Why.
+        /// Reason.
         reason: VoidReason,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A hold that a crash had left open was ended at the next start. It is in doubt what the call
     /// really cost.
     Recovered {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// What the customer pays under the recovery policy; within the hold.
+        /// Amount paid under the recovery policy; within the hold.
         charged: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A task was opened or changed; this is what it is from here on.
     Task(Arc<Task>),
-    /// What a key may use was set; this is what holds from here on.
+    /// The limits of a key were set; they replace the earlier ones.
     KeyLimited {
-        /// Whose key.
+        /// Account of the key.
         account: AccountId,
         /// The key.
         key: KeyId,
         /// All that is said of it.
         limits: KeyLimits,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
-    /// What all keys of an account together may use was set; this is what holds from here on.
+    /// The rate limits that all keys of an account share were set; they replace the earlier ones.
     AccountLimited {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// All that is said of it.
         rates: Rates,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// Someone did something; what it changed stands before it in the same group.
     Acted(Arc<Act>),
     /// An account got another name.
     AccountRenamed {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// What it is called from here on.
+        /// New display name.
         name: String,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// An account was suspended, or taken up again.
     AccountSuspended {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// Whether its keys are refused from here on.
+        /// True if the account's keys are refused from now on.
         suspended: bool,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
-    /// How a customer logs in was set; this is what holds from here on.
+    /// The login of a customer was set; it replaces the earlier one.
     LoginSet(Arc<Login>),
-    /// A session of a customer was logged out; of an operator, where the account is the house.
+    /// A session was logged out: a customer's, or an operator's if the account is
+    /// [`AccountId::OPERATOR`].
     SessionEnded {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// When it would have ended: until then it is refused.
+        /// Original expiry of the session, which is refused until then.
         until: UnixMs,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A code was made.
     CodeCreated(Arc<Code>),
     /// A code was revoked: nobody can use it any more.
     CodeRevoked {
-        /// Which.
+        /// The code.
         code: CodeId,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A code was used once more. What it gives stands beside it in the same group.
     CodeUsed {
-        /// Which.
+        /// The code.
         code: CodeId,
-        /// By whom; the record itself is the house's.
+        /// Account that used it; the record itself belongs to the operator.
         by: AccountId,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// Someone has looked into a call that a crash had left in doubt.
     DoubtResolved {
-        /// Whose call.
+        /// Account of the call.
         account: AccountId,
         /// The hold that the crash left open.
         hold: HoldId,
-        /// What came of it.
+        /// Resolution, in the operator's words.
         note: String,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// The end of a task was announced, or was tried to be.
     Announced {
-        /// Whose task.
+        /// Account of the task.
         account: AccountId,
-        /// Which.
+        /// The task.
         task: TaskId,
-        /// What came of it.
-        tried: Arc<Tried>,
+        /// The attempt.
+        tried: Arc<DeliveryAttempt>,
     },
     /// Something was given, given back or resolved where a fleet keeps its money: known here, and
     /// moving nothing here.
@@ -222,106 +223,106 @@ pub enum Record {
     Followed {
         /// The place in the directory.
         seq: Seq,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A node got money to spend.
     Leased {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// How much; above zero.
+        /// Amount; above zero.
         amount: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A node gave money back that it had not spent.
     Returned {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// How much; above zero.
+        /// Amount; above zero.
         amount: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A hold went with its task to where the fleet keeps its money.
     HandedOver {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The hold that ends here.
         hold: HoldId,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// Somebody has said what became of money that a silent node of a fleet had out. It moves in the
     /// treasury, and nothing here.
     SuspenseResolved {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// Which node had it.
+        /// Node that had it.
         node: NodeId,
-        /// How much; above zero.
+        /// Amount; above zero.
         amount: Nanousd,
-        /// What becomes of it.
+        /// Resolution of the suspense.
         end: SuspenseEnd,
-        /// What was found out.
+        /// Operator's finding.
         note: String,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A hold ended with a charge of which the account could not pay all: the rest is its debt.
     PostedOwing {
-        /// Whose.
+        /// The account.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// What the customer pays now; within the hold.
+        /// Amount paid now; within the hold.
         charged: Nanousd,
-        /// What the customer owes beyond that; above zero.
+        /// Debt: the part that the account could not pay; above zero.
         owed: Nanousd,
-        /// What the call cost beyond both, borne by the operator.
+        /// Amount borne by the operator.
         written_off: Nanousd,
-        /// What was used.
+        /// Usage.
         usage: Usage,
-        /// Who says so.
+        /// Source of the usage figures.
         source: UsageSource,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// Money that became available has paid a debt, or a part of it.
     DebtPaid {
-        /// Whose.
+        /// The account.
         account: AccountId,
-        /// How much; above zero and within the debt.
+        /// Amount; above zero and within the debt.
         amount: Nanousd,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// The operator has given up a debt, or a part of it.
     WrittenOff {
-        /// Whose debt.
+        /// Account of the debt.
         account: AccountId,
         /// The caller's id of this write-off.
         id: String,
-        /// How much; above zero and within the debt.
+        /// Amount; above zero and within the debt.
         amount: Nanousd,
-        /// Why.
+        /// Reason.
         note: String,
-        /// When.
+        /// Time of the event.
         at: UnixMs,
     },
     /// A call may have cost the operator what no customer pays. No customer's money moves.
-    Lost(Arc<Lost>),
+    Lost(Arc<LossRecord>),
     /// A checkpoint was written: everything that a start needs of the records up to some place.
-    Checkpointed(Arc<Checkpointed>),
+    Checkpointed(Arc<CheckpointRecord>),
     /// A call has cost the operator something. No customer's money moves.
-    Costed(Arc<Costed>),
-    /// What an account pays in the place of the list was set; this is what holds from here on.
+    Costed(Arc<CallCost>),
+    /// The price rules of an account were set; they replace the earlier ones.
     AccountPriced {
         /// The account that pays them.
         account: AccountId,
         /// All that is said of them.
         prices: Arc<AccountPrices>,
-        /// When they were set.
+        /// Time of the change.
         at: UnixMs,
     },
     /// The rules of a group were set; these are what holds from here on.
@@ -356,22 +357,22 @@ pub enum Record {
     },
 }
 
-/// How a hold ended that was settled with what its call cost.
+/// Charge of a settled hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// What the customer paid.
+    /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// What the customer owes beyond that.
+    /// Debt: the part that the account could not pay.
     pub owed: Nanousd,
-    /// What falls on the operator.
+    /// Amount borne by the operator.
     pub written_off: Nanousd,
-    /// What was used.
+    /// Usage.
     pub usage: Usage,
-    /// Who says so.
+    /// Source of the usage figures.
     pub source: UsageSource,
 }
 
-/// What becomes of money in suspense.
+/// Resolution of money in suspense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SuspenseEnd {
@@ -388,7 +389,7 @@ pub enum SuspenseEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "WrittenReservation")]
 pub struct Reservation {
-    /// Who pays.
+    /// Account that pays.
     pub account: AccountId,
     /// With which key.
     pub key: KeyId,
@@ -402,7 +403,7 @@ pub struct Reservation {
     pub amount: Nanousd,
     /// The least that it costs once an upstream has begun on it; within `amount`.
     pub floor: Nanousd,
-    /// When.
+    /// Time of the hold.
     pub at: UnixMs,
 }
 
@@ -479,26 +480,26 @@ impl From<WrittenReservation> for Reservation {
 pub struct Key {
     /// Its id.
     pub id: KeyId,
-    /// Who pays for what it calls.
+    /// Account that pays for its calls.
     pub account: AccountId,
-    /// What a presented key is compared with.
+    /// Hash of the key.
     pub hash: KeyHash,
-    /// What its owner calls it.
+    /// Name given by the owner.
     pub name: String,
     /// The models that it may call; `None` for all.
     pub models: Option<Vec<String>>,
-    /// When it ends; `None` for never.
+    /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
-    /// Whether it was switched off.
+    /// True if it was disabled.
     pub disabled: bool,
-    /// When it was made.
+    /// Creation time.
     pub created_at: UnixMs,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: UnixMs,
 }
 
 impl Key {
-    /// Whether its list of models, if it has one, has this name or the model's id.
+    /// True if the key has no list of models, or if the list has this name or the model's id.
     #[must_use]
     pub fn may_use(&self, name: &str, model: &str) -> bool {
         let is_listed =
@@ -506,21 +507,21 @@ impl Key {
         self.models.as_ref().is_none_or(is_listed)
     }
 
-    /// Whether it was ended for good: switched off, with an end that had come by then. It is no key
-    /// any more, and kept so that what it was charged has a name.
+    /// True if it was revoked: disabled, with an expiry in the past. It is kept because old charges
+    /// refer to it.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
         self.disabled && self.is_expired(self.updated_at)
     }
 
-    /// Whether its time is over.
+    /// True if it has expired.
     #[must_use]
     pub fn is_expired(&self, now: UnixMs) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
 }
 
-/// Why a hold ended without a charge.
+/// Reason why a hold ended without a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VoidReason {
@@ -528,8 +529,9 @@ pub enum VoidReason {
     Unreached,
     /// The upstream answered with an error and no usage.
     UpstreamError,
-    /// The customer left before the upstream had begun.
-    ClientGone,
+    /// The client disconnected before the upstream had begun.
+    #[serde(rename = "client_gone")]
+    ClientDisconnected,
     /// The hold was let go without a word: a bug, and logged as one.
     Abandoned,
     /// Another model was asked in the place of this one: the same call goes on with a hold for that one.
@@ -543,7 +545,7 @@ impl VoidReason {
         match self {
             Self::Unreached => "unreached",
             Self::UpstreamError => "upstream_error",
-            Self::ClientGone => "client_gone",
+            Self::ClientDisconnected => "client_gone",
             Self::Abandoned => "abandoned",
             Self::Replaced => "replaced",
         }
@@ -553,18 +555,18 @@ impl VoidReason {
 /// A hold that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenHold {
-    /// What it was made for.
+    /// Reservation that the hold covers.
     pub reservation: Arc<Reservation>,
-    /// What is set aside now, extensions included.
+    /// Amount set aside, extensions included.
     pub amount: Nanousd,
 }
 
 /// A record with its place, and the hold that it touches as it stood just before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Journaled {
+pub struct JournaledRecord {
     /// The place.
     pub seq: Seq,
-    /// What happened.
+    /// The event.
     pub record: Record,
     /// The hold that is extended or ended.
     pub hold: Option<OpenHold>,
@@ -572,7 +574,7 @@ pub struct Journaled {
 
 /// The largest record that says what a customer or an operator has said, in bytes. Every text in one
 /// has a limit of its own, and the largest of them, a key with a hundred models, comes to 13 KiB.
-pub(crate) const SAID_BYTES_MAX: usize = 16 << 10;
+pub(crate) const WRITE_BYTES_MAX: usize = 16 << 10;
 /// The largest end of a task, in bytes: what its upstream answered stands in it, of which answers of
 /// 1 MiB are read, and which is spelt anew where the gateway cannot keep it as it came.
 pub(crate) const RESULT_BYTES_MAX: usize = 4 << 20;
@@ -583,11 +585,11 @@ impl Record {
     pub fn bytes_max(&self) -> usize {
         match self {
             Self::Task(task) if task.ended().is_some() => RESULT_BYTES_MAX,
-            _ => SAID_BYTES_MAX,
+            _ => WRITE_BYTES_MAX,
         }
     }
 
-    /// Whose record it is.
+    /// Account of the record.
     #[must_use]
     pub fn account(&self) -> AccountId {
         match self {
@@ -618,7 +620,7 @@ impl Record {
             Self::Lost(lost) => lost.account,
             Self::Costed(costed) => costed.account,
             Self::PriceNoted(note) => note.account,
-            Self::GroupPriced(_) => AccountId::HOUSE,
+            Self::GroupPriced(_) => AccountId::OPERATOR,
             Self::Central(record) => record.account(),
             Self::Acted(act) => act.account,
             Self::LoginSet(login) => login.account,
@@ -626,14 +628,14 @@ impl Record {
             | Self::CodeRevoked { .. }
             | Self::CodeUsed { .. }
             | Self::Checkpointed(_)
-            | Self::Followed { .. } => AccountId::HOUSE,
+            | Self::Followed { .. } => AccountId::OPERATOR,
             Self::KeyCreated(key) | Self::KeyUpdated(key) => key.account,
             Self::Reserved(reservation) => reservation.account,
             Self::Task(task) => task.intent.account,
         }
     }
 
-    /// When it happened.
+    /// Time of the event.
     #[must_use]
     pub fn at(&self) -> UnixMs {
         match self {
@@ -693,16 +695,16 @@ impl Record {
         }
     }
 
-    /// What it says, wherever the money of it moved.
+    /// The inner record, for one that wraps another whose money moved elsewhere.
     #[must_use]
-    pub fn said(&self) -> &Self {
+    pub fn inner(&self) -> &Self {
         match self {
             Self::Central(record) => record,
             record => record,
         }
     }
 
-    /// Whether it settles the hold that it names.
+    /// True if the record ends the hold that it names.
     #[must_use]
     pub fn ends_hold(&self) -> bool {
         matches!(
@@ -714,7 +716,7 @@ impl Record {
         )
     }
 
-    /// What a settled call was charged; `None` for every other record.
+    /// Charge of a settled call; `None` for every other record.
     pub fn charge(&self) -> Option<Charge> {
         match *self {
             Self::Posted { charged, written_off, usage, source, .. } => {
@@ -727,7 +729,7 @@ impl Record {
         }
     }
 
-    /// What the end of a hold took from the account's money; `None` for a record that took nothing.
+    /// Amount that the end of a hold took from the account; `None` for a record that took none.
     #[must_use]
     pub fn charged(&self) -> Option<Nanousd> {
         match self {

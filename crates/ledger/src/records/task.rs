@@ -14,61 +14,61 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, TaskId};
 /// A task as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// What never changes.
+    /// Immutable part of the task.
     pub intent: Arc<Intent>,
     /// The upstream that was asked last, by its name in `routes.yaml`; where it has several
     /// credentials, the name of the one that was used behind a slash.
     pub upstream: String,
-    /// What that upstream calls the model.
+    /// The upstream's name of the model.
     pub upstream_model: String,
-    /// How far it is.
-    pub stage: Stage,
+    /// Phase of the task.
+    pub stage: TaskPhase,
     /// The announcement of its end.
     pub webhook: Webhook,
 }
 
-/// What is known of a task when it is submitted.
+/// Immutable facts of a task, fixed at its submit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Its id.
     pub id: TaskId,
-    /// Whose it is.
+    /// Account of the task.
     pub account: AccountId,
     /// With which key it was submitted.
     pub key: KeyId,
-    /// What pays for it.
+    /// Hold that pays for it.
     pub hold: HoldId,
     /// The public id of the model.
     pub model: Arc<str>,
     /// The word of the protocol that its upstream speaks.
     pub protocol: String,
-    /// What a unit costs, whatever is reloaded meanwhile.
+    /// Prices at the submit; a reload does not change them.
     pub prices: Prices,
-    /// What the protocol keeps of the request, in its own encoding.
+    /// Facts that the protocol keeps of the request, in its own encoding.
     pub facts: Vec<u8>,
-    /// Where its end is announced.
+    /// Webhook that the end is announced to.
     pub webhook_url: Option<String>,
-    /// What marks a repetition of the submit.
-    pub repeat: Option<Repeat>,
-    /// When it was submitted.
+    /// Idempotency key of the submit.
+    pub repeat: Option<RepeatKey>,
+    /// Time of the submit.
     pub at: UnixMs,
-    /// When it is given up.
+    /// Time at which the gateway gives the task up.
     pub expires_at: UnixMs,
 }
 
-/// What marks a repetition of a submit.
+/// Idempotency key of a submit, with the digest of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Repeat {
+pub struct RepeatKey {
     /// The SHA-256 of what the customer calls the submit.
     pub key: [u8; 32],
     /// The SHA-256 of its body.
     pub body: [u8; 32],
 }
 
-/// How far a task is.
+/// Phase of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "nearly all tasks there are have ended")]
-pub enum Stage {
+pub enum TaskPhase {
     /// The upstream is about to be asked, or has been and has not answered. Found at a start, it is in
     /// doubt: the upstream may be at work.
     Submitting,
@@ -76,22 +76,22 @@ pub enum Stage {
     InDoubt,
     /// The upstream has it.
     Submitted {
-        /// What it is there.
-        upstream_id: Taken,
+        /// Id and answer of the upstream.
+        upstream_id: UpstreamTask,
     },
     /// It is over, and its hold with it.
-    Ended(Ended),
+    Ended(EndedTask),
 }
 
-/// What an upstream said that took a task: its id of it, and the answer to the submit where that is kept.
+/// An upstream's id of a task, and its answer to the submit if that is kept.
 ///
 /// It is written as one text, the id and behind a line feed the answer: journals from before it was kept
 /// have the id alone. Ids become a part of paths, and have no line feed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Taken(String);
+pub struct UpstreamTask(String);
 
-impl Taken {
+impl UpstreamTask {
     /// The longest answer that is kept, in bytes. Real ones have a hundred.
     pub const ANSWER_BYTES_MAX: usize = 4096;
 
@@ -117,7 +117,7 @@ impl Taken {
     }
 }
 
-impl From<&str> for Taken {
+impl From<&str> for UpstreamTask {
     /// An id alone.
     fn from(id: &str) -> Self {
         Self(id.to_owned())
@@ -126,18 +126,18 @@ impl From<&str> for Taken {
 
 /// The end of a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
-    /// What it was at its upstream, if one took it.
-    pub upstream_id: Option<Taken>,
-    /// How it ended, in the customers' words.
+pub struct EndedTask {
+    /// Id and answer of the upstream, if one accepted the task.
+    pub upstream_id: Option<UpstreamTask>,
+    /// Final state, as customers read it.
     pub state: String,
-    /// What the upstream said last, as the customer's record needs it: JSON.
+    /// Last answer of the upstream in JSON, reduced to the customer's record.
     pub document: String,
-    /// What the customer paid.
+    /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// What was used.
+    /// Usage.
     pub usage: Usage,
-    /// When.
+    /// Time of the end.
     pub at: UnixMs,
 }
 
@@ -150,7 +150,7 @@ pub enum Webhook {
     Due {
         /// Tries that failed.
         tries: u32,
-        /// When to try; not before the end.
+        /// Time of the next attempt; not before the end.
         at: UnixMs,
     },
     /// It was delivered.
@@ -170,19 +170,19 @@ impl Task {
     #[must_use]
     pub fn upstream_id(&self) -> Option<&str> {
         match &self.stage {
-            Stage::Submitting | Stage::InDoubt => None,
-            Stage::Submitted { upstream_id } => Some(upstream_id.id()),
-            Stage::Ended(ended) => ended.upstream_id.as_ref().map(Taken::id),
+            TaskPhase::Submitting | TaskPhase::InDoubt => None,
+            TaskPhase::Submitted { upstream_id } => Some(upstream_id.id()),
+            TaskPhase::Ended(ended) => ended.upstream_id.as_ref().map(UpstreamTask::id),
         }
     }
 
-    /// What its upstream said of it, once one took it.
+    /// Id and answer of the upstream that accepted it.
     #[must_use]
-    pub fn taken(&self) -> Option<&Taken> {
+    pub fn taken(&self) -> Option<&UpstreamTask> {
         match &self.stage {
-            Stage::Submitting | Stage::InDoubt => None,
-            Stage::Submitted { upstream_id } => Some(upstream_id),
-            Stage::Ended(ended) => ended.upstream_id.as_ref(),
+            TaskPhase::Submitting | TaskPhase::InDoubt => None,
+            TaskPhase::Submitted { upstream_id } => Some(upstream_id),
+            TaskPhase::Ended(ended) => ended.upstream_id.as_ref(),
         }
     }
 
@@ -200,23 +200,23 @@ impl Task {
 
     /// Its end, if it is over.
     #[must_use]
-    pub fn ended(&self) -> Option<&Ended> {
+    pub fn ended(&self) -> Option<&EndedTask> {
         match &self.stage {
-            Stage::Ended(ended) => Some(ended),
+            TaskPhase::Ended(ended) => Some(ended),
             _ => None,
         }
     }
 
-    /// Whether nothing remains to be done for it.
+    /// True if no work remains.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.ended().is_some() && !matches!(self.webhook, Webhook::Due { .. })
     }
 
-    /// Whether `self` can become `next`: the table of a task's stages.
+    /// Transition table of task phases: true if `self` can become `next`.
     #[must_use]
     pub fn can_become(&self, next: &Self) -> bool {
-        use Stage::{Ended, InDoubt, Submitted, Submitting};
+        use TaskPhase::{Ended, InDoubt, Submitted, Submitting};
         let stages = match (&self.stage, &next.stage) {
             // Another upstream is asked; it was taken; nobody knows; nobody took it.
             (Submitting, _)
@@ -235,16 +235,16 @@ const ERROR_BYTES_MAX: usize = 256;
 
 /// The last try of an announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct DeliveryAttempt {
     /// The status that the receiver answered; `None` where it did not answer.
     pub status: Option<u16>,
-    /// Why it was not reached.
+    /// Reason for a failed connection.
     pub error: Option<String>,
-    /// When.
+    /// Time of the attempt.
     pub at: UnixMs,
 }
 
-impl Tried {
+impl DeliveryAttempt {
     /// A try that was answered, or failed for a reason, now.
     #[must_use]
     pub fn now(came_of_it: Result<u16, String>) -> Self {

@@ -8,7 +8,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-/// Where an account's money is. Always `granted = available + held + spent`, and nothing negative.
+/// Balance of an account. Always `granted = available + held + spent`, and no part is negative.
 ///
 /// What calls have cost beyond the account's money is its debt: no part of the sum until it is paid.
 /// A credit line is money that the operator has lent: a part of `granted`, spent after the account's
@@ -17,14 +17,13 @@ use tollgate_types::ids::AccountId;
 pub struct Balance {
     /// Everything that was ever paid in.
     pub granted: Nanousd,
-    /// What can be held for new calls.
+    /// Amount that new holds can use.
     pub available: Nanousd,
-    /// What open holds cover.
+    /// Amount that open holds cover.
     pub held: Nanousd,
-    /// What settled calls have cost, less refunds, as far as it was paid.
+    /// Paid cost of settled calls, less refunds.
     pub spent: Nanousd,
-    /// What settled calls have cost beyond that: what becomes available pays it first, and nothing is
-    /// held for new calls until then.
+    /// Unpaid cost of settled calls. Incoming money pays it first, and no hold is made until then.
     pub debt: Nanousd,
     /// The credit line: what of `granted` is lent. It stands behind an account's row where there is
     /// one, so that rows from before there were lines can be read.
@@ -37,21 +36,21 @@ pub struct Balance {
 pub struct Account {
     /// Its id.
     pub id: AccountId,
-    /// What the operator calls it.
+    /// Display name.
     pub name: String,
-    /// When it was opened.
+    /// Creation time.
     pub created_at: UnixMs,
     /// Its money.
     pub balance: Balance,
-    /// What its calls cost and it does not owe any more, borne by the operator.
+    /// Cost of its calls that was written off, borne by the operator.
     pub written_off: Nanousd,
-    /// Whether its keys are refused.
+    /// True if its keys are refused.
     pub suspended: bool,
 }
 
 impl Balance {
-    /// Whether `granted = available + held + spent`, nothing is negative, and no more is lent than
-    /// was granted (I1, I2).
+    /// Checks that `granted = available + held + spent`, that nothing is negative, and that no more
+    /// is lent than was granted (I1, I2).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let parts = [self.available, self.held, self.spent];
@@ -61,7 +60,7 @@ impl Balance {
             && self.credit <= self.granted
     }
 
-    /// What of the debt can be paid now; zero where nothing can, or nothing is owed.
+    /// Part of the debt that can be paid now.
     #[must_use]
     pub fn payable(&self) -> Nanousd {
         self.available.min(self.debt)
@@ -107,7 +106,7 @@ impl Account {
     }
 }
 
-/// What a record adds to each part of an account; negative where it takes away.
+/// Changes of a record to the parts of an account; negative for a decrease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Movement {
     granted: Nanousd,
@@ -120,7 +119,7 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// What `record` moves, where `hold` is the hold that it extends or ends, as it stood before.
+    /// Movement of `record`; `hold` is the hold that it extends or ends, in its earlier state.
     ///
     /// # Errors
     /// The rule that the record breaks.
@@ -169,8 +168,8 @@ impl Movement {
                 Ok(Self { debt: *owed, written_off: *written_off, ..ended })
             }
             Record::DebtPaid { amount, .. } => {
-                let gone = negated(*amount)?;
-                Ok(Self { available: gone, spent: *amount, debt: gone, ..Self::default() })
+                let decrease = negated(*amount)?;
+                Ok(Self { available: decrease, spent: *amount, debt: decrease, ..Self::default() })
             }
             Record::WrittenOff { amount, .. } => {
                 Ok(Self { debt: negated(*amount)?, written_off: *amount, ..Self::default() })
@@ -179,12 +178,12 @@ impl Movement {
             Record::Recovered { charged, .. } => Self::ended(held, *charged),
             Record::Voided { .. } => Self::ended(held, Nanousd::ZERO),
             Record::Returned { amount, .. } => {
-                let gone = negated(*amount)?;
-                Ok(Self { granted: gone, available: gone, ..Self::default() })
+                let decrease = negated(*amount)?;
+                Ok(Self { granted: decrease, available: decrease, ..Self::default() })
             }
             Record::HandedOver { .. } => {
-                let gone = negated(held)?;
-                Ok(Self { granted: gone, held: gone, ..Self::default() })
+                let decrease = negated(held)?;
+                Ok(Self { granted: decrease, held: decrease, ..Self::default() })
             }
         }
     }
@@ -231,16 +230,16 @@ fn negated(amount: Nanousd) -> Result<Nanousd, &'static str> {
     Nanousd::ZERO.checked_sub(amount).ok_or("the amount is out of range")
 }
 
-/// What all accounts have together. Figures past the range stay at its end.
+/// Sums over all accounts, saturating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// How many there are.
+    /// Number of accounts.
     pub accounts: usize,
     /// Their money.
     pub balance: Balance,
     /// The part of all credit lines that has been spent, account by account.
     pub credit_used: Nanousd,
-    /// What their calls cost beyond it, borne by the operator.
+    /// Amount borne by the operator.
     pub written_off: Nanousd,
 }
 

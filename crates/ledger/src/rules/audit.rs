@@ -1,4 +1,4 @@
-//! What must hold of a whole state, and a name for it: its hash.
+//! Invariants of a whole state, and its hash.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::HashMap;
@@ -12,8 +12,8 @@ use crate::records::holds::HoldsRow;
 use crate::records::task::Task;
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
-use crate::rules::house::CodeState;
-use crate::rules::spend::Spending;
+use crate::rules::operator::CodeState;
+use crate::rules::spend::KeySpend;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, Seq};
 
@@ -73,8 +73,8 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
         for (key, spending) in state.spendings.iter() {
             let holds = held.remove(&(state.account.id, key)).unwrap_or_default();
             if holds != spending.held {
-                let said = spending.held;
-                found.push(format!("{key}: {said} is held, but its open holds sum to {holds}"));
+                let inner = spending.held;
+                found.push(format!("{key}: {inner} is held, but its open holds sum to {holds}"));
             }
         }
     }
@@ -84,7 +84,7 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
 fn check_logins<'a>(cores: impl Iterator<Item = &'a Core>, found: &mut Vec<String>) {
     let mut owners: HashMap<&str, AccountId> = HashMap::new();
     for state in cores.flat_map(|core| core.accounts.values()) {
-        let Some(login) = &state.people.login else { continue };
+        let Some(login) = &state.customers.login else { continue };
         if let Some(other) = owners.insert(&login.email, state.account.id) {
             found.push(format!("{} and {other} have one e-mail address", state.account.id));
         }
@@ -93,8 +93,11 @@ fn check_logins<'a>(cores: impl Iterator<Item = &'a Core>, found: &mut Vec<Strin
 
 /// Notes uses of codes that gave nothing, or something else, and what was given without a use.
 fn check_codes<'a>(cores: impl Iterator<Item = &'a Core> + Clone, found: &mut Vec<String>) {
-    let codes: HashMap<CodeId, &CodeState> =
-        cores.clone().flat_map(|core| &core.house.codes).map(|(id, state)| (*id, state)).collect();
+    let codes: HashMap<CodeId, &CodeState> = cores
+        .clone()
+        .flat_map(|core| &core.operator.codes)
+        .map(|(id, state)| (*id, state))
+        .collect();
     // What was given for codes, by code and account.
     let mut given: HashMap<(CodeId, AccountId), Nanousd> = HashMap::new();
     for state in cores.flat_map(|core| core.accounts.values()) {
@@ -128,7 +131,7 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
     for state in states {
         let account = &state.account;
         add(&mut hasher, &(account.id, &account.name, account.created_at, account.suspended));
-        add(&mut hasher, &(&state.people.login, &state.people.doubts));
+        add(&mut hasher, &(&state.customers.login, &state.customers.doubts));
         let Balance { granted, available, held, spent, debt, credit } = account.balance;
         add(&mut hasher, &(granted, available, held, spent, account.written_off));
         // What there was not before there were debts leaves the hash of such a state as it was.
@@ -143,30 +146,30 @@ pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32]
         add_sorted(&mut hasher, state.grants.iter());
         add_sorted(&mut hasher, state.refunds.iter());
         add(&mut hasher, &state.rates);
-        if let Some(prices) = &state.people.prices {
+        if let Some(prices) = &state.customers.prices {
             add(&mut hasher, &("prices", prices));
         }
-        if let Some(holds) = &state.people.holds {
+        if let Some(holds) = &state.customers.holds {
             let row = HoldsRow { account: account.id, holds: Arc::clone(holds) };
             add(&mut hasher, &("holds", row));
         }
-        let said = |spending: &Spending| (spending.limits, spending.spent);
+        let inner = |spending: &KeySpend| (spending.limits, spending.spent);
         let spendings: HashMap<_, _> = state
             .spendings
             .iter()
-            .map(|(key, spending)| (key, said(spending)))
-            .filter(|(_, said_now)| *said_now != said(&Spending::default()))
+            .map(|(key, spending)| (key, inner(spending)))
+            .filter(|(_, recorded_now)| *recorded_now != inner(&KeySpend::default()))
             .collect();
         add_sorted(&mut hasher, spendings.iter());
     }
-    add(&mut hasher, &cores.clone().map(|core| core.house.followed).max());
-    let codes: HashMap<_, _> = cores.clone().flat_map(|core| &core.house.codes).collect();
+    add(&mut hasher, &cores.clone().map(|core| core.operator.followed).max());
+    let codes: HashMap<_, _> = cores.clone().flat_map(|core| &core.operator.codes).collect();
     add_sorted(&mut hasher, codes.iter().map(|(id, state)| (*id, &state.code)));
     for (id, state) in codes.iter().collect::<std::collections::BTreeMap<_, _>>() {
         add(&mut hasher, &(id, state.revoked_at));
         add_sorted(&mut hasher, state.uses.iter());
     }
-    let groups: Vec<_> = cores.clone().flat_map(|core| core.house.groups.values()).collect();
+    let groups: Vec<_> = cores.clone().flat_map(|core| core.operator.groups.values()).collect();
     if !groups.is_empty() {
         add(&mut hasher, &("price groups", groups));
     }

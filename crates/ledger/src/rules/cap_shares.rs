@@ -1,10 +1,9 @@
-//! What a node of a fleet has of what a key may spend: a share of each limit, which it asks for, and
-//! gives back when it does not need it.
+//! Shares of spending limits on a node of a fleet: requested when needed, returned when unused.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::error::Refusal;
-use crate::records::key_limits::{Capped, Period};
-use crate::rules::spend::{Room, Span, Spending, sum};
+use crate::records::key_limits::{Period, SpendLimitStatus};
+use crate::rules::spend::{KeySpend, RemainingLimit, Span, sum};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -16,16 +15,16 @@ const IDLE_MS: u64 = 1_000;
 /// little less than the pace of the exchanges.
 const UNUSED_MS: u64 = 400;
 
-/// What was used since the last exchange, half a second ago, is asked for so many times over: two
-/// seconds of it.
+/// Factor on the use since the last exchange, half a second ago, to be requested in advance: two
+/// seconds' worth.
 const AHEAD: i64 = 4;
 
-/// What a node tells about what a key spends in a period, and asks for.
+/// A node's report and request for a key's spending limit in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapRequest {
-    /// Whose key it is.
+    /// Account of the key.
     pub account: AccountId,
-    /// Whose limit it is.
+    /// Key with the limit.
     pub key: KeyId,
     /// The period, such as `day/2026-11-22` or `month/2026-11`.
     pub period: String,
@@ -33,46 +32,46 @@ pub struct CapRequest {
     pub span: Span,
     /// The limit, as this node knows it.
     pub cap: Nanousd,
-    /// What the node has of it, and keeps to already where that is less than it was; `None` if it has
-    /// just started and does not know.
+    /// Share of the node, already reduced if the node gives some back; `None` after a start, when
+    /// it knows none.
     pub share: Option<Nanousd>,
-    /// What was spent here in the period.
+    /// Amount spent here in the period.
     pub spent: Nanousd,
-    /// What is held here.
+    /// Amount held here.
     pub held: Nanousd,
-    /// What the smallest of the calls that wait can cost; zero if none waits.
+    /// Maximum cost of the smallest waiting call; zero if none waits.
     pub least: Nanousd,
-    /// What all of them can cost.
+    /// Maximum cost of all waiting calls.
     pub waits: Nanousd,
-    /// What is likely to be spent before long.
+    /// Expected spending in the near future.
     pub ahead: Nanousd,
 }
 
-/// What it is told.
+/// Answer to a [`CapRequest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CapGrant {
-    /// What it may have spent and held of the limit.
+    /// Amount of the limit that the node may spend and hold.
     pub share: Nanousd,
-    /// What may still be had: what no node has, and what the others have and do not use.
+    /// Amount that can still be requested: unassigned, or assigned to other nodes and unused.
     pub left: Nanousd,
-    /// Whether another node lacks what is not used here.
+    /// True if another node needs the part that is unused here.
     pub is_missed: bool,
-    /// What the others have spent.
+    /// Amount spent by the other nodes.
     pub spent_elsewhere: Nanousd,
-    /// What the others have beyond that.
+    /// Amount of the other nodes beyond that.
     pub held_elsewhere: Nanousd,
 }
 
-/// What the calls of a key wait for.
+/// Demand of a key's waiting calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub struct CapDemand {
     /// The account of the key.
     pub account: AccountId,
     /// The key that has a cap.
     pub key: KeyId,
-    /// What the smallest can cost; zero if none waits.
+    /// Maximum cost of the smallest one; zero if none waits.
     pub least: Nanousd,
-    /// What all of them can cost.
+    /// Maximum cost of all of them.
     pub all: Nanousd,
 }
 
@@ -87,40 +86,40 @@ pub(crate) struct CapShares {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CapShare {
     pub(crate) span: Span,
-    /// What may be spent and held here; `None` until the node was told.
+    /// Share of this node; `None` until the first answer.
     pub(crate) share: Option<Nanousd>,
-    pub(crate) told: CapGrant,
-    /// What was spent and held when that was last told.
-    pub(crate) told_used: Nanousd,
-    pub(crate) told_at: UnixMs,
+    pub(crate) grant: CapGrant,
+    /// Amount spent and held at the last report.
+    pub(crate) reported_used: Nanousd,
+    pub(crate) reported_at: UnixMs,
     pub(crate) active_at: UnixMs,
-    /// Whether the others do not know how it stands: it is less, or they were told in vain.
+    /// True if the next exchange must report it: the share is smaller, or the last report was lost.
     pub(crate) is_untold: bool,
 }
 
 impl CapShares {
     pub(crate) const NONE: Self = Self { day: None, month: None };
 
-    /// What may still be held in a period, of a limit that stands as `capped` says, for this node.
-    pub(crate) fn room(&self, span: Span, capped: Capped) -> Room {
-        let known = match span.period {
+    /// Remaining amount of a period for this node, for a limit in the status `capped`.
+    pub(crate) fn room(&self, span: Span, capped: SpendLimitStatus) -> RemainingLimit {
+        let current = match span.period {
             Period::Day => self.day,
             Period::Month => self.month,
         };
-        let known = known.filter(|known| known.span.is_same(&span));
-        let told = known.filter(|known| known.share.is_some()).map(|known| known.told);
-        let share = known.and_then(|known| known.share).unwrap_or_default();
+        let current = current.filter(|current| current.span.is_same(&span));
+        let grant = current.filter(|current| current.share.is_some()).map(|current| current.grant);
+        let share = current.and_then(|current| current.share).unwrap_or_default();
         let used = sum(capped.spent, capped.held);
         // Before it was told, it may be anything.
-        let left = told.map_or(Nanousd::MAX, |told| told.left);
-        let elsewhere = told.unwrap_or_default();
-        let capped = Capped {
+        let left = grant.map_or(Nanousd::MAX, |grant| grant.left);
+        let elsewhere = grant.unwrap_or_default();
+        let capped = SpendLimitStatus {
             spent: sum(capped.spent, elsewhere.spent_elsewhere),
             held: sum(capped.held, elsewhere.held_elsewhere),
             ..capped
         };
         let amount = share.min(capped.limit).saturating_sub(used).max(Nanousd::ZERO);
-        Room { amount, capped, left: Some(left) }
+        RemainingLimit { amount, capped, left: Some(left) }
     }
 
     pub(crate) fn slot(&mut self, period: Period) -> &mut Option<CapShare> {
@@ -132,21 +131,21 @@ impl CapShares {
 
     pub(crate) fn of(&mut self, span: Span) -> &mut CapShare {
         let slot = self.slot(span.period);
-        let known = slot.filter(|known| known.span.is_same(&span));
-        slot.insert(known.unwrap_or(CapShare {
+        let current = slot.filter(|current| current.span.is_same(&span));
+        slot.insert(current.unwrap_or(CapShare {
             span,
             share: None,
-            told: CapGrant::default(),
-            told_used: Nanousd::ZERO,
-            told_at: UnixMs(0),
+            grant: CapGrant::default(),
+            reported_used: Nanousd::ZERO,
+            reported_at: UnixMs(0),
             active_at: UnixMs(0),
             is_untold: false,
         }))
     }
 }
 
-impl Room {
-    /// Why an amount does not fit into it.
+impl RemainingLimit {
+    /// Refusal of an amount that does not fit.
     pub(crate) fn refusal(&self, amount: Nanousd) -> Refusal {
         match self.left {
             None => Refusal::Capped(self.capped),
@@ -159,19 +158,19 @@ impl Room {
 }
 
 impl CapShare {
-    /// What to tell about it and to ask for, if it is time to.
+    /// Request to send now, if one is due.
     pub(crate) fn ask(
         &mut self,
-        spending: &Spending,
+        spending: &KeySpend,
         cap: Nanousd,
-        of: Waiting,
+        of: CapDemand,
         at: UnixMs,
     ) -> Option<CapRequest> {
         let spent = spending.spent.in_span(self.span);
         let used = sum(spent, spending.held);
-        let more = used.saturating_sub(self.told_used).max(Nanousd::ZERO);
+        let more = used.saturating_sub(self.reported_used).max(Nanousd::ZERO);
         let waits = of.all > Nanousd::ZERO;
-        if waits || !spending.held.is_zero() || used != self.told_used {
+        if waits || !spending.held.is_zero() || used != self.reported_used {
             self.active_at = at;
         }
         let since = |then: UnixMs| at.0.saturating_sub(then.0);
@@ -182,13 +181,13 @@ impl CapShare {
         }
         let is_due = waits
             || used > share
-            || used != self.told_used
+            || used != self.reported_used
             || self.is_untold
-            || share > used && since(self.told_at) >= UNUSED_MS;
+            || share > used && since(self.reported_at) >= UNUSED_MS;
         if !is_due {
             return None;
         }
-        (self.told_used, self.told_at, self.is_untold) = (used, at, false);
+        (self.reported_used, self.reported_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
         Some(CapRequest {
             account: of.account,
@@ -205,8 +204,8 @@ impl CapShare {
         })
     }
 
-    /// Whether the others know that nothing of it is unused, and nobody uses it.
-    pub(crate) fn is_over(&self, spending: &Spending, at: UnixMs) -> bool {
+    /// True if the other nodes know that nothing of it is unused, and nobody uses it.
+    pub(crate) fn is_over(&self, spending: &KeySpend, at: UnixMs) -> bool {
         let used = sum(spending.spent.in_span(self.span), spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS
             && !self.is_untold

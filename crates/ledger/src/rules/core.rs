@@ -17,15 +17,15 @@ use crate::records::loss::LossSums;
 use crate::records::record::{Key, OpenHold, Record};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
-use crate::rules::house::House;
-use crate::rules::people::People;
-use crate::rules::spend::Spendings;
+use crate::rules::customers::CustomerState;
+use crate::rules::operator::OperatorState;
+use crate::rules::spend::AccountSpend;
 use crate::rules::submit::{Submit, check_task, submit_of};
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
 use tollgate_types::limit::Rates;
 
-pub(crate) use decide::Beside;
+pub(crate) use decide::OtherFunds;
 pub use decide::{Decision, Post};
 pub use decide::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 
@@ -36,9 +36,9 @@ pub struct Core {
     pub(crate) holds: IdMap<HoldId, OpenHold>,
     /// Tasks for which something remains to be done.
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
-    /// What is no customer's; empty in all shards but the house's.
-    pub(crate) house: House,
-    /// Whether other nodes spend of the same accounts, and let keys spend of the same limits.
+    /// State that belongs to the operator; empty in all shards but the operator's.
+    pub(crate) operator: OperatorState,
+    /// True if other nodes share the accounts and the spending limits.
     pub(crate) is_shared: bool,
 }
 
@@ -50,25 +50,25 @@ pub(crate) struct AccountState {
     pub(crate) refunds: HashMap<String, Refund>,
     /// Debts that were written off, by the callers' ids.
     pub(crate) write_offs: HashMap<String, Grant>,
-    /// What its calls may have cost the operator, by cause.
+    /// Possible losses from its calls, by cause.
     pub(crate) losses: LossSums,
-    /// What was given back of each hold: the sum over `refunds`.
+    /// Sum of refunds per hold.
     refunded: IdMap<HoldId, Nanousd>,
     /// The tasks in work that an upstream has given an id, by that id.
     native_tasks: HashMap<String, TaskId>,
     /// Submits that are recognised when they are repeated, by what the customer calls them.
     pub(crate) submits: HashMap<[u8; 32], Submit>,
-    /// What all keys together may use.
+    /// Rate limits that all keys share.
     pub(crate) rates: Rates,
-    /// What each key may use, and spends.
-    pub(crate) spendings: Spendings,
-    /// What is known of the customer.
-    pub(crate) people: People,
-    /// How fast a node of a fleet spends it.
+    /// Limits and spending of each key.
+    pub(crate) spendings: AccountSpend,
+    /// State of the customer.
+    pub(crate) customers: CustomerState,
+    /// Rate of spending on this node of a fleet.
     pub(crate) pace: Pace,
 }
 
-/// How fast money is set aside: what a node of a fleet borrows by. Not kept over a start.
+/// Rate of reservations, by which a node of a fleet borrows. Not kept across restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     /// The sum of all that was set aside.
@@ -127,7 +127,7 @@ impl Core {
         self.holds.iter().map(|(id, hold)| (*id, hold))
     }
 
-    /// How many holds are open.
+    /// Number of open holds.
     #[must_use]
     pub fn open_holds(&self) -> usize {
         self.holds.len()
@@ -151,7 +151,7 @@ impl Core {
         self.tasks.values()
     }
 
-    /// What became of the refund `id` of an account, if there is one: its hold, amount and place.
+    /// Hold, amount and sequence number of an account's refund `id`, if it exists.
     pub(crate) fn refund(&self, account: AccountId, id: &str) -> Option<Refund> {
         self.accounts.get(&account)?.refunds.get(id).copied()
     }
@@ -169,8 +169,8 @@ impl Core {
     /// The rule that it breaks; the state is then as it was.
     pub fn apply(&mut self, seq: Seq, record: &Record) -> Result<(), Violation> {
         let violation = |rule| Violation::new(seq, record, rule);
-        if record.account() == AccountId::HOUSE {
-            return self.house.apply(record).map_err(violation);
+        if record.account() == AccountId::OPERATOR {
+            return self.operator.apply(record).map_err(violation);
         }
         if let Record::AccountCreated { account, name, at } = record {
             if self.accounts.contains_key(account) {
@@ -255,7 +255,7 @@ impl Core {
         self.holds.insert(id, hold);
     }
 
-    /// How fast an account is spent here.
+    /// Rate of spending of an account on this node.
     pub(crate) fn pace(&self, account: AccountId) -> Pace {
         self.accounts.get(&account).map(|state| state.pace).unwrap_or_default()
     }
@@ -301,8 +301,8 @@ impl AccountState {
             native_tasks: HashMap::new(),
             submits: HashMap::new(),
             rates: Rates::NONE,
-            spendings: Spendings::default(),
-            people: People::default(),
+            spendings: AccountSpend::default(),
+            customers: CustomerState::default(),
             pace: Pace::default(),
         }
     }
@@ -311,33 +311,33 @@ impl AccountState {
     pub(crate) fn excerpt(&self, records: &[Record]) -> Self {
         let mut excerpt = Self {
             rates: self.rates,
-            people: self.people.excerpt(),
+            customers: self.customers.excerpt(),
             pace: self.pace,
             ..Self::new(self.account.clone())
         };
         for record in records {
-            match record.said() {
+            match record.inner() {
                 Record::Granted { id, .. } => {
-                    let known = self.grants.get_key_value(id);
-                    excerpt.grants.extend(known.map(|(id, grant)| (id.clone(), *grant)));
+                    let found = self.grants.get_key_value(id);
+                    excerpt.grants.extend(found.map(|(id, grant)| (id.clone(), *grant)));
                 }
                 Record::WrittenOff { id, .. } => {
-                    let known = self.write_offs.get_key_value(id);
-                    excerpt.write_offs.extend(known.map(|(id, known)| (id.clone(), *known)));
+                    let found = self.write_offs.get_key_value(id);
+                    excerpt.write_offs.extend(found.map(|(id, found)| (id.clone(), *found)));
                 }
                 Record::Refunded { id, hold, .. } => {
-                    let known = self.refunds.get_key_value(id);
-                    excerpt.refunds.extend(known.map(|(id, refund)| (id.clone(), *refund)));
+                    let found = self.refunds.get_key_value(id);
+                    excerpt.refunds.extend(found.map(|(id, refund)| (id.clone(), *refund)));
                     let refunded = self.refunded.get(hold);
                     excerpt.refunded.extend(refunded.map(|refunded| (*hold, *refunded)));
                 }
                 Record::KeyCreated(key) | Record::KeyUpdated(key) => {
-                    let known = self.keys.get(&key.id);
-                    excerpt.keys.extend(known.map(|known| (key.id, Arc::clone(known))));
+                    let found = self.keys.get(&key.id);
+                    excerpt.keys.extend(found.map(|found| (key.id, Arc::clone(found))));
                 }
                 Record::KeyLimited { key, .. } => {
-                    let known = self.keys.get(key);
-                    excerpt.keys.extend(known.map(|known| (*key, Arc::clone(known))));
+                    let found = self.keys.get(key);
+                    excerpt.keys.extend(found.map(|found| (*key, Arc::clone(found))));
                 }
                 _ => {}
             }
@@ -352,7 +352,7 @@ impl AccountState {
 
     /// Rules beyond the movement of money.
     fn check(&self, record: &Record) -> Result<(), &'static str> {
-        match record.said() {
+        match record.inner() {
             Record::Granted { id, .. } if self.grants.contains_key(id) => {
                 Err("the grant was made before")
             }
@@ -371,7 +371,7 @@ impl AccountState {
                 Err("the key exists already")
             }
             Record::KeyUpdated(key) => match self.keys.get(&key.id) {
-                Some(known) if known.hash == key.hash => Ok(()),
+                Some(found) if found.hash == key.hash => Ok(()),
                 _ => Err("there is no such key"),
             },
             Record::KeyLimited { key, .. } if !self.keys.contains_key(key) => {
@@ -389,12 +389,12 @@ impl AccountState {
             }
             // The crash that left it in doubt may have been another node's.
             Record::DoubtResolved { .. } if matches!(record, Record::Central(_)) => Ok(()),
-            record => self.people.check(record),
+            record => self.customers.check(record),
         }
     }
 
     fn remember(&mut self, seq: Seq, record: &Record) {
-        match record.said() {
+        match record.inner() {
             Record::Granted { id, amount, .. } => {
                 self.grants.insert(id.clone(), Grant { seq, amount: *amount });
             }
@@ -420,12 +420,12 @@ impl AccountState {
 
     /// Remembers the submit of a task, or forgets it where no upstream took that.
     fn remember_submit(&mut self, key: [u8; 32], task: &Task, submit: Option<Submit>) {
-        let known = self.submits.get(&key).copied();
-        match (known, submit) {
+        let found = self.submits.get(&key).copied();
+        match (found, submit) {
             // When it was answered stands in memory alone, and the same body may have been taken again
             // since: the end of the older task says nothing of the newer one.
-            (Some(known), Some(submit)) if known.task == submit.task || known.at > submit.at => {}
-            (Some(known), None) if known.task != task.id() => {}
+            (Some(found), Some(submit)) if found.task == submit.task || found.at > submit.at => {}
+            (Some(found), None) if found.task != task.id() => {}
             (_, Some(submit)) => {
                 self.submits.insert(key, submit);
             }
@@ -445,7 +445,7 @@ impl AccountState {
 
 /// Amounts that are given must be positive; amounts that are set aside or charged, not negative.
 fn check_amounts(record: &Record) -> Result<(), &'static str> {
-    let sound = match record.said() {
+    let sound = match record.inner() {
         Record::Granted { amount, .. }
         | Record::Refunded { amount, .. }
         | Record::Leased { amount, .. }

@@ -23,7 +23,7 @@ const FAULTS_MAX: usize = 100;
 #[derive(Debug, Default)]
 pub struct GeneralLedger {
     balances: BTreeMap<BookAccount, i128>,
-    /// What open holds cover, by the records alone.
+    /// Amount of each open hold, from the records alone.
     holds: IdMap<HoldId, Nanousd>,
     faults: Vec<String>,
 }
@@ -31,7 +31,7 @@ pub struct GeneralLedger {
 /// Every book account with its balance on its side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialBalance {
-    /// Whether debits and credits are the same.
+    /// True if debits equal credits.
     pub adds_up: bool,
     /// The sum of all debits.
     pub debit: Nanousd,
@@ -52,7 +52,7 @@ pub struct BookLine {
     /// Of what is payable: the name of the credential; empty where the upstream has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// What upstreams cost: what is paid for.
+    /// Kind of an upstream's cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_kind: Option<CostKind>,
     /// Of losses: the cause.
@@ -64,12 +64,12 @@ pub struct BookLine {
     pub credit: Nanousd,
 }
 
-/// What the rules say of the same records: the other side of the comparison.
+/// Figures of the rules for the same records, to compare the books with.
 #[derive(Debug, Default)]
 pub struct BookState<'a> {
     /// The accounts of customers.
     pub cores: &'a [Core],
-    /// What calls cost, by upstream.
+    /// Cost of calls by upstream.
     pub margins: BTreeMap<Arc<str>, MarginTotal>,
 }
 
@@ -126,7 +126,7 @@ impl GeneralLedger {
         }
     }
 
-    /// What does not add up, and where the books say something else than the rules.
+    /// Imbalances, and differences between the books and the rules.
     #[must_use]
     pub fn differences(&self, state: &BookState<'_>) -> Vec<String> {
         let mut found = self.faults.clone();

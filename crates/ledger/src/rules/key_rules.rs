@@ -1,4 +1,4 @@
-//! What names, notes and keys may be: the rules that the ledger holds everybody to.
+//! Rules for names, notes and keys that apply to every caller.
 //!
 //! The admin API (and the command line, which calls it) and both consoles ask here before they ask the
 //! ledger, so that each can say in its own words what is wrong and where. Whoever is narrower than this
@@ -12,14 +12,14 @@ use crate::records::error::LedgerError;
 pub const NAME_BYTES_MAX: usize = 256;
 /// The longest note that an operator writes, in characters.
 pub const NOTE_CHARS_MAX: usize = 256;
-/// How often one code can be used at most.
+/// Maximum number of uses of a code.
 pub const CODE_USES_MAX: u32 = 100_000;
 /// The most models that one key can be limited to: more is a sign that it should not be limited.
 pub const KEY_MODELS_MAX: usize = 100;
 /// The longest name of one of those models, in bytes, as `models.yaml` has them.
 pub const KEY_MODEL_BYTES_MAX: usize = 128;
 
-/// What is wrong with a name, an id that a caller chooses, or a note.
+/// Fault of a name, a chosen id, or a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TextError {
     /// There is nothing in it.
@@ -33,7 +33,7 @@ pub enum TextError {
     ControlCharacter,
 }
 
-/// What is wrong with the models that a key is limited to.
+/// Fault of a key's list of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum KeyModelsError {
     /// There are more than [`KEY_MODELS_MAX`].

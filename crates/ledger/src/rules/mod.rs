@@ -1,5 +1,5 @@
-//! The rules of money as pure state: what a record does to an account, what may happen, and what must
-//! hold of the whole. No disk, no lock.
+//! The rules of money as a pure state machine: effects of records, decisions, and invariants. No disk, no
+//! lock.
 //!
 //! It may import `records`.
 
@@ -9,9 +9,9 @@ pub(crate) mod cap_shares;
 pub mod core;
 pub(crate) mod credit;
 pub(crate) mod general_ledger;
-pub(crate) mod house;
+pub(crate) mod operator;
 pub mod key_rules;
-pub(crate) mod people;
+pub(crate) mod customers;
 pub(crate) mod postings;
 pub(crate) mod settlement;
 pub(crate) mod shards;

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::records::cost::{CostKind, Costed};
-use crate::records::loss::Lost;
+use crate::records::cost::{CallCost, CostKind};
+use crate::records::loss::LossRecord;
 use crate::records::record::Record;
 use tollgate_money::money::Nanousd;
 
@@ -15,30 +15,30 @@ use tollgate_money::money::Nanousd;
 /// and income on the credit side.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BookAccount {
-    /// What customers were granted: their money, or credit that the operator stands for.
+    /// Grants to customers: payments received, or credit granted by the operator.
     Cash,
-    /// What the treasury of a fleet has lent to this node, less what went back.
+    /// Loans from a fleet's treasury to this node, less returns.
     Treasury,
     /// Credit lines: money lent to customers, drawn or not.
     CreditLines,
-    /// What customers owe for calls that were settled.
+    /// Customers' debts for settled calls.
     Receivable,
-    /// What customers can spend.
+    /// Customers' available money.
     Available,
-    /// What is set aside for open holds.
+    /// Money in open holds.
     Held,
-    /// What calls were charged and are owed for, less refunds.
+    /// Charges of calls, debts included, less refunds.
     Revenue,
-    /// What calls cost beyond all that their customers had, and was never claimed.
+    /// Cost of calls beyond all that their customers had, and never claimed.
     Unclaimed,
-    /// What the operator has given up, or never claimed.
+    /// Amount that the operator has given up or never claimed.
     WrittenOff,
-    /// What upstreams cost, by what is paid for.
+    /// Cost of upstreams by kind.
     UpstreamCost {
-        /// What is paid for.
+        /// Kind of cost.
         kind: CostKind,
     },
-    /// What is to be paid to an upstream for the use of a credential.
+    /// Liability to an upstream for a credential's use.
     Payable {
         /// The upstream that was asked.
         upstream: Arc<str>,
@@ -60,13 +60,13 @@ pub enum BookAccount {
 /// One side of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posting {
-    /// Where it is entered.
+    /// Account of the posting.
     pub account: BookAccount,
-    /// How much, in nano-dollars: a debit above zero, a credit below.
+    /// Amount in nano-dollars: a debit above zero, a credit below.
     pub amount: i128,
 }
 
-/// What `record` enters. `held` is the amount of the hold that it ends. Postings of nothing are left out.
+/// Postings of `record`; `held` is the amount of the hold that it ends. Zero postings are omitted.
 #[must_use]
 pub fn postings(record: &Record, held: Nanousd) -> Vec<Posting> {
     let mut entry = JournalEntry(Vec::new());
@@ -182,7 +182,7 @@ impl JournalEntry {
         self.transfer(BookAccount::Receivable, BookAccount::CreditLines, owed);
     }
 
-    fn cost(&mut self, costed: &Costed) {
+    fn cost(&mut self, costed: &CallCost) {
         let payable = BookAccount::Payable {
             upstream: Arc::clone(&costed.upstream),
             credential: Arc::clone(&costed.credential),
@@ -190,7 +190,7 @@ impl JournalEntry {
         self.transfer(BookAccount::UpstreamCost { kind: costed.kind }, payable, costed.cost);
     }
 
-    fn lose(&mut self, lost: &Lost) {
+    fn lose(&mut self, lost: &LossRecord) {
         let expected = BookAccount::ExpectedLoss { cause: lost.cause.clone() };
         let contingent = BookAccount::ContingentLiability { cause: lost.cause.clone() };
         self.transfer(expected, contingent, lost.amount);

@@ -1,20 +1,20 @@
-//! What a call or a task came to, as its hold is ended with it.
+//! Settlement of a call or a task.
 
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Usage, UsageSource};
 
-/// What a call came to.
+/// Settlement of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Settlement {
-    /// What it costs. It may exceed the hold: see [`Hold::post`](crate::Hold::post).
+    /// Cost. It may exceed the hold: see [`Hold::post`](crate::Hold::post).
     pub charge: Nanousd,
-    /// What was used.
+    /// Usage.
     pub usage: Usage,
-    /// Who says so.
+    /// Source of the usage figures.
     pub source: UsageSource,
 }
 
-/// How a task's hold ends.
+/// Settlement of a task's hold.
 #[derive(Clone, Copy, Debug)]
 pub enum TaskSettlement {
     /// With a charge, within the hold.

@@ -1,4 +1,4 @@
-//! How accounts are spread over locks.
+//! Distribution of accounts over locks.
 
 use crate::rules::core::Core;
 use tollgate_types::ids::AccountId;

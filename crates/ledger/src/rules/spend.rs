@@ -1,4 +1,4 @@
-//! What a key may spend a day and a month, and what it has spent.
+//! Spending limits of keys per day and month, and the amounts spent.
 //!
 //! Days and months are UTC's. What counts is when a call is settled, and until then its hold: a hold
 //! is made, or made larger, if what the key has spent in the period and what its open holds could still
@@ -7,9 +7,9 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use crate::records::id_map::IdMap;
-use crate::records::key_limits::Capped;
 use crate::records::key_limits::KeyLimits;
 use crate::records::key_limits::Period;
+use crate::records::key_limits::SpendLimitStatus;
 
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
@@ -20,10 +20,10 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_types::ids::KeyId;
 
-/// What a key has spent on the last day, and in the last month, on which it was charged. Earlier ones
-/// are in the usage.
+/// Spending of a key on the last day, and in the last month, with a charge. Earlier amounts are in
+/// the usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spent {
+pub(crate) struct SpendTotals {
     day: u32,
     on_day: Nanousd,
     /// Months since the year 0.
@@ -90,7 +90,7 @@ impl Span {
         }
     }
 
-    /// When it is over, in unix seconds.
+    /// End of the period, in Unix seconds.
     pub fn ends_at_s(&self) -> i64 {
         i64::try_from(begin(self.ends_on()).seconds()).unwrap_or(i64::MAX)
     }
@@ -106,12 +106,12 @@ impl Span {
     }
 }
 
-/// What may still be held, and the limit that says so.
+/// Remaining amount of the tighter limit, and that limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct RemainingLimit {
     pub(crate) amount: Nanousd,
-    pub(crate) capped: Capped,
-    /// Where it is not the limit but this node's share of it: what may still be had of the limit.
+    pub(crate) capped: SpendLimitStatus,
+    /// If this node's share is the bound: the amount that can still be requested.
     pub(crate) left: Option<Nanousd>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
     left.checked_add(right).unwrap_or(Nanousd::MAX)
 }
 
-impl Spent {
+impl SpendTotals {
     /// Adds a charge. One from before the last day, by a clock that was set back, counts for the last:
     /// no limit is passed for it.
     pub(crate) fn add(&mut self, day: u32, charged: Nanousd) {
@@ -153,20 +153,19 @@ impl Spent {
 }
 
 impl KeyLimits {
-    /// What this key may still hold at a moment, and the limit that says so; `None` without limits.
-    /// Of two limits the tighter one, and of two as tight the one that lasts longer.
-    /// In a fleet, `shares` are what this node may let the key spend of its limits.
+    /// Remaining amount of this key at a time, and the limit that bounds it; `None` without limits.
+    /// The tighter limit decides; of two equal ones, the longer. In a fleet `shares` bounds it too.
     pub(crate) fn room(
         &self,
-        spent: &Spent,
+        spent: &SpendTotals,
         held: Nanousd,
         at: UnixMs,
         shares: Option<&CapShares>,
-    ) -> Option<Room> {
+    ) -> Option<RemainingLimit> {
         let room = |period| {
             let limit = self.of(period)?;
             let span = Span::of(period, at);
-            let capped = Capped {
+            let capped = SpendLimitStatus {
                 period,
                 limit,
                 spent: spent.in_span(span),
@@ -174,7 +173,7 @@ impl KeyLimits {
                 resets_at: begin(span.ends_on()),
             };
             Some(match shares {
-                None => Room {
+                None => RemainingLimit {
                     amount: limit.saturating_sub(sum(capped.spent, held)).max(Nanousd::ZERO),
                     capped,
                     left: None,
@@ -196,40 +195,40 @@ impl KeyLimits {
         }
     }
 
-    /// Whether a limit of spending is below zero, which no amount can be.
+    /// True if no spending limit is negative.
     pub(crate) fn are_sound(&self) -> bool {
         let limits = [self.spend_per_day, self.spend_per_month];
         limits.into_iter().flatten().all(|limit| !limit.is_negative())
     }
 }
 
-/// What one key may use and spends.
+/// Limits and spending of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Spending {
+pub(crate) struct KeySpend {
     pub(crate) limits: KeyLimits,
-    pub(crate) spent: Spent,
-    /// What the key's open holds cover: their sum.
+    pub(crate) spent: SpendTotals,
+    /// Sum of the key's open holds.
     pub(crate) held: Nanousd,
 }
 
 /// The same for the keys of an account.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spendings {
-    of: IdMap<KeyId, Spending>,
-    /// What a node of a fleet may let each spend. Not kept over a start.
+pub(crate) struct AccountSpend {
+    of: IdMap<KeyId, KeySpend>,
+    /// Shares of each key's limits on this node. Not kept across restarts.
     shares: IdMap<KeyId, CapShares>,
 }
 
-impl Spendings {
+impl AccountSpend {
     /// See [`KeyLimits::room`]; `is_shared` in a fleet.
-    pub(crate) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<Room> {
-        let Spending { limits, spent, held } = self.of.get(&key)?;
+    pub(crate) fn room(&self, key: KeyId, at: UnixMs, is_shared: bool) -> Option<RemainingLimit> {
+        let KeySpend { limits, spent, held } = self.of.get(&key)?;
         let shares = is_shared.then(|| self.shares.get(&key).unwrap_or(&CapShares::NONE));
         limits.room(spent, *held, at, shares)
     }
 
-    /// What a key may use and spends, and what of it is this node's to let it spend.
-    pub(crate) fn shares(&mut self, key: KeyId) -> Option<(Spending, &mut CapShares)> {
+    /// Limits and spending of a key, and this node's shares of its limits.
+    pub(crate) fn shares(&mut self, key: KeyId) -> Option<(KeySpend, &mut CapShares)> {
         let spending = *self.of.get(&key)?;
         Some((spending, self.shares.entry(key).or_default()))
     }
@@ -264,7 +263,7 @@ impl Spendings {
         self.of.entry(key).or_default().limits = limits;
     }
 
-    pub(crate) fn restore_spent(&mut self, key: KeyId, spent: Spent) {
+    pub(crate) fn restore_spent(&mut self, key: KeyId, spent: SpendTotals) {
         self.of.entry(key).or_default().spent = spent;
     }
 
@@ -274,13 +273,13 @@ impl Spendings {
         spending.held = spending.held.checked_add(amount).unwrap_or(Nanousd::MAX);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &Spending)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &KeySpend)> {
         self.of.iter().map(|(key, spending)| (*key, spending))
     }
 }
 
-/// What the end of a hold charges, owed or paid, and on which day; `None` for nothing. What leaves a node with its
-/// task counts as a charge of all of it there: what the task comes to, the node does not hear.
+/// Charge at the end of a hold, debts included, and its day; `None` for no charge. A hold that
+/// leaves a node with its task counts in full: the node does not learn the task's final cost.
 pub(crate) fn charge(record: &Record, hold: &OpenHold) -> Option<(u32, Nanousd)> {
     match record {
         Record::HandedOver { at, .. } => Some((day(*at), hold.amount)),
@@ -311,9 +310,9 @@ mod tests {
             spend_per_month: Some(money(150)),
             ..KeyLimits::default()
         };
-        let mut spent = Spent::default();
-        let room = |spent: &Spent, time: &str| {
-            let Room { amount, capped, .. } =
+        let mut spent = SpendTotals::default();
+        let room = |spent: &SpendTotals, time: &str| {
+            let RemainingLimit { amount, capped, .. } =
                 limits.room(spent, money(10), at(time), None).expect("limits");
             (amount.get(), capped.period, capped.resets_at.to_rfc3339())
         };
@@ -333,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_gives_no_second_day() {
-        let mut spent = Spent::default();
+        let mut spent = SpendTotals::default();
         spent.add(10, money(7));
         spent.add(9, money(5));
         assert_eq!((spent.on(10), spent.on(9), spent.on(11)), (money(12), money(12), money(0)));
@@ -342,7 +341,7 @@ mod tests {
     #[test]
     fn the_end_of_time_is_no_trouble() {
         let limits = KeyLimits { spend_per_month: Some(money(1)), ..KeyLimits::default() };
-        let mut spent = Spent::default();
+        let mut spent = SpendTotals::default();
         spent.add(u32::MAX, Nanousd::MAX);
         spent.add(u32::MAX, Nanousd::MAX);
         let room = limits.room(&spent, Nanousd::MAX, UnixMs(u64::MAX), None).expect("a limit");

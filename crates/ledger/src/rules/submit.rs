@@ -8,14 +8,14 @@ use tollgate_options::ledger::REPEATED_WITHIN;
 
 use crate::records::id_map::IdMap;
 use crate::records::record::OpenHold;
-use crate::records::task::{Repeat, Stage, Task};
+use crate::records::task::{RepeatKey, Task, TaskPhase};
 use crate::rules::core::Core;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
-/// What a submit that may be a repetition comes to.
+/// Result of looking up an idempotency key among submits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Repeated {
+pub enum RepeatLookup {
     /// It is new.
     New,
     /// The same was submitted before, as this task.
@@ -24,7 +24,7 @@ pub enum Repeated {
     Other,
 }
 
-/// Whether `at` is less than `within` before `now`.
+/// True if `at` is less than `within` before `now`.
 pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
     Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }
@@ -34,37 +34,40 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
 pub(crate) struct Submit {
     pub(crate) task: TaskId,
     pub(crate) body: [u8; 32],
-    /// When it was made. In memory, once it is answered: when that was, and while its customer waits
-    /// for the end of the task, when the wait ends at the latest.
+    /// Time of the submit. In memory, once answered: the time of the answer; while the customer
+    /// waits for the task's end, the latest end of that wait.
     pub(crate) at: UnixMs,
 }
 
-/// Whether no answer to the submit of a task is known: it is under way, or in doubt. What repeats it
-/// meanwhile could be a second video for one wish, however long ago the first began.
+/// True if the submit has no known answer yet: it is under way or in doubt. A repetition could then
+/// produce a second video for one order, however long ago the first began.
 #[must_use]
 pub fn is_unanswered(task: &Task) -> bool {
-    matches!(task.stage, Stage::Submitting | Stage::InDoubt)
+    matches!(task.stage, TaskPhase::Submitting | TaskPhase::InDoubt)
 }
 
 impl Core {
-    /// Whether a submit repeats one that is unanswered, or was answered less than `within` before
-    /// `now`.
+    /// Looks up whether a submit repeats one that is unanswered, or was answered less than `within`
+    /// before `now`.
     #[must_use]
     pub fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         (now, within): (UnixMs, Duration),
-    ) -> Repeated {
-        let known = self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        let blocks = |known: &&Submit| {
-            is_recent(known.at, (now, within))
-                || self.task(known.task).is_some_and(|task| is_unanswered(task))
+    ) -> RepeatLookup {
+        let submit_before =
+            self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
+        let blocks = |submit_before: &&Submit| {
+            is_recent(submit_before.at, (now, within))
+                || self.task(submit_before.task).is_some_and(|task| is_unanswered(task))
         };
-        match known.filter(blocks) {
-            None => Repeated::New,
-            Some(known) if known.body == repeat.body => Repeated::Same(known.task),
-            Some(_) => Repeated::Other,
+        match submit_before.filter(blocks) {
+            None => RepeatLookup::New,
+            Some(submit_before) if submit_before.body == repeat.body => {
+                RepeatLookup::Same(submit_before.task)
+            }
+            Some(_) => RepeatLookup::Other,
         }
     }
 
@@ -76,8 +79,8 @@ impl Core {
     pub(crate) fn note_answer(&mut self, task: &Task, at: UnixMs) {
         let Some(repeat) = task.intent.repeat else { return };
         let state = self.accounts.get_mut(&task.intent.account);
-        let known = state.and_then(|state| state.submits.get_mut(&repeat.key));
-        if let Some(submit) = known.filter(|submit| submit.task == task.id()) {
+        let submit_before = state.and_then(|state| state.submits.get_mut(&repeat.key));
+        if let Some(submit) = submit_before.filter(|submit| submit.task == task.id()) {
             submit.at = at;
         }
     }
@@ -99,8 +102,8 @@ impl Core {
     }
 }
 
-/// What the customer calls a task's submit, and what is remembered of it: nothing, once no upstream
-/// took it, so that the customer can try again.
+/// Idempotency key of a task's submit, with the entry to remember; `None` if no upstream accepted
+/// it, so that the customer can retry.
 pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
     let repeat = task.intent.repeat?;
     let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
@@ -121,7 +124,9 @@ pub(crate) fn check_task(
         // Its end is announced once more.
         None if task.ended().is_some() && hold.is_none() => Ok(()),
         None if hold.is_none() => Err("the task has no hold"),
-        None if task.stage != Stage::Submitting => Err("the task does not begin at its beginning"),
+        None if task.stage != TaskPhase::Submitting => {
+            Err("the task does not begin at its beginning")
+        }
         Some(before) if !before.can_become(task) => Err("the task cannot become so"),
         _ if task.ended().is_some() == hold.is_some() => {
             Err("a task and its hold must end together")

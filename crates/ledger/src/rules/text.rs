@@ -1,4 +1,4 @@
-//! Which texts may be recorded: names, ids, and notes of operators.
+//! Rules for recorded texts: names, ids, and operators' notes.
 
 use crate::records::error::LedgerError;
 use crate::rules::key_rules::{self, check_name};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::memory::ledger::Ledger;
+use crate::ports::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
 use crate::records::error::LedgerError;
-use crate::records::task::{Task, Tried};
-use crate::seam::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
+use crate::records::task::{DeliveryAttempt, Task};
 use tollgate_types::ids::{AccountId, TaskId};
 
 /// The most tasks that one query gives.
@@ -42,7 +42,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
-    pub async fn tried(&self, task: TaskId) -> Result<Option<Tried>, LedgerError> {
+    pub async fn tried(&self, task: TaskId) -> Result<Option<DeliveryAttempt>, LedgerError> {
         self.tasks.tried(self, task).await
     }
 
@@ -54,7 +54,7 @@ impl Ledger {
     pub async fn announced(
         &self,
         id: (AccountId, TaskId),
-        tried: Tried,
+        tried: DeliveryAttempt,
         change: impl Fn(&Task) -> Task + Send + Sync,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         self.tasks.change(self, id, &change, Some(tried)).await

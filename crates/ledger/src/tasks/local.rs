@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
-use crate::memory::write::Once;
+use crate::memory::write::IdempotentOutcome;
+use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::projection::store::Store;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, VoidReason};
-use crate::records::task::{Intent, Repeat, Stage, Task, Tried};
+use crate::records::task::{DeliveryAttempt, Intent, RepeatKey, Task, TaskPhase};
 use crate::rules::core::Core;
 use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::{Repeated, is_unanswered};
-use crate::seam::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
+use crate::rules::submit::{RepeatLookup, is_unanswered};
 use crate::tasks::task::{ended_as, resolution};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
@@ -52,7 +52,7 @@ impl TaskRegistry for LocalRegistry {
         ledger: &Ledger,
         id: (AccountId, TaskId),
         change: &ChangeTask<'_>,
-        tried: Option<Tried>,
+        tried: Option<DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         let (account, task) = id;
         let tried = tried.map(|tried| Record::Announced { account, task, tried: Arc::new(tried) });
@@ -75,35 +75,35 @@ impl TaskRegistry for LocalRegistry {
 
     async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         id: (AccountId, TaskId),
         end: (&str, String),
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         let (account, id) = id;
         let (state, document) = end;
-        let once = by.write("task.resolve", account, |locked, pen| {
+        let once = by.write("task.resolve", account, |locked, audit| {
             let core = locked.core(account);
-            let task = task_of(core, account, id).filter(|task| task.stage == Stage::InDoubt);
+            let task = task_of(core, account, id).filter(|task| task.stage == TaskPhase::InDoubt);
             let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
             let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
             let settlement = resolution(charge, held)?;
             let end = (state, document.clone());
             let (mut records, task) = ending(core, &before, end, settlement, UnixMs::now());
-            records.push(pen.act(account, id));
+            records.push(audit.act(account, id));
             Ok((task, records))
         });
         Ok(match once.await? {
-            Once::First(task, _) => Some(task),
-            Once::Again { .. } => None,
+            IdempotentOutcome::Applied(task, _) => Some(task),
+            IdempotentOutcome::Replayed { .. } => None,
         })
     }
 
-    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError> {
+    async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError> {
         let (account, id) = (task.intent.account, task.id());
         let task = Arc::new(task);
-        let once = by.write("task.announce", account, |_, pen| {
-            Ok(((), vec![Record::Task(Arc::clone(&task)), pen.act(account, id)]))
+        let once = by.write("task.announce", account, |_, audit| {
+            Ok(((), vec![Record::Task(Arc::clone(&task)), audit.act(account, id)]))
         });
         once.await.map(|_| ())
     }
@@ -141,13 +141,19 @@ impl TaskRegistry for LocalRegistry {
 
     async fn listed(&self, ledger: &Ledger, id: TaskId) -> Result<Option<ListedTask>, LedgerError> {
         let ask = move |store: &Store| {
-            let Some(task) = store.task(AccountId::HOUSE, Some(id), "")? else { return Ok(None) };
+            let Some(task) = store.task(AccountId::OPERATOR, Some(id), "")? else {
+                return Ok(None);
+            };
             Ok(Some(ListedTask { task, tried: store.tried(id)? }))
         };
         ledger.query(ask).await
     }
 
-    async fn tried(&self, ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError> {
+    async fn tried(
+        &self,
+        ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<DeliveryAttempt>, LedgerError> {
         ledger.query(move |store| store.tried(id)).await
     }
 
@@ -158,8 +164,8 @@ impl TaskRegistry for LocalRegistry {
     ) -> Result<Option<TaskPage>, LedgerError> {
         let TaskQuery { account, filter, after, limit } = query;
         let list = move |store: &Store| {
-            let is_wanted = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
-            store.tasks(account, after, limit, is_wanted)
+            let is_match = |task: &Task| filter.as_ref().is_none_or(|filter| filter.wants(task));
+            store.tasks(account, after, limit, is_match)
         };
         let Some(found) = ledger.query(list).await? else { return Ok(None) };
         let listed = |(task, tried)| ListedTask { task, tried };
@@ -169,7 +175,7 @@ impl TaskRegistry for LocalRegistry {
 
     async fn in_doubt(&self, ledger: &Ledger) -> Result<Vec<Arc<Task>>, LedgerError> {
         let mut tasks = ledger.tasks_in_work();
-        tasks.retain(|task| matches!(task.stage, Stage::InDoubt));
+        tasks.retain(|task| matches!(task.stage, TaskPhase::InDoubt));
         tasks.sort_by_key(|task| (task.intent.at, task.id()));
         Ok(tasks)
     }
@@ -178,10 +184,10 @@ impl TaskRegistry for LocalRegistry {
         &self,
         ledger: &Ledger,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, LedgerError> {
+    ) -> Result<RepeatLookup, LedgerError> {
         Ok(ledger.shard(account).lock().repeated(account, repeat, (at, within)))
     }
 
@@ -220,7 +226,7 @@ fn enter(
     let mut core = ledger.shard(account).lock();
     let repeated =
         task.intent.repeat.map(|repeat| core.repeated(account, &repeat, (at, repeat_within)));
-    if !matches!(repeated, None | Some(Repeated::New)) {
+    if !matches!(repeated, None | Some(RepeatLookup::New)) {
         drop(core);
         hold.void(VoidReason::Unreached);
         return Err(LedgerError::Conflict);
@@ -250,7 +256,7 @@ fn alter(
     if !before.can_become(&after) {
         return Ok(None);
     }
-    let is_taken = is_unanswered(before) && matches!(after.stage, Stage::Submitted { .. });
+    let is_taken = is_unanswered(before) && matches!(after.stage, TaskPhase::Submitted { .. });
     let after = Arc::new(after);
     let records = beside.into_iter().chain([Record::Task(Arc::clone(&after))]);
     let seq = ledger.commit_all(&mut core, records)?;

@@ -1,5 +1,5 @@
-//! Work that outlives its request: tasks, the holds that pay for them, and lists of them. Where they
-//! stand is `memory`'s `TaskRegistry`: `local` in this ledger, `shared` with those of other ledgers.
+//! Asynchronous tasks, the holds that pay for them, and lists of them. `local` and `shared` implement the port
+//! `TaskRegistry` for this ledger and for a fleet.
 //!
 //! It may import `calls`, `reading`, `memory` and the layers below.
 

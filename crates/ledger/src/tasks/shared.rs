@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tollgate_options::ledger::REPEATED_WITHIN;
 
-use crate::memory::act::By;
+use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
-use crate::records::error::LedgerError;
-use crate::records::record::{Journaled, OpenHold, Record, VoidReason};
-use crate::records::task::{Repeat, Stage, Task, Tried};
-use crate::rules::core::{Beside, Post};
-use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::Repeated;
-use crate::seam::tasks::{
+use crate::ports::tasks::{
     ChangeTask, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskPage, TaskQuery,
     TaskStore, TaskStoreError,
 };
+use crate::records::error::LedgerError;
+use crate::records::record::{JournaledRecord, OpenHold, Record, VoidReason};
+use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
+use crate::rules::core::{OtherFunds, Post};
+use crate::rules::settlement::{Settlement, TaskSettlement};
+use crate::rules::submit::RepeatLookup;
 use crate::tasks::local::LocalRegistry;
 use crate::tasks::task::{ended_as, resolution};
 use tollgate_money::money::Nanousd;
@@ -39,7 +39,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What a write came to that was tried several times.
+/// Result of a write that was retried.
 struct Persisted<T> {
     value: T,
     /// One of the tries before may have done it.
@@ -102,7 +102,7 @@ impl TaskRegistry for SharedRegistry {
         _ledger: &Ledger,
         id: (AccountId, TaskId),
         change: &ChangeTask<'_>,
-        tried: Option<Tried>,
+        tried: Option<DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, LedgerError> {
         let persisted = persist(|| self.0.change(id.0, id.1, change, tried.as_ref())).await?;
         Ok(persisted.value)
@@ -126,8 +126,8 @@ impl TaskRegistry for SharedRegistry {
             return Ok(ended);
         }
         // The try that was not answered may have ended it.
-        let known = self.0.any_task(id.1).await?.map(|found| Arc::new(found.task));
-        Ok(known.filter(|task| {
+        let found_task = self.0.any_task(id.1).await?.map(|found| Arc::new(found.task));
+        Ok(found_task.filter(|task| {
             task.ended().is_some_and(|ended| ended.at == at && ended.state == state)
         }))
     }
@@ -135,7 +135,7 @@ impl TaskRegistry for SharedRegistry {
     /// Ends the task first: when the act cannot be noted then, the same request notes it.
     async fn resolve(
         &self,
-        by: &By<'_>,
+        by: &ActorScope<'_>,
         id: (AccountId, TaskId),
         end: (&str, String),
         charge: Option<Nanousd>,
@@ -147,7 +147,7 @@ impl TaskRegistry for SharedRegistry {
         }
         let at = UnixMs::now();
         let decide = |open: &OpenTask| {
-            if open.task.stage != Stage::InDoubt {
+            if open.task.stage != TaskPhase::InDoubt {
                 return Err(LedgerError::NoDoubt(id));
             }
             let settlement = resolution(charge, open.hold.amount)?;
@@ -157,7 +157,7 @@ impl TaskRegistry for SharedRegistry {
         let task = match value? {
             Some(task) => task,
             None => {
-                let known = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
+                let found_task = self.0.any_task(id).await?.map(|found| Arc::new(found.task));
                 let is_same = |task: &Arc<Task>| {
                     task.intent.account == account
                         && task.ended().is_some_and(|ended| {
@@ -165,21 +165,21 @@ impl TaskRegistry for SharedRegistry {
                                 == (state, &document, charge.unwrap_or_default())
                         })
                 };
-                let known = known.filter(|task| by.asked.id.is_some() && is_same(task));
-                known.ok_or(LedgerError::NoDoubt(id))?
+                let found_task = found_task.filter(|task| by.asked.id.is_some() && is_same(task));
+                found_task.ok_or(LedgerError::NoDoubt(id))?
             }
         };
         by.note("task.resolve", account, &id.to_string()).await?;
         Ok(Some(task))
     }
 
-    async fn announce_again(&self, by: &By<'_>, task: Task) -> Result<(), LedgerError> {
+    async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError> {
         let (account, id) = (task.intent.account, task.id());
         if by.was_done("task.announce", account)? {
             return Ok(());
         }
         let webhook = task.webhook;
-        let change = move |known: &Task| Task { webhook, ..known.clone() };
+        let change = move |found_task: &Task| Task { webhook, ..found_task.clone() };
         self.change(by.ledger, (account, id), &change, None).await?;
         by.note("task.announce", account, &id.to_string()).await?;
         Ok(())
@@ -212,7 +212,11 @@ impl TaskRegistry for SharedRegistry {
         Ok(self.0.any_task(id).await?)
     }
 
-    async fn tried(&self, _ledger: &Ledger, id: TaskId) -> Result<Option<Tried>, LedgerError> {
+    async fn tried(
+        &self,
+        _ledger: &Ledger,
+        id: TaskId,
+    ) -> Result<Option<DeliveryAttempt>, LedgerError> {
         Ok(self.0.any_task(id).await?.and_then(|found| found.tried))
     }
 
@@ -232,10 +236,10 @@ impl TaskRegistry for SharedRegistry {
         &self,
         _ledger: &Ledger,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         at: UnixMs,
         within: Duration,
-    ) -> Result<Repeated, LedgerError> {
+    ) -> Result<RepeatLookup, LedgerError> {
         Ok(self.0.repeated(account, repeat, at, within).await?)
     }
 
@@ -307,7 +311,7 @@ impl Transfer {
         let Self { ledger, shared, opening, task } = self;
         let ledger = Arc::downgrade(&ledger);
         let settle = || opening.settle();
-        let Some(is_open) = until_known(&ledger, settle).await else { return };
+        let Some(is_open) = until_settled(&ledger, settle).await else { return };
         let (account, hold) = (task.intent.account, task.intent.hold);
         if is_open {
             let at = UnixMs::now();
@@ -315,7 +319,7 @@ impl Transfer {
                 Ok(ending(open, ("failed", NOT_OPENED), TaskSettlement::Void, at))
             };
             let end = || shared.end(account, task.id(), &decide);
-            if until_known(&ledger, end).await.is_none() {
+            if until_settled(&ledger, end).await.is_none() {
                 return;
             }
         }
@@ -328,18 +332,18 @@ impl Transfer {
     }
 }
 
-/// What the record of a task says that was opened without anybody knowing.
+/// Document of a task whose opening had an unknown outcome.
 const NOT_OPENED: &str = r#"{"error":{"code":"rejected","message":"No upstream took the task."}}"#;
 
 /// Asks until there is an answer; `None` once the ledger is gone.
-async fn until_known<T, F: Future<Output = Result<T, TaskStoreError>>>(
+async fn until_settled<T, F: Future<Output = Result<T, TaskStoreError>>>(
     ledger: &Weak<Ledger>,
     mut ask: impl FnMut() -> F,
 ) -> Option<T> {
     let mut wait = FIRST_WAIT;
     while ledger.strong_count() > 0 {
         match ask().await {
-            Ok(known) => return Some(known),
+            Ok(found_task) => return Some(found_task),
             Err(error) => log::warn!("it is not known yet whether a task was opened: {error}"),
         }
         tokio::time::sleep(wait).await;
@@ -359,8 +363,8 @@ fn voided(task: &Task) -> Record {
     Record::Voided { account, hold, reason: VoidReason::Unreached, at: UnixMs::now() }
 }
 
-/// How a task ends that holds money of a fleet's account. A charge above the hold takes what the
-/// account has that no node was lent, and the rest is its debt: see [`Post::over`].
+/// Ends a task that holds money of a fleet's account. A charge above the hold takes the account's
+/// money that is on loan to no node; the rest is debt: see [`Post::over`].
 fn ending(
     open: &OpenTask,
     end: (&str, &str),
@@ -379,13 +383,13 @@ fn ending(
             (record, Nanousd::ZERO, Usage::ZERO, hold.amount)
         }
         TaskSettlement::Post(Settlement { charge, usage, source }) => {
-            let beside = Beside { available: *available, debt: *debt };
+            let beside = OtherFunds { available: *available, debt: *debt };
             let post = Post::over(id, hold, beside, charge, (usage, source), at);
             let amount = post.held(hold.amount);
             (post.record, post.charged, usage, amount)
         }
     };
     let hold = OpenHold { amount, ..hold.clone() };
-    let journaled = Journaled { seq: id.number(), record, hold: Some(hold) };
+    let journaled = JournaledRecord { seq: id.number(), record, hold: Some(hold) };
     TaskEnding { task: ended_as(task, (state, document), (charged, usage), at), journaled }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 use crate::memory::hold::Hold;
 use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{SAID_BYTES_MAX, VoidReason};
-use crate::records::task::{Ended, Repeat, Stage, Task, Webhook};
+use crate::records::record::{VoidReason, WRITE_BYTES_MAX};
+use crate::records::task::{EndedTask, RepeatKey, Task, TaskPhase, Webhook};
 use crate::rules::settlement::{Settlement, TaskSettlement};
-use crate::rules::submit::Repeated;
+use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
-/// How long a task is kept after its end (spec section 8: 7 to 8 days).
+/// Retention of a task after its end, in milliseconds (spec section 8: 7 to 8 days).
 pub const KEPT_MS: u64 = 8 * 24 * 3600 * 1000;
 
 impl Ledger {
@@ -85,7 +85,7 @@ impl Ledger {
         shards.flat_map(|shard| shard.lock().tasks().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// How many they are.
+    /// Number of open tasks.
     #[must_use]
     pub fn open_tasks(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().tasks().count() as u64).sum()
@@ -114,17 +114,17 @@ impl Ledger {
         self.tasks.find(self, account, id).await
     }
 
-    /// Whether a submit repeats one that is under way or in doubt, or was answered less than `within`
-    /// before `at`. One that no upstream took is not repeated.
+    /// Looks up whether a submit repeats one that is under way, in doubt, or was answered less than
+    /// `within` before `at`. A submit that no upstream accepted is not repeated.
     ///
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].
     pub async fn repeated(
         &self,
         account: AccountId,
-        repeat: &Repeat,
+        repeat: &RepeatKey,
         (at, within): (UnixMs, Duration),
-    ) -> Result<Repeated, LedgerError> {
+    ) -> Result<RepeatLookup, LedgerError> {
         self.tasks.repeated(self, account, repeat, at, within).await
     }
 
@@ -160,7 +160,7 @@ impl Ledger {
         self.tasks.forget(self, before, limit).await
     }
 
-    /// Which of the open holds have gone to the treasury with their tasks. To be asked when the node has
+    /// Open holds that have moved to the treasury with their tasks. Call it after the node has
     /// joined.
     ///
     /// # Errors
@@ -170,10 +170,10 @@ impl Ledger {
     }
 }
 
-/// Whether a task that is opened fits a record, whatever upstream is asked next.
+/// True if a task fits into a record, whichever upstream is tried next.
 fn is_small(task: &Task) -> bool {
     let bytes = postcard::experimental::serialized_size(task);
-    bytes.is_ok_and(|bytes| bytes <= SAID_BYTES_MAX / 2)
+    bytes.is_ok_and(|bytes| bytes <= WRITE_BYTES_MAX / 2)
 }
 
 /// A task as it is with this end.
@@ -183,7 +183,7 @@ pub(crate) fn ended_as(
     (charged, usage): (Nanousd, Usage),
     at: UnixMs,
 ) -> Task {
-    let ended = Ended {
+    let ended = EndedTask {
         upstream_id: before.taken().cloned(),
         state: state.to_owned(),
         document: document.to_owned(),
@@ -195,10 +195,10 @@ pub(crate) fn ended_as(
         Webhook::Due { tries, .. } => Webhook::Due { tries, at },
         other => other,
     };
-    Task { stage: Stage::Ended(ended), webhook, ..before.clone() }
+    Task { stage: TaskPhase::Ended(ended), webhook, ..before.clone() }
 }
 
-/// How a task in doubt is settled with this charge.
+/// Settlement of a task in doubt with this charge.
 pub(crate) fn resolution(
     charge: Option<Nanousd>,
     held: Nanousd,

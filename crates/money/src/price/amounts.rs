@@ -1,4 +1,4 @@
-//! How amounts of units are written in records, tasks and rows.
+//! Encoding of amounts per unit in records, tasks and rows.
 //!
 //! Amounts of the units that have a place of their own stand one after the other, as they ever did. As soon
 //! as there is an amount of another unit, all that are not zero stand as pairs of a unit's number and its
@@ -21,7 +21,7 @@ use serde::{Deserializer, Serialize, Serializer};
 use super::units::{PLACED, Unit};
 use crate::money::Rate;
 
-/// What is counted by unit.
+/// A quantity per unit.
 pub(super) trait Amount: Copy + Default + PartialEq + Serialize + DeserializeOwned {
     /// A number with more bits. A small one is written as the amount is.
     type Wide: Serialize + DeserializeOwned + PartialEq;
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
     use crate::price::{Prices, Usage};
 
-    /// What knew amounts by place alone.
+    /// Encoding by place, as versions before units had numbers wrote and read it.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct ByPlace<A> {
         amounts: [A; PLACED],

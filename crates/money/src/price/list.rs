@@ -18,40 +18,40 @@ use tollgate_types::words::words;
 /// A model's prices, and those that apply where a request meets conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceList {
-    /// What a request costs that meets no condition.
+    /// Prices of a request that meets no condition.
     pub base: Prices,
     /// Conditions and the prices of requests that meet them; the first that is met counts.
     pub when: Vec<(Condition, Prices)>,
 }
 
 impl PriceList {
-    /// What a request with these traits costs that is taken in `now` and uses `bound` at most.
+    /// Quote for a request with these traits that arrives at `now` and uses at most `bound`.
     #[must_use]
-    pub fn quote(self: &Arc<Self>, asked: &Traits, bound: &Usage, now: UnixMs) -> Quote {
+    pub fn quote(self: &Arc<Self>, request: &Traits, bound: &Usage, now: UnixMs) -> Quote {
         if !self.when.iter().any(|(condition, _)| condition.is_decided_late()) {
-            let met = self.when.iter().find(|(condition, _)| condition.is_met(asked, bound, now));
+            let met = self.when.iter().find(|(condition, _)| condition.is_met(request, bound, now));
             return Quote::Fixed(met.map_or(self.base, |(_, prices)| *prices));
         }
         let mut dearest = self.base;
         for (condition, prices) in &self.when {
-            if condition.can_be_met(asked, bound, now) {
+            if condition.can_be_met(request, bound, now) {
                 dearest = dearest.dearer(prices);
             }
         }
-        let (list, asked) = (Arc::clone(self), *asked);
-        Quote::Open(Box::new(OpenQuote { list, asked, taken_in: now, dearest }))
+        let (list, request) = (Arc::clone(self), *request);
+        Quote::Open(Box::new(OpenQuote { list, request, taken_in: now, dearest }))
     }
 
     /// The prices of what was asked for, used and served, of a request that was taken in at `taken_in`.
     #[must_use]
     pub fn prices(
         &self,
-        asked: &Traits,
+        request: &Traits,
         served: &Traits,
         usage: &Usage,
         taken_in: UnixMs,
     ) -> &Prices {
-        let traits = asked.as_served(served);
+        let traits = request.as_served(served);
         let met =
             |(condition, _): &&(Condition, Prices)| condition.is_met(&traits, usage, taken_in);
         self.when.iter().find(met).map_or(&self.base, |(_, prices)| prices)
@@ -66,7 +66,7 @@ impl PriceList {
     }
 }
 
-/// What one request costs, from the moment in which it is taken in: a reload changes nothing of it.
+/// Prices of one request, fixed when it arrives: a reload does not change them.
 #[derive(Clone, Debug)]
 pub enum Quote {
     /// These prices, whatever the answer shows.
@@ -79,7 +79,7 @@ pub enum Quote {
 #[derive(Clone, Debug)]
 pub struct OpenQuote {
     list: Arc<PriceList>,
-    asked: Traits,
+    request: Traits,
     taken_in: UnixMs,
     dearest: Prices,
 }
@@ -105,15 +105,15 @@ impl Quote {
     pub fn prices(&self, usage: &Usage, served: &Traits) -> &Prices {
         match self {
             Self::Fixed(prices) => prices,
-            Self::Open(open) => open.list.prices(&open.asked, served, usage, open.taken_in),
+            Self::Open(open) => open.list.prices(&open.request, served, usage, open.taken_in),
         }
     }
 }
 
-/// What a request must be like for a branch of prices.
+/// Condition of a price branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// What it asks for, and what its answer shows.
+    /// Traits of the request and of its response.
     pub traits: Traits,
     /// More tokens go in than this, cached ones among them. Then the branch has the prices of the whole
     /// request, as providers bill it.
@@ -123,7 +123,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Whether only the answer shows whether it is met.
+    /// True if only the response decides it.
     const fn is_decided_late(&self) -> bool {
         let Traits { service_tier, speed, inference_geo, thinking, .. } = self.traits;
         self.input_tokens_above.is_some()
@@ -133,7 +133,7 @@ impl Condition {
             || thinking.is_some()
     }
 
-    /// Whether what was used and shown meets it.
+    /// True if the usage and the traits of the response meet it.
     fn is_met(&self, traits: &Traits, usage: &Usage, taken_in: UnixMs) -> bool {
         self.traits.are_early_met_by(traits)
             && self.traits.are_late_met_by(traits)
@@ -141,15 +141,16 @@ impl Condition {
             && self.time_utc.is_none_or(|window| window.contains(taken_in))
     }
 
-    /// Whether a request can still meet it that uses `bound` at most.
-    fn can_be_met(&self, asked: &Traits, bound: &Usage, now: UnixMs) -> bool {
-        self.traits.are_early_met_by(asked)
-            && self.traits.can_be_late_met_by(asked)
+    /// True if a request that uses at most `bound` can still meet it.
+    fn can_be_met(&self, request: &Traits, bound: &Usage, now: UnixMs) -> bool {
+        self.traits.are_early_met_by(request)
+            && self.traits.can_be_late_met_by(request)
             && self.input_tokens_above.is_none_or(|above| bound.input_tokens_total() > above)
             && self.time_utc.is_none_or(|window| window.contains(now))
     }
 
-    /// Whether whatever meets this meets `other` as well: behind it, this counts for nothing.
+    /// True if everything that meets this condition meets `other` as well: a later condition so
+    /// implied has no effect.
     #[must_use]
     pub fn implies(&self, other: &Self) -> bool {
         let is_above = match (self.input_tokens_above, other.input_tokens_above) {
@@ -164,8 +165,8 @@ impl Condition {
     }
 }
 
-/// What a price can depend on. Of a request: what it asks for, `None` where it leaves that open or
-/// has no such thing. Of an answer: what it shows. Of a condition: what it demands.
+/// Traits that a price can depend on. Of a request: its parameters, `None` if open or not
+/// applicable. Of a response: its actual values. Of a condition: the required values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// The resolution of a video.
@@ -174,24 +175,24 @@ pub struct Traits {
     pub size: Option<ImageSize>,
     /// The quality of an image.
     pub quality: Option<Quality>,
-    /// Whether a video is made with sound.
+    /// True for a video with sound.
     pub audio: Option<bool>,
-    /// Whether a video is a draft.
+    /// True for a draft of a video.
     pub draft: Option<bool>,
-    /// Whether a video is among the inputs.
+    /// True if a video is among the inputs.
     pub video_input: Option<bool>,
     /// The tier in which the request is served. An upstream may serve it in another than was asked for.
     pub service_tier: Option<ServiceTier>,
-    /// How fast the answer is made.
+    /// Inference speed.
     pub speed: Option<Speed>,
-    /// Where the model runs.
+    /// Region of inference.
     pub inference_geo: Option<InferenceGeo>,
-    /// Whether the model thinks before it answers.
+    /// True if the model thinks before it answers.
     pub thinking: Option<bool>,
 }
 
 impl Traits {
-    /// Whether a request with these traits meets those of `self` that are decided when it is taken in.
+    /// True if a request with these traits meets the part of `self` that is decided on arrival.
     fn are_early_met_by(&self, has: &Self) -> bool {
         met(has.resolution, self.resolution)
             && met(has.size, self.size)
@@ -201,7 +202,7 @@ impl Traits {
             && met(has.video_input, self.video_input)
     }
 
-    /// Whether an answer with these traits meets those of `self` that its answer decides on.
+    /// True if a response with these traits meets the part of `self` that the response decides.
     fn are_late_met_by(&self, has: &Self) -> bool {
         met(has.service_tier, self.service_tier)
             && met(has.speed, self.speed)
@@ -209,21 +210,21 @@ impl Traits {
             && met(has.thinking, self.thinking)
     }
 
-    /// Whether the answer to a request with these traits can still meet them.
-    fn can_be_late_met_by(&self, asked: &Self) -> bool {
+    /// True if the response to a request with these traits can still meet them.
+    fn can_be_late_met_by(&self, request: &Self) -> bool {
         // Who does not ask for a tier is served in the default one.
-        let tier = match (self.service_tier, asked.service_tier) {
+        let tier = match (self.service_tier, request.service_tier) {
             (None | Some(ServiceTier::Default), _) => true,
             // Accounts are set to another tier than this one, which is asked for by its name alone.
             (Some(ServiceTier::Ultrafast), Some(ServiceTier::Auto)) => false,
             (_, Some(ServiceTier::Auto)) => true,
-            (demanded, asked) => demanded == asked,
+            (demanded, request) => demanded == request,
         };
         // The answer alone shows whether a model has thought that nobody told to, or not to.
-        let thinking = asked.thinking.is_none() || met(asked.thinking, self.thinking);
+        let thinking = request.thinking.is_none() || met(request.thinking, self.thinking);
         tier && thinking
-            && met(asked.speed, self.speed)
-            && met(asked.inference_geo, self.inference_geo)
+            && met(request.speed, self.speed)
+            && met(request.inference_geo, self.inference_geo)
     }
 
     /// These, as far as an answer does not show otherwise.
@@ -272,7 +273,7 @@ impl DayWindow {
         (window.from != window.until).then_some(window)
     }
 
-    /// Whether this moment is within it.
+    /// True if the time is within the window.
     #[must_use]
     pub fn contains(self, at: UnixMs) -> bool {
         let minute = at.0 / MINUTE_MS % DAY_MINUTES;
@@ -316,7 +317,7 @@ impl ServiceTier {
     /// The tier that a provider means by this word: Anthropic calls the usual one `standard`, and OpenAI
     /// calls `priority` `fast` as well.
     #[must_use]
-    pub fn meant_by(word: &str) -> Option<Self> {
+    pub fn named(word: &str) -> Option<Self> {
         match word {
             "standard" => Some(Self::Default),
             "fast" => Some(Self::Priority),
@@ -326,7 +327,7 @@ impl ServiceTier {
 }
 
 words! {
-    /// How fast an answer is made.
+    /// Inference speed.
     Speed {
         /// As fast as usual.
         Standard = "standard",
@@ -336,7 +337,7 @@ words! {
 }
 
 words! {
-    /// Where a model runs.
+    /// Region of inference.
     InferenceGeo {
         /// Wherever there is room.
         Global = "global",
@@ -444,9 +445,13 @@ mod tests {
         let small = Traits { size: ImageSize::parse("256x256"), ..Traits::default() };
         let finer = Traits { quality: Some(Quality::Hd), ..small };
         let list = list(&[(when(finer), 3), (when(small), 2), (when(finer), 1)]);
-        let costs = |asked: &Traits| {
-            let quote = list.quote(asked, &Usage::ZERO, NOON);
-            assert_eq!(quote.dearest(), quote.prices(&Usage::ZERO, asked), "known from the first");
+        let costs = |request: &Traits| {
+            let quote = list.quote(request, &Usage::ZERO, NOON);
+            assert_eq!(
+                quote.dearest(),
+                quote.prices(&Usage::ZERO, request),
+                "known from the first"
+            );
             rate(quote.dearest())
         };
         assert_eq!(costs(&Traits::default()), Nanousd::new(10), "a request that says nothing");
@@ -457,7 +462,7 @@ mod tests {
     #[test]
     fn the_whole_request_has_the_price_of_its_size() {
         let list = list(&[(above(400), 40), (above(200), 20)]);
-        let asked = Traits::default();
+        let request = Traits::default();
         for (bound, held, used, paid) in [
             (200, 10, 200, 10),
             (201, 20, 201, 20),
@@ -467,23 +472,23 @@ mod tests {
             // More than it can be, by an upstream that has the last word.
             (100, 10, 201, 20),
         ] {
-            let quote = list.quote(&asked, &input(bound), NOON);
+            let quote = list.quote(&request, &input(bound), NOON);
             assert_eq!(rate(quote.dearest()), Nanousd::new(held), "held for {bound}");
-            let prices = quote.prices(&input(used), &asked);
+            let prices = quote.prices(&input(used), &request);
             assert_eq!(rate(prices), Nanousd::new(paid), "paid for {used}");
         }
-        let quote = list.quote(&asked, &input(500), NOON);
+        let quote = list.quote(&request, &input(500), NOON);
         let cached = Usage { cache_read_tokens: 150, cache_write_tokens: 50, ..input(1) };
-        assert_eq!(rate(quote.prices(&cached, &asked)), Nanousd::new(20), "cached tokens count");
+        assert_eq!(rate(quote.prices(&cached, &request)), Nanousd::new(20), "cached tokens count");
     }
 
     #[test]
-    fn a_tier_is_held_as_it_is_asked_for_and_paid_as_it_is_served() {
+    fn a_tier_is_held_as_requested_and_paid_as_served() {
         use ServiceTier::{Auto, Default, Flex, Priority, Ultrafast};
         let tiers = [(Priority, 20), (Flex, 5), (Ultrafast, 60)];
         let list = list(&tiers.map(|(one, price)| (when(tier(one)), price)));
         let nothing = Traits::default();
-        for (asked, held, shown, paid) in [
+        for (request, held, shown, paid) in [
             (nothing, 10, nothing, 10),
             (nothing, 10, tier(Priority), 20),
             (tier(Default), 10, tier(Default), 10),
@@ -497,8 +502,8 @@ mod tests {
             (tier(Ultrafast), 60, tier(Ultrafast), 60),
             (tier(Ultrafast), 60, tier(Default), 10),
         ] {
-            let quote = list.quote(&asked, &input(1), NOON);
-            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{asked:?}");
+            let quote = list.quote(&request, &input(1), NOON);
+            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{request:?}");
             assert_eq!(rate(quote.prices(&input(1), &shown)), Nanousd::new(paid), "{shown:?}");
         }
     }
@@ -507,14 +512,14 @@ mod tests {
     fn who_leaves_thinking_to_the_model_is_held_for_the_dearer() {
         let thinks = |thinking| Traits { thinking, ..Traits::default() };
         let list = list(&[(when(thinks(Some(true))), 30), (when(thinks(Some(false))), 3)]);
-        for (asked, held, shown, paid) in [
+        for (request, held, shown, paid) in [
             (None, 30, Some(true), 30),
             (None, 30, Some(false), 3),
             (Some(false), 10, None, 3),
             (Some(true), 30, None, 30),
         ] {
-            let quote = list.quote(&thinks(asked), &input(1), NOON);
-            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{asked:?}");
+            let quote = list.quote(&thinks(request), &input(1), NOON);
+            assert_eq!(rate(quote.dearest()), Nanousd::new(held), "{request:?}");
             let prices = quote.prices(&input(1), &thinks(shown));
             assert_eq!(rate(prices), Nanousd::new(paid), "{shown:?}");
         }
@@ -573,11 +578,11 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What is held covers every branch that an answer can come to whose usage is within the bound.
+        /// A hold covers every branch that a response can reach with usage within the bound.
         #[test]
         fn a_hold_covers_every_branch_that_the_answer_can_show(
             branches in proptest::collection::vec((0..4_usize, 0..500_u64, 1..99_i64), 0..6),
-            asked in 0..4_usize,
+            request in 0..4_usize,
             bound in 0..600_u64,
             used in 0..600_u64,
         ) {
@@ -588,10 +593,10 @@ mod tests {
                 let input_tokens_above = (above > 100).then_some(above);
                 (Condition { traits, input_tokens_above, time_utc: None }, price)
             }).collect();
-            let asked = Traits { service_tier: tiers[asked], ..Traits::default() };
-            let quote = list(&branches).quote(&asked, &input(bound), NOON);
+            let request = Traits { service_tier: tiers[request], ..Traits::default() };
+            let quote = list(&branches).quote(&request, &input(bound), NOON);
             let used = input(used.min(bound));
-            for shown in [Traits::default(), tier(Default), asked] {
+            for shown in [Traits::default(), tier(Default), request] {
                 let paid = quote.prices(&used, &shown).cost(&used);
                 proptest::prop_assert!(paid <= quote.dearest().cost(&used), "{quote:?} {shown:?}");
             }

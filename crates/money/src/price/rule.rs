@@ -1,4 +1,4 @@
-//! What a customer pays in the place of the list: rules that multiply a model's prices or replace them.
+//! Prices of a customer that replace the list: rules that multiply a model's prices or set them.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -11,12 +11,12 @@ pub const RULES_MAX: usize = 32;
 /// The longest name or pattern of models in a rule, in bytes: that of a model.
 const MODELS_BYTES_MAX: usize = 128;
 
-/// What a customer pays for some models, for some time.
+/// Price rule of a customer for some models and some time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PriceRule {
     /// A model's name, the beginning of names and an asterisk, or an asterisk for all models.
     pub models: String,
-    /// What is paid for them in the place of the list.
+    /// Prices in place of the list.
     pub terms: PriceTerms,
     /// The first moment of it; `None` for as long as there were calls.
     pub from: Option<UnixMs>,
@@ -24,7 +24,7 @@ pub struct PriceRule {
     pub until: Option<UnixMs>,
 }
 
-/// What is paid in the place of the list.
+/// Prices in place of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PriceTerms {
     /// So many times the list.
@@ -33,12 +33,12 @@ pub enum PriceTerms {
     Prices(Vec<PricedUnit>),
 }
 
-/// What one unit costs, as a rule says it.
+/// Price of one unit in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PricedUnit {
     /// The unit that is priced.
     pub unit: Unit,
-    /// What one of it costs; not negative.
+    /// Price per unit; not negative.
     pub rate: Rate,
 }
 
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for PricedUnit {
 }
 
 impl PriceRule {
-    /// Whether it is in force in this moment.
+    /// True if the rule is in force at this time.
     #[must_use]
     pub fn is_in_force(&self, at: UnixMs) -> bool {
         self.from.is_none_or(|from| from <= at) && self.until.is_none_or(|until| at < until)
@@ -74,12 +74,12 @@ impl PriceRule {
         self.prefix().map_or(self.models == model, |prefix| model.starts_with(prefix))
     }
 
-    /// How narrow it is: a name before the beginning of names, and the longer before the shorter.
+    /// Precedence: an exact name before a prefix, and a longer one before a shorter one.
     fn narrowness(&self) -> (bool, usize) {
         (self.prefix().is_none(), self.models.len())
     }
 
-    /// Whether both are for the same models, and in force at the same time for a while.
+    /// True if both apply to the same models at some common time.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
         let begins_before_end = |one: &Self, other: &Self| {
@@ -90,7 +90,7 @@ impl PriceRule {
             && begins_before_end(other, self)
     }
 
-    /// Why it can be no rule; `None` for one that can.
+    /// Fault of the rule; `None` if it is valid.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@".contains(&byte);
@@ -129,8 +129,8 @@ pub fn rule_for<'a>(rules: &'a [PriceRule], model: &str, at: UnixMs) -> Option<&
 }
 
 impl PriceTerms {
-    /// What is paid in the place of this list, which sells these units and those that have their price
-    /// by default. Prices of other units have no effect: nothing is held for them.
+    /// Applies the rule to a list that sells these units and those priced by default. Prices of
+    /// other units have no effect: nothing is held for them.
     #[must_use]
     pub fn apply(&self, list: &PriceList, sold: &[Unit]) -> PriceList {
         match self {

@@ -222,11 +222,11 @@ macro_rules! each_unit {
     };
 }
 
-/// How many units have a place of their own in what was written before there were numbers of units: the
-/// first of the table. Records tell later ones by their number, and so does a fleet's database.
+/// Number of units encoded by place, the first of the table: the encoding before units had numbers.
+/// Records and a fleet's database identify later ones by number.
 pub const PLACED: usize = 8;
 
-/// What a unit is a part of, where units are added up.
+/// Total that a unit counts towards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Tokens that went in, from a cache or not.
@@ -237,20 +237,20 @@ pub enum Side {
     Made,
 }
 
-/// What is known of a unit.
+/// Properties of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitInfo {
     /// The unit that the row is of.
     pub unit: Unit,
     /// Its count in JSON, logs, CSV and a fleet's database.
     pub name: &'static str,
-    /// Where its count is in a document with a `usage`, as a JSON pointer.
+    /// JSON pointer to its count in a document with a `usage`.
     pub pointer: &'static str,
     /// Its price in `models.yaml` and the admin API.
     pub price: &'static str,
-    /// How many units that price is for.
+    /// Number of units in the quoted price.
     pub per: u64,
-    /// What it is a part of.
+    /// Total that it counts towards.
     pub side: Side,
     /// The unit whose price it has where none is typed for it; `None` for a price of nothing.
     pub priced_as: Option<Unit>,
@@ -286,7 +286,7 @@ macro_rules! units {
         { side: $side:ident, priced_as: $priced_as:expr, shown_as: $shown_as:ident,
           label: $label:literal, words: $words:expr, metric: $metric:expr, column: $column:expr };
     )+) => {
-        /// What is counted and billed. As a number, it is what records tell it by.
+        /// Billing unit. Its number identifies it in records.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Unit {
@@ -298,7 +298,7 @@ macro_rules! units {
             pub const ALL: &[Self] = &[$(Self::$unit),+];
         }
 
-        /// What is known of every unit, in the order of their numbers.
+        /// Properties of every unit, in the order of their numbers.
         pub const UNITS: &[UnitInfo; Unit::ALL.len()] = &[
             $(UnitInfo {
                 unit: Unit::$unit,
@@ -321,10 +321,10 @@ macro_rules! units {
 each_unit!(units);
 
 impl Unit {
-    /// How many there are.
+    /// Number of units.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// What is known of it.
+    /// Properties of the unit.
     #[must_use]
     pub const fn info(self) -> &'static UnitInfo {
         &UNITS[self as usize]
@@ -342,7 +342,7 @@ impl Unit {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Whether it has a place of its own in what was written before units had numbers.
+    /// True if it is encoded by place, as before units had numbers.
     #[must_use]
     pub const fn is_placed(self) -> bool {
         (self as usize) < PLACED

@@ -32,7 +32,7 @@ impl NoProxy {
         Self(words.filter(|word| !word.is_empty()).map(entry).collect())
     }
 
-    /// Whether a host and port are listed.
+    /// True if the host and port are listed.
     pub(super) fn has(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
         let host = host.trim_end_matches('.').to_ascii_lowercase();

@@ -7,7 +7,7 @@ use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge, IntGaug
 use super::register::{gauge, gauges, histograms, int_counters, int_gauge, int_gauges};
 use super::{Metrics, dollars};
 use tollgate_fleet::postgres::{DbOperation, NodeState, Observer, Outcome, Overview, RoundTrip};
-use tollgate_ledger::Standing;
+use tollgate_ledger::NodeStatus;
 
 /// From a database on the same machine to one in trouble, in seconds.
 const ROUND_TRIP_BUCKETS: [f64; 12] =
@@ -96,7 +96,7 @@ impl FleetMetrics {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a lag are far below 2^53")]
-    fn show(&self, standing: &Standing, overview: Option<&Overview>) {
+    fn show(&self, standing: &NodeStatus, overview: Option<&Overview>) {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.report_lag.set(standing.report_lag.as_millis() as f64 / 1e3);
         self.unreported.set(whole(standing.unreported));
@@ -171,7 +171,7 @@ impl Metrics {
     }
 
     /// Shows how this node is doing, and its fleet as it was seen last.
-    pub fn show_fleet(&self, standing: &Standing, overview: Option<&Overview>) {
+    pub fn show_fleet(&self, standing: &NodeStatus, overview: Option<&Overview>) {
         self.fleet.get_or_init(|| FleetMetrics::new(&self.registry)).show(standing, overview);
     }
 }

@@ -4,7 +4,7 @@ use prometheus::{Gauge, IntCounter, IntGauge, Registry};
 
 use super::Metrics;
 use super::register::{gauge, int_counter, int_gauge};
-use tollgate_ledger::Kept;
+use tollgate_ledger::MaintenanceEvent;
 
 /// The metrics of the journal's files.
 pub(super) struct KeepingMetrics {
@@ -45,13 +45,15 @@ impl KeepingMetrics {
 impl Metrics {
     /// Counts what was done with the journal's files.
     #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^53")]
-    pub fn journal_kept(&self, kept: &Kept) {
+    pub fn journal_kept(&self, kept: &MaintenanceEvent) {
         let keeping = &self.keeping;
         match kept {
-            Kept::Journal { bytes } => keeping.bytes.set(i64::try_from(*bytes).unwrap_or(i64::MAX)),
-            Kept::Checkpoint { at } => keeping.checkpoint.set(at.0 as f64 / 1e3),
-            Kept::Archived { bytes } => keeping.archived.inc_by(*bytes),
-            Kept::Failed => keeping.failures.inc(),
+            MaintenanceEvent::Journal { bytes } => {
+                keeping.bytes.set(i64::try_from(*bytes).unwrap_or(i64::MAX))
+            }
+            MaintenanceEvent::Checkpoint { at } => keeping.checkpoint.set(at.0 as f64 / 1e3),
+            MaintenanceEvent::Archived { bytes } => keeping.archived.inc_by(*bytes),
+            MaintenanceEvent::Failed => keeping.failures.inc(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tollgate_journal::{BatchLimits, BatchQueue, Gathered, Urgency};
+use tollgate_journal::{BatchLimits, BatchQueue, GatherResult, Urgency};
 
 use super::Dropped;
 
@@ -77,12 +77,12 @@ impl FrameQueue {
 
     /// For the writer: waits for frames, lets more come, and moves them to `batch`, which is empty.
     /// `None` when nothing will come any more.
-    pub(super) fn gather(&self, batch: &mut Vec<u8>) -> Option<Gathered> {
+    pub(super) fn gather(&self, batch: &mut Vec<u8>) -> Option<GatherResult> {
         self.frames.gather(batch)
     }
 
     /// For the writer: what it gathered was dealt with; `lost` records of it could not be written.
-    pub(super) fn done(&self, gathered: &Gathered, lost: u64) {
+    pub(super) fn done(&self, gathered: &GatherResult, lost: u64) {
         self.lost.fetch_add(lost, Ordering::Relaxed);
         self.frames.done(gathered);
     }

@@ -273,7 +273,7 @@ fn is_open(stream: &mut Stream) -> bool {
 impl UpstreamConnection {
     /// A new connection over `stream`, as if it led to the sample upstream at `address`.
     pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
-        let destination = crate::sample::upstream().destination;
+        let destination = crate::balance::sample::upstream().destination;
         let target = ConnectionTarget { destination, address };
         let patience = Patience::default();
         Self { stream, patience, target, is_reused: false, written: None }
@@ -285,7 +285,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt, DuplexStream};
 
     use super::*;
-    use crate::sample;
+    use crate::balance::sample;
 
     const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::io::DuplexStream;
 
 use super::*;
-use crate::sample;
+use crate::balance::sample;
 
 const REQUEST: &[u8] = b"POST / HTTP/1.1\r\nhost: u\r\ncontent-length: 0\r\n\r\n";
 

@@ -73,8 +73,8 @@ async fn tokens_follow_the_size_and_the_length() {
     let usage = async |settings| {
         record(&sim, TaskProtocol::Ark, settings, &order(json!({}))).await["usage"].clone()
     };
-    let told = usage("usage=completion=99").await;
-    assert_eq!(told, json!({"completion_tokens": 99, "total_tokens": 99}));
+    let reply = usage("usage=completion=99").await;
+    assert_eq!(reply, json!({"completion_tokens": 99, "total_tokens": 99}));
     assert_eq!(usage("fault=usage-missing").await, json!(null));
     assert_eq!(usage("fault=usage-string").await["total_tokens"], 108_000, "DashScope's alone");
 }
@@ -105,9 +105,9 @@ async fn unknown_fields_and_wrong_values_are_refused_by_name() {
         assert!(error["message"].as_str().is_some_and(|text| text.contains(param)), "{error}");
     }
     assert_eq!(sim.tasks_total(), 0, "what is refused is not taken in");
-    let told = ask(&sim, Method::POST, "fault=status=429", TASKS, &order(json!({}))).await;
+    let reply = ask(&sim, Method::POST, "fault=status=429", TASKS, &order(json!({}))).await;
     let expected = json!({"code": "RateLimitExceeded", "type": "TooManyRequests"});
-    let error = json_of(told).await["error"].clone();
+    let error = json_of(reply).await["error"].clone();
     assert_eq!(json!({"code": error["code"], "type": error["type"]}), expected);
     let (status, error) = get(&sim, &format!("{TASKS}/nobody")).await;
     assert_eq!((status, &error["error"]["type"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
@@ -199,7 +199,7 @@ fn callbacks(statuses: &'static [u16]) -> (String, Receiver<(u16, Value)>) {
     (url, receiver)
 }
 
-fn told(callbacks: &Receiver<(u16, Value)>) -> (u16, String) {
+fn callback(callbacks: &Receiver<(u16, Value)>) -> (u16, String) {
     let (status, record) = callbacks.recv_timeout(TIMEOUT).expect("a callback");
     (status, record["status"].as_str().expect("a status").to_owned())
 }
@@ -217,7 +217,7 @@ async fn each_state_is_called_back_three_times_at_most() {
         (500, "running"),
         (500, "running"),
     ] {
-        assert_eq!(told(&callbacks), (expected.0, expected.1.to_owned()));
+        assert_eq!(callback(&callbacks), (expected.0, expected.1.to_owned()));
     }
     let (_, last) = callbacks.recv_timeout(TIMEOUT).expect("a callback");
     let (_, shown) = get(&sim, &format!("{TASKS}/{id}")).await;
@@ -230,11 +230,11 @@ async fn a_cancelled_task_is_called_back_and_no_more() {
     let sim = sim(&["task-pending-ms=1000", "task-running-ms=0"]);
     let (url, callbacks) = callbacks(&[200]);
     let id = submit(&sim, "chunks=1", TASKS, &order(json!({"callback_url": url}))).await;
-    assert_eq!(told(&callbacks), (200, "queued".to_owned()));
+    assert_eq!(callback(&callbacks), (200, "queued".to_owned()));
     let path = format!("{TASKS}/{id}");
     let deleted = ask(&sim, Method::DELETE, "chunks=1", &path, &json!({})).await;
     assert_eq!(deleted.status(), StatusCode::OK);
-    assert_eq!(told(&callbacks), (200, "cancelled".to_owned()));
+    assert_eq!(callback(&callbacks), (200, "cancelled".to_owned()));
     let more = callbacks.recv_timeout(std::time::Duration::from_millis(1500));
     assert!(more.is_err(), "it neither runs nor ends any more: {more:?}");
 }

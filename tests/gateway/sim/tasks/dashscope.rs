@@ -67,10 +67,10 @@ async fn what_is_billed_follows_the_parameters_unless_it_is_told() {
         assert_eq!(usage["duration"], duration, "{parameters}: {usage}");
         assert_eq!((&usage["SR"], &usage["size"]), (&json!(lines), &json!(size)), "{parameters}");
     }
-    let told = usage("usage=completion=7", json!({})).await;
-    assert_eq!((&told["duration"], &told["output_video_duration"]), (&json!(7), &json!(5)));
-    let told = usage("usage=prompt=3", json!({})).await;
-    assert_eq!((&told["duration"], &told["input_video_duration"]), (&json!(8), &json!(3)));
+    let reply = usage("usage=completion=7", json!({})).await;
+    assert_eq!((&reply["duration"], &reply["output_video_duration"]), (&json!(7), &json!(5)));
+    let reply = usage("usage=prompt=3", json!({})).await;
+    assert_eq!((&reply["duration"], &reply["input_video_duration"]), (&json!(8), &json!(3)));
     assert_eq!(usage("fault=usage-missing", json!({})).await, Value::Null);
     assert_eq!(usage("fault=usage-negative", json!({})).await["duration"], -200);
     let text = usage("fault=usage-string", json!({})).await;

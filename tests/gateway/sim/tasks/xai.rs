@@ -83,6 +83,6 @@ async fn errors_are_flat() {
     let (status, error) = get(&sim, &format!("{VIDEOS}/nobody")).await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(error["error"], "There is no video nobody.");
-    let told = ask(&sim, Method::POST, "fault=status=429", SUBMIT, &order(json!({}))).await;
-    assert_eq!(json_of(told).await["code"], "Some resource has been exhausted");
+    let message = ask(&sim, Method::POST, "fault=status=429", SUBMIT, &order(json!({}))).await;
+    assert_eq!(json_of(message).await["code"], "Some resource has been exhausted");
 }

@@ -6,7 +6,7 @@ use super::super::columns::{encoded, number};
 use super::super::{Db, DbError, Transaction};
 use super::ROWS_MAX;
 use tollgate_ledger::moving::{MovedSubmit, MovedTask};
-use tollgate_ledger::{AccountId, OpenHold, RequestId, Reservation, Stage, Task, Webhook};
+use tollgate_ledger::{AccountId, OpenHold, RequestId, Reservation, Task, TaskPhase, Webhook};
 use tollgate_money::money::Nanousd;
 
 /// Writes tasks, and what marks their repetitions.
@@ -43,10 +43,10 @@ async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError
     };
     let held = if ended.is_some() { Nanousd::ZERO } else { hold.amount };
     let stage = match task.stage {
-        Stage::Submitting => "submitting",
-        Stage::InDoubt => "in_doubt",
-        Stage::Submitted { .. } => "submitted",
-        Stage::Ended(_) => "ended",
+        TaskPhase::Submitting => "submitting",
+        TaskPhase::InDoubt => "in_doubt",
+        TaskPhase::Submitted { .. } => "submitted",
+        TaskPhase::Ended(_) => "ended",
     };
     let sql = "INSERT INTO tollgate.tasks (id, account, native_id, node, epoch, hold, held, stage,
             state, is_announced, task, open_hold, tried, submitted_at, ended_at, due_at)

@@ -104,7 +104,7 @@ async fn usage_adds_up_by_the_hour_and_by_the_day() {
 }
 
 /// The end of a call at a place, and its chunk's columns.
-fn ended(account: AccountId, place: Seq, at: u64) -> Journaled {
+fn ended(account: AccountId, place: Seq, at: u64) -> JournaledRecord {
     let (hold, at) = (HoldId::from_number(place - 1), UnixMs(at));
     let reservation = Arc::new(Reservation {
         account,
@@ -118,7 +118,7 @@ fn ended(account: AccountId, place: Seq, at: u64) -> Journaled {
     });
     let record = Record::Voided { account, hold, reason: VoidReason::Unreached, at };
     let hold = OpenHold { reservation, amount: Nanousd::ZERO };
-    Journaled { seq: place, record, hold: Some(hold) }
+    JournaledRecord { seq: place, record, hold: Some(hold) }
 }
 
 /// Chunks of one to four lines of two nodes, many of which end at the same time: whatever is looked
@@ -132,7 +132,7 @@ async fn calls_are_found_among_more_chunks_than_one_query_gives() {
     let (mut made, mut next) = (Vec::new(), [0_u64; 2]);
     for chunk in 0..350_u64 {
         let node = random.usize(..2);
-        let lines: Vec<Journaled> = (0..random.usize(1..5))
+        let lines: Vec<JournaledRecord> = (0..random.usize(1..5))
             .map(|_| {
                 next[node] += 2;
                 ended(account, nodes[node].begin() + next[node], 1000 + chunk / 130 * 500)
@@ -142,7 +142,7 @@ async fn calls_are_found_among_more_chunks_than_one_query_gives() {
         for line in &lines {
             bytes.extend(encoded(line).expect("encodes"));
         }
-        let place = |line: Option<&Journaled>| number(line.map_or(0, |line| line.seq));
+        let place = |line: Option<&JournaledRecord>| number(line.map_or(0, |line| line.seq));
         let (first, last) = (place(lines.first()), place(lines.last()));
         let at = lines.last().map_or(0, |line| number(line.record.at().0));
         for account in [account, other] {
@@ -157,7 +157,7 @@ async fn calls_are_found_among_more_chunks_than_one_query_gives() {
         }
         made.extend(lines);
     }
-    let record = |line: &Journaled| format!("{:?}", line.record);
+    let record = |line: &JournaledRecord| format!("{:?}", line.record);
     let all = db.entries(account, Seq::MAX, usize::MAX).await.expect("entries");
     let expected: Vec<_> = made.iter().rev().map(record).collect();
     assert_eq!(all.iter().map(record).collect::<Vec<_>>(), expected);

@@ -8,8 +8,8 @@ use crate::postgres::history::put_history;
 use crate::postgres::tasks::open::SOON;
 use crate::postgres::{DbError, Transaction, debts};
 use tollgate_ledger::{
-    AccountId, Charge, History, OpenTask, Stage, Task, TaskEnding, TaskId, Tried, Webhook,
-    is_unanswered,
+    AccountId, Charge, DeliveryAttempt, History, OpenTask, Task, TaskEnding, TaskId, TaskPhase,
+    Webhook, is_unanswered,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -25,7 +25,7 @@ impl SharedTasks {
         account: AccountId,
         id: TaskId,
         change: &(dyn Fn(&Task) -> Task + Send + Sync),
-        tried: Option<&Tried>,
+        tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, DbError> {
         let tried = tried.map(encode).transpose()?;
         let (account, id, tried) = (&account.to_string(), &id.to_string(), &tried);
@@ -43,7 +43,7 @@ impl SharedTasks {
                     return Ok(None);
                 }
                 write(tx, &after, tried.as_deref()).await?;
-                if is_unanswered(&before) && matches!(after.stage, Stage::Submitted { .. }) {
+                if is_unanswered(&before) && matches!(after.stage, TaskPhase::Submitted { .. }) {
                     count_from(tx, &after, UnixMs::now()).await?;
                 }
                 Ok(Some(Arc::new(after)))

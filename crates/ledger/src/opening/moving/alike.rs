@@ -1,4 +1,4 @@
-//! What a directory comes to, and whether two states say the same of everything that moves.
+//! Comparison of a directory before and after a move.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,38 +36,38 @@ impl Followed {
         Ok(())
     }
 
-    /// What makes two ledgers collide: ids of accounts, keys and codes, what they are compared with,
-    /// addresses, and price groups.
+    /// Names that collide when two ledgers merge: ids of accounts, keys and codes, their hashes,
+    /// e-mail addresses, and price groups.
     pub fn names(&self) -> BTreeSet<String> {
         names(&self.cores)
     }
 
-    /// How many keys each account has.
+    /// Number of keys per account.
     pub fn keys(&self) -> BTreeMap<AccountId, u64> {
         let states = self.cores.iter().flat_map(|core| core.accounts.values());
         states.map(|state| (state.account.id, state.keys.len() as u64)).collect()
     }
 
-    /// How many codes there are, and how many uses of them.
+    /// Number of codes, and of their uses.
     pub fn codes(&self) -> (u64, u64) {
         codes(&self.cores)
     }
 
-    /// What is said otherwise here than in `cores`; empty when nothing is.
+    /// Differences from `cores`, in words; empty if there are none.
     pub fn differences(&self, cores: &[Core]) -> Vec<String> {
         let accounts = |cores: &[Core]| -> BTreeMap<AccountId, String> {
             let states = cores.iter().flat_map(|core| core.accounts.values());
-            states.map(|state| (state.account.id, said(state))).collect()
+            states.map(|state| (state.account.id, inner(state))).collect()
         };
         let (here, there) = (accounts(&self.cores), accounts(cores));
         let ids: BTreeSet<_> = here.keys().chain(there.keys()).collect();
         let other = ids.into_iter().filter(|id| here.get(id) != there.get(id));
         let mut found: Vec<_> =
             other.map(|id| format!("{id}: its keys, limits, grants or people differ")).collect();
-        if said_of_codes(&self.cores) != said_of_codes(cores) {
+        if code_texts(&self.cores) != code_texts(cores) {
             found.push("codes differ".to_owned());
         }
-        if said_of_groups(&self.cores) != said_of_groups(cores) {
+        if group_texts(&self.cores) != group_texts(cores) {
             found.push("price groups differ".to_owned());
         }
         found
@@ -83,13 +83,13 @@ pub(super) fn names(cores: &[Core]) -> BTreeSet<String> {
             names.insert(key.id.to_string());
             names.insert(format!("the key that {} is checked with", hash(&key.hash)));
         }
-        names.extend(state.people.login.as_ref().map(|login| login.email.clone()));
+        names.extend(state.customers.login.as_ref().map(|login| login.email.clone()));
     }
-    for (id, state) in cores.iter().flat_map(|core| &core.house.codes) {
+    for (id, state) in cores.iter().flat_map(|core| &core.operator.codes) {
         names.insert(id.to_string());
         names.insert(format!("the code that {} is checked with", hash(&state.code.hash)));
     }
-    let groups = cores.iter().flat_map(|core| core.house.groups.keys());
+    let groups = cores.iter().flat_map(|core| core.operator.groups.keys());
     names.extend(groups.map(|name| format!("the price group {name}")));
     names
 }
@@ -101,18 +101,18 @@ fn hash(hash: &tollgate_types::secret::KeyHash) -> String {
 }
 
 /// The price groups, as text that compares.
-fn said_of_groups(cores: &[Core]) -> String {
-    let groups = cores.iter().flat_map(|core| &core.house.groups);
+fn group_texts(cores: &[Core]) -> String {
+    let groups = cores.iter().flat_map(|core| &core.operator.groups);
     format!("{:?}", groups.collect::<BTreeMap<_, _>>())
 }
 
 pub(super) fn codes(cores: &[Core]) -> (u64, u64) {
-    let states = || cores.iter().flat_map(|core| core.house.codes.values());
+    let states = || cores.iter().flat_map(|core| core.operator.codes.values());
     (states().count() as u64, states().map(|state| state.uses.len() as u64).sum())
 }
 
 /// Everything of an account that the directory says, as text that compares.
-fn said(state: &AccountState) -> String {
+fn inner(state: &AccountState) -> String {
     let account = &state.account;
     let keys: BTreeMap<_, _> =
         state.keys.iter().map(|(id, key)| (id, (key, hash(&key.hash)))).collect();
@@ -121,12 +121,17 @@ fn said(state: &AccountState) -> String {
         limits.filter(|(_, limits)| *limits != crate::KeyLimits::default()).collect();
     let grants = state.grants.iter().map(|(id, grant)| (id, grant.amount));
     let refunds = state.refunds.iter().map(|(id, refund)| (id, refund.amount));
-    let write_offs = state.write_offs.iter().map(|(id, known)| (id, known.amount));
-    let login = state.people.login.as_ref().map(|login| (&login.email, &login.password));
-    let ended: BTreeMap<_, _> = state.people.ended.iter().collect();
-    let about =
-        (&account.name, account.created_at, account.suspended, state.rates, &state.people.prices);
-    let holds = &state.people.holds;
+    let write_offs = state.write_offs.iter().map(|(id, write_off)| (id, write_off.amount));
+    let login = state.customers.login.as_ref().map(|login| (&login.email, &login.password));
+    let ended: BTreeMap<_, _> = state.customers.ended.iter().collect();
+    let about = (
+        &account.name,
+        account.created_at,
+        account.suspended,
+        state.rates,
+        &state.customers.prices,
+    );
+    let holds = &state.customers.holds;
     let given = (
         grants.collect::<BTreeMap<_, _>>(),
         refunds.collect::<BTreeMap<_, _>>(),
@@ -135,14 +140,14 @@ fn said(state: &AccountState) -> String {
     format!("{about:?} {holds:?} {keys:?} {limits:?} {given:?} {login:?} {ended:?}")
 }
 
-fn said_of_codes(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
-    let codes = cores.iter().flat_map(|core| &core.house.codes);
-    let said = codes.map(|(id, state)| {
+fn code_texts(cores: &[Core]) -> BTreeMap<tollgate_types::ids::CodeId, String> {
+    let codes = cores.iter().flat_map(|core| &core.operator.codes);
+    let inner = codes.map(|(id, state)| {
         let uses: BTreeMap<_, _> = state.uses.iter().collect();
         (
             *id,
             format!("{:?} {} {:?} {uses:?}", state.code, hash(&state.code.hash), state.revoked_at),
         )
     });
-    said.collect()
+    inner.collect()
 }

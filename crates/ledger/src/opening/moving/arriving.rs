@@ -11,7 +11,7 @@ use crate::files::lock::DirectoryLock;
 use crate::files::moved::Moved;
 use crate::journal::segment::{Position, Writer};
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{JournaledRecord, Record};
 use crate::rules::account::{Balance, Movement};
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
@@ -28,7 +28,7 @@ pub struct Arriving {
     dir: PathBuf,
     cores: Vec<Core>,
     writer: Writer,
-    group: Vec<Journaled>,
+    group: Vec<JournaledRecord>,
     seq: Seq,
     lock: DirectoryLock,
 }
@@ -82,7 +82,7 @@ impl Arriving {
         let core = &mut self.cores[shard_index(record.account())];
         core.apply(seq, &record).map_err(OpenError::Violation)?;
         self.seq = seq;
-        self.group.push(Journaled { seq, record, hold: None });
+        self.group.push(JournaledRecord { seq, record, hold: None });
         if self.group.len() >= GROUP_RECORDS {
             self.write()?;
         }

@@ -1,5 +1,5 @@
-//! A single gateway's journal, as a node of a fleet would have told it: what people wrote for the
-//! directory, and what calls cost for the treasury.
+//! A single gateway's journal in the form in which a fleet's node would have reported it: writes for the
+//! directory, costs of calls for the treasury.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,8 +17,8 @@ use crate::reading::report::{History, track};
 use crate::reading::verify;
 use crate::records::error::OpenError;
 use crate::records::loss::ListedLoss;
-use crate::records::record::{Journaled, OpenHold, Record};
-use crate::records::task::{Task, Tried};
+use crate::records::record::{JournaledRecord, OpenHold, Record};
+use crate::records::task::{DeliveryAttempt, Task};
 use crate::rules::account::Account;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
@@ -40,13 +40,13 @@ const TAKEN_UP_MAX: usize = 1000;
 pub struct Leaving {
     dir: PathBuf,
     cores: Vec<Core>,
-    /// What names it: the hash chain of its first group, in hex.
+    /// Name of the ledger: the hash chain of its first group, in hex.
     pub name: String,
     /// The hash chain of its last group, in hex.
     pub chain: String,
     /// Its last record.
     pub last: Seq,
-    /// What is wrong with it.
+    /// Violations found in it.
     pub violations: Vec<String>,
     _lock: DirectoryLock,
 }
@@ -55,7 +55,7 @@ pub struct Leaving {
 pub struct Part {
     /// Its number, from 1.
     pub number: u64,
-    /// What people wrote.
+    /// Writes of operators and customers.
     pub writes: Vec<Vec<Record>>,
     /// Lines of statements, by account.
     pub entries: Vec<(AccountId, Chunk)>,
@@ -66,10 +66,10 @@ pub struct Part {
 pub struct MovedTask {
     /// The task.
     pub task: Arc<Task>,
-    /// What pays, or has paid, for it, where the journal says so.
+    /// Hold that pays or paid for the task, if the journal has it.
     pub hold: Option<OpenHold>,
     /// The last try to announce its end.
-    pub tried: Option<Arc<Tried>>,
+    pub tried: Option<Arc<DeliveryAttempt>>,
 }
 
 /// A submit that is recognised when it is repeated: see [`Parts::submits`].
@@ -85,16 +85,16 @@ pub struct Parts<'a> {
     write: Vec<Record>,
     write_bytes: usize,
     is_over: bool,
-    /// What was used.
+    /// Usage by cell.
     pub usage: BTreeMap<UsageCell, UsageTotal>,
-    /// When keys were last charged for a call.
+    /// Time of each key's last charge.
     pub used: BTreeMap<(KeyId, AccountId), UnixMs>,
     /// Grants, refunds and write-offs.
     pub given: Vec<Record>,
-    /// What calls may have cost the operator.
+    /// Possible losses of the operator.
     pub losses: Vec<ListedLoss>,
     /// Holds in doubt.
-    pub doubts: BTreeMap<HoldId, Journaled>,
+    pub doubts: BTreeMap<HoldId, JournaledRecord>,
     tasks: BTreeMap<TaskId, MovedTask>,
     last_at: UnixMs,
     lines: BTreeMap<AccountId, u64>,
@@ -237,14 +237,14 @@ impl Parts<'_> {
             _ => {}
         }
         track(&mut self.holds, seq, &record);
-        for said in said_in_directory(&central(record.clone())) {
+        for inner in directory_records(&central(record.clone())) {
             // It was read from a journal, so it can be written.
             self.write_bytes = self
                 .write_bytes
-                .saturating_add(postcard::to_stdvec(&said).map_or(0, |bytes| bytes.len()));
-            self.write.push(said);
+                .saturating_add(postcard::to_stdvec(&inner).map_or(0, |bytes| bytes.len()));
+            self.write.push(inner);
         }
-        window.add(Journaled { seq, record, hold })
+        window.add(JournaledRecord { seq, record, hold })
     }
 
     fn take_task(&mut self, task: &Arc<Task>) {
@@ -290,7 +290,7 @@ impl Parts<'_> {
             let state = self.leaving.cores[shard_index(journaled.record.account())]
                 .accounts
                 .get(&journaled.record.account());
-            if state.is_some_and(|state| state.people.doubts.contains(&hold)) {
+            if state.is_some_and(|state| state.customers.doubts.contains(&hold)) {
                 self.doubts.insert(hold, journaled.clone());
             }
         }
@@ -307,7 +307,7 @@ impl Parts<'_> {
         self.tasks.values().collect()
     }
 
-    /// Those that are in work, or are kept for their customers.
+    /// Tasks that are in work or within their retention.
     pub fn kept_tasks(&self) -> Vec<&MovedTask> {
         let until = self.last_at.0.saturating_sub(KEPT_MS);
         let is_kept = |moved: &&MovedTask| {
@@ -332,7 +332,7 @@ impl Parts<'_> {
         submits
     }
 
-    /// What there is with these tasks, when all parts were read.
+    /// Tallies with these tasks; all parts must have been read.
     pub fn tallies(&self, tasks: &[&MovedTask]) -> Tallies {
         let (codes, uses) = alike::codes(&self.leaving.cores);
         let mut tallies = Tallies { codes, uses, ..Tallies::default() };
@@ -350,7 +350,7 @@ impl Parts<'_> {
             tally.refunds = state.refunds.len() as u64;
             tally.write_offs = state.write_offs.len() as u64;
             tally.losses = state.losses.values().map(|sum| sum.count).sum();
-            tally.doubts = state.people.doubts.len() as u64;
+            tally.doubts = state.customers.doubts.len() as u64;
         }
         for (account, lines) in &self.lines {
             tallies.of(*account).lines = *lines;
@@ -370,11 +370,11 @@ impl Parts<'_> {
 ///
 /// # Errors
 /// For bytes that are no chunk.
-pub fn read_lines(chunk: &[u8]) -> Result<Vec<Journaled>, OpenError> {
+pub fn read_lines(chunk: &[u8]) -> Result<Vec<JournaledRecord>, OpenError> {
     store::read_chunk(chunk).map_err(|error| OpenError::Store(error.to_string()))
 }
 
-/// How many lines stand in a chunk of a statement.
+/// Number of lines in a chunk of a statement.
 ///
 /// # Errors
 /// For bytes that are no chunk.
@@ -382,8 +382,8 @@ pub fn lines(chunk: &[u8]) -> Result<u64, OpenError> {
     Ok(read_lines(chunk)?.len() as u64)
 }
 
-/// What stands in the directory for a record.
-fn said_in_directory(record: &Record) -> Vec<Record> {
+/// Records for the fleet's directory.
+fn directory_records(record: &Record) -> Vec<Record> {
     match record {
         Record::AccountCreated { account, at, .. } => {
             let suspended =

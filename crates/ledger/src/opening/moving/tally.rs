@@ -1,4 +1,4 @@
-//! What is counted on both sides of a move: the same, or nothing has moved.
+//! Tallies of both sides of a move. A move is valid only if they are equal.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,24 +9,24 @@ use crate::projection::window::UsageTotal;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::AccountId;
 
-/// What is counted of an account, or of all.
+/// Tally of an account, or of all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Everything that was ever paid in.
     pub granted: Nanousd,
-    /// What can be spent.
+    /// Available amount.
     pub available: Nanousd,
-    /// What open tasks hold.
+    /// Amount held by open tasks.
     pub held: Nanousd,
-    /// What calls have cost, less refunds.
+    /// Cost of calls, less refunds.
     pub spent: Nanousd,
-    /// What the account owes.
+    /// Debt of the account.
     #[serde(default)]
     pub debt: Nanousd,
     /// The credit line, which is a part of `granted`.
     #[serde(default)]
     pub credit: Nanousd,
-    /// What calls cost and is not owed any more.
+    /// Cost of calls that was written off.
     pub written_off: Nanousd,
     /// Keys, whatever became of them.
     pub keys: u64,
@@ -37,7 +37,7 @@ pub struct Tally {
     /// Debts that were given up, wholly or in part.
     #[serde(default)]
     pub write_offs: u64,
-    /// What calls may have cost the operator, one by one.
+    /// Number of possible losses of the operator.
     #[serde(default)]
     pub losses: u64,
     /// Calls in doubt that nobody has looked into.
@@ -48,13 +48,13 @@ pub struct Tally {
     pub lines: u64,
     /// Settled calls.
     pub calls: u64,
-    /// What they cost, whoever bore it.
+    /// Amount of these losses.
     pub cost: Nanousd,
     /// All units that they used, whatever they are.
     pub units: u64,
 }
 
-/// What is counted on one side.
+/// Tallies of one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tallies {
     /// By account.
@@ -117,7 +117,7 @@ impl Tallies {
         self.accounts.entry(account).or_default()
     }
 
-    /// Where two sides differ, in words; empty when they are the same.
+    /// Differences of the two sides, in words; empty if there are none.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let ids: BTreeSet<_> = self.accounts.keys().chain(other.accounts.keys()).collect();

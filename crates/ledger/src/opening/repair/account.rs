@@ -1,4 +1,4 @@
-//! What the sled ledger is good for when the journal beside it is damaged.
+//! Use of the sled ledger when the journal next to it is damaged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,22 +14,22 @@ use crate::rules::core::Core;
 use crate::rules::shards::new_cores;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// Whether it has other records than the journal at the same places.
+/// True if sled has other records than the journal under the same numbers.
 fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {
     let samples: BTreeMap<Seq, &Record> =
         journal.samples.iter().map(|(seq, record)| (*seq, record)).collect();
-    let known = store.known_records(&|seq| samples.contains_key(&seq))?;
+    let found = store.records_of(&|seq| samples.contains_key(&seq))?;
     // Of a hold it knows what was held in the end.
-    let mut known = known.iter().filter(|(_, record)| !matches!(record, Record::Reserved(_)));
-    Ok(known.any(|(seq, record)| samples.get(seq).is_some_and(|sample| *sample != record)))
+    let mut found = found.iter().filter(|(_, record)| !matches!(record, Record::Reserved(_)));
+    Ok(found.any(|(seq, record)| samples.get(seq).is_some_and(|sample| *sample != record)))
 }
 
-/// What sled has.
+/// Contents of sled for a repair.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct SledContents {
     /// In words.
     pub(super) says: String,
-    /// Whether it is another ledger's.
+    /// True if it belongs to another ledger.
     pub(super) is_foreign: bool,
     /// The last record that it has.
     pub(super) last: Option<Seq>,
@@ -39,13 +39,13 @@ pub(super) struct Known {
     pub(super) keys: Vec<Arc<Key>>,
 }
 
-impl Known {
+impl SledContents {
     /// Of a sled that is not to be used.
     pub(super) fn refused() -> Self {
         Self { says: "not asked; it is put aside".to_owned(), ..Self::default() }
     }
 
-    /// What the one in `dir` has of what the journal has lost.
+    /// Reads from the sled ledger in `dir` the records that the journal has lost.
     pub(super) fn of(dir: &Path, journal: &Survey) -> Self {
         let sled = dir.join("sled");
         if !sled.exists() {
@@ -54,7 +54,7 @@ impl Known {
         // Sled panics on some kinds of corruption that it does not expect.
         let read = catch_unwind(AssertUnwindSafe(|| Self::read(&sled, journal)));
         match read {
-            Ok(Ok(known)) => known,
+            Ok(Ok(found)) => found,
             Ok(Err(error)) => Self { says: format!("cannot be read: {error}"), ..Self::default() },
             Err(_) => Self { says: "cannot be read".to_owned(), ..Self::default() },
         }
@@ -90,7 +90,7 @@ impl Known {
             let keys = core.accounts.values().flat_map(|state| state.keys.values());
             keys.cloned().collect::<Vec<_>>()
         };
-        let mut records = store.known_records(&is_lost)?;
+        let mut records = store.records_of(&is_lost)?;
         for (id, hold) in cores.iter().flat_map(Core::holds).filter(|(id, _)| is_lost(id.number()))
         {
             records.insert(id.number(), Record::Reserved(Arc::clone(&hold.reservation)));

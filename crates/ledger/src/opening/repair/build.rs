@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::account::Known;
+use super::account::SledContents;
 use super::{Cost, LISTED_MAX, Made, Repair};
 use crate::files::directory::sync_directory;
 use crate::files::seal::{self, Seal};
@@ -16,7 +16,7 @@ use crate::journal::segment::{self, Position, Writer};
 use crate::reading::verify;
 use crate::records::act::{Act, Actor};
 use crate::records::error::OpenError;
-use crate::records::record::{Journaled, Record};
+use crate::records::record::{JournaledRecord, Record};
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
 use crate::rules::shards::{new_cores, shard_index};
@@ -29,7 +29,7 @@ const GROUP_RECORDS: usize = 5_000;
 
 /// Puts records in their places, as far as they can stand there.
 pub(super) struct Builder<'a> {
-    known: &'a Known,
+    sled_contents: &'a SledContents,
     /// The last record that the journal had.
     last: Seq,
     /// Accounts and keys of which sled knows and nothing says how they were made.
@@ -38,7 +38,7 @@ pub(super) struct Builder<'a> {
     writer: Option<Writer>,
     /// Up to here the journal was copied.
     copied: Seq,
-    group: Vec<Journaled>,
+    group: Vec<JournaledRecord>,
     new: PathBuf,
     restored: u64,
     gone: u64,
@@ -52,23 +52,29 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn begin(known: &'a Known, made: &Made, lost: &[(Seq, Seq)], last: Seq) -> Self {
-        let accounts = known.accounts.iter().filter(|account| !made.accounts.contains(&account.id));
+    pub(super) fn begin(
+        sled_contents: &'a SledContents,
+        made: &Made,
+        lost: &[(Seq, Seq)],
+        last: Seq,
+    ) -> Self {
+        let accounts =
+            sled_contents.accounts.iter().filter(|account| !made.accounts.contains(&account.id));
         let accounts = accounts.map(|account| Record::AccountCreated {
             account: account.id,
             name: account.name.clone(),
             at: account.created_at,
         });
-        let keys = known.keys.iter().filter(|key| !made.keys.contains(&key.id));
+        let keys = sled_contents.keys.iter().filter(|key| !made.keys.contains(&key.id));
         let besides = accounts.chain(keys.map(|key| Record::KeyCreated(Arc::clone(key))));
-        let put_back = known.records.values().filter_map(|record| match record {
+        let put_back = sled_contents.records.values().filter_map(|record| match record {
             Record::Refunded { hold, .. } => Some(hold),
             _ => None,
         });
         let refunded = made.refunded.iter().chain(put_back).map(|hold| (*hold, None)).collect();
         let besides = if lost.is_empty() { VecDeque::new() } else { besides.collect() };
         Self {
-            known,
+            sled_contents,
             last,
             besides,
             cores: new_cores(),
@@ -141,8 +147,12 @@ impl<'a> Builder<'a> {
     /// Fills the places from `from` on, up to `to`, of records that are lost.
     pub(super) fn fill(&mut self, from: Seq, to: Seq) -> Result<(), OpenError> {
         for seq in from..to {
-            let found =
-                self.known.records.get(&seq).filter(|record| !self.ends_task(record)).cloned();
+            let found = self
+                .sled_contents
+                .records
+                .get(&seq)
+                .filter(|record| !self.ends_task(record))
+                .cloned();
             let found = found.or_else(|| self.besides.pop_front());
             match found {
                 Some(record) if self.apply(seq, &record) => {
@@ -159,8 +169,9 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether it is the end of the hold of a task that is open. Sled does not have the task's own end, and
-    /// the two stand together: without both the task goes on, and is settled when its upstream is asked.
+    /// True for the end of an open task's hold. Sled does not store the task's own end, which
+    /// belongs to the same group: without both the task continues, and is settled by the next poll
+    /// of its upstream.
     fn ends_task(&self, record: &Record) -> bool {
         let Some(hold) = record.open_hold().filter(|_| record.ends_hold()) else { return false };
         let mut tasks = self.cores[shard_index(record.account())].tasks();
@@ -191,9 +202,9 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Whether it may stand here; if so, it does.
+    /// Applies a record if the rules allow it, and returns whether they did.
     fn apply(&mut self, seq: Seq, record: &Record) -> bool {
-        let is_gone = self.refunds_what_is_gone(record);
+        let is_gone = self.refunds_a_lost_hold(record);
         let core = &mut self.cores[shard_index(record.account())];
         let why = match (!is_gone).then(|| core.apply(seq, record)) {
             None => format!("record {seq} refunds a charge that is lost"),
@@ -215,7 +226,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A refund says what its call was charged, and stands behind that.
-    fn refunds_what_is_gone(&self, record: &Record) -> bool {
+    fn refunds_a_lost_hold(&self, record: &Record) -> bool {
         let Record::Refunded { account, hold, charged, .. } = record else { return false };
         self.refunded.get(hold).copied().flatten() != Some((*account, *charged))
     }
@@ -223,7 +234,7 @@ impl<'a> Builder<'a> {
     /// Notes in a record's place, for ever, that it is not there.
     fn note(&mut self, seq: Seq, what: &str) -> Result<(), OpenError> {
         let act = Act {
-            account: AccountId::HOUSE,
+            account: AccountId::OPERATOR,
             by: Actor::Gateway,
             what: format!("ledger.repair.{what}"),
             subject: seq.to_string(),
@@ -238,7 +249,7 @@ impl<'a> Builder<'a> {
         if self.writer.is_none() || seq <= self.copied {
             return Ok(());
         }
-        self.group.push(Journaled { seq, record, hold: None });
+        self.group.push(JournaledRecord { seq, record, hold: None });
         if self.group.len() >= GROUP_RECORDS { self.write() } else { Ok(()) }
     }
 
@@ -253,7 +264,7 @@ impl<'a> Builder<'a> {
 
     /// Remembers the money when sled's last record is taken.
     fn look(&mut self, seq: Seq) {
-        if self.known.last == Some(seq) {
+        if self.sled_contents.last == Some(seq) {
             self.then = Some(self.balances());
         }
     }
@@ -267,7 +278,7 @@ impl<'a> Builder<'a> {
     /// is said where it ends.
     pub(super) fn finish(mut self, repair: &mut Repair) -> Result<Option<Position>, OpenError> {
         self.write()?;
-        let (then, sled) = (self.then.take().unwrap_or_default(), self.known.balances());
+        let (then, sled) = (self.then.take().unwrap_or_default(), self.sled_contents.balances());
         let mut accounts: Vec<_> = self.cores.iter().flat_map(Core::accounts).collect();
         accounts.sort_by_key(|account| (account.created_at, account.id));
         for account in accounts {

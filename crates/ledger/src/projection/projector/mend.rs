@@ -1,5 +1,5 @@
-//! What becomes of a sled ledger that has failed while the gateway serves: it is opened again from
-//! where it stood, or made anew from the journal beside it.
+//! Repair of a sled ledger that failed while the gateway serves: reopened at its last position, or
+//! rebuilt from the journal.
 
 use crate::projection::load;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ const REBUILD_INTERVAL: Duration = Duration::from_secs(3600);
 const FREE_BYTES_MIN: u64 = 8 << 20;
 /// With fewer records to come the last part is read while what comes is kept.
 const RECORDS_CLOSE: u64 = 20_000;
-/// How often it is said that sled is still away.
+/// Interval of the log line that sled is still unavailable.
 const REMINDER: Duration = Duration::from_secs(60);
 
-/// What the projector knows of earlier failures.
+/// Repair state across failures.
 pub(super) struct Mender<'a> {
     projector: &'a Projector,
     mended_at: Option<Instant>,
@@ -53,7 +53,7 @@ impl<'a> Mender<'a> {
         let (text, begun) = (cause.to_string(), Instant::now());
         backlog.leave(&text);
         projected.take_away(&text);
-        let (mut wait, mut said_at) = (FIRST_WAIT, Instant::now());
+        let (mut wait, mut logged_at) = (FIRST_WAIT, Instant::now());
         while !backlog.stops_within(wait) {
             wait = wait.saturating_mul(2).min(WAIT_MAX);
             let error = match self.open() {
@@ -69,8 +69,8 @@ impl<'a> Mender<'a> {
                 Err(error) => error,
             };
             self.count(matches!(error, OpenError::NoRoom(_)));
-            if said_at.elapsed() >= REMINDER || wait <= FIRST_WAIT * 4 {
-                said_at = Instant::now();
+            if logged_at.elapsed() >= REMINDER || wait <= FIRST_WAIT * 4 {
+                logged_at = Instant::now();
                 log::error!("the sled ledger cannot be opened yet, which is tried again: {error}");
             }
         }

@@ -1,5 +1,5 @@
-//! When sled is made anew of its own rows, and what is left behind then: lines of statements and usage
-//! by the hour that are older than a bound. The journal has the lines, and the days have the sums.
+//! Compaction of sled by copying its rows, without statement lines and hourly usage past their
+//! retention. The journal keeps the lines, and the days keep the sums.
 
 use crate::projection::load;
 use std::path::Path;
@@ -21,11 +21,11 @@ use tollgate_types::ids::Seq;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Before it is tried again where it failed, or where nothing would come of it.
 const REST: Duration = Duration::from_secs(600);
-/// How long a turn takes.
+/// Time slice of copying.
 const TURN: Duration = Duration::from_millis(50);
 /// Between two turns: packing takes a third of one core, for seconds, where little else is done.
 const PAUSE: Duration = Duration::from_millis(100);
-/// What stays free of the disk beside the new one.
+/// Minimum free disk space, next to the new store, in bytes.
 const FREE_BYTES_MIN: u64 = 64 << 20;
 /// A line takes half as much again in sled as its records take in the journal.
 const SLED_PER_JOURNAL: (u64, u64) = (3, 2);
@@ -34,7 +34,7 @@ const SLED_PER_JOURNAL: (u64, u64) = (3, 2);
 pub(super) struct Packer<'a> {
     projector: &'a Projector,
     is_packing: bool,
-    /// Where what may be left behind is told: whoever finds it out may wait for the archive.
+    /// Receiver of the lines to drop; finding them may have to wait for the archive.
     cut: Option<Receiver<Result<Cut, OpenError>>>,
     begun: Instant,
     look_at: Instant,
@@ -50,7 +50,7 @@ impl<'a> Packer<'a> {
         self.is_packing
     }
 
-    /// When the next step is due, if there is one.
+    /// Time of the next step, if any.
     pub(super) fn wake(&self) -> Option<Instant> {
         self.is_packing.then(|| Instant::now() + PAUSE)
     }
@@ -94,9 +94,9 @@ impl<'a> Packer<'a> {
             return Ok(());
         }
         let from = projected.write(Store::entries_from)?;
-        let (told, cut) = mpsc::sync_channel(1);
+        let (sender, cut) = mpsc::sync_channel(1);
         let (journal, pruning) = (dir.join("journal"), *pruning);
-        let find = move || drop(told.send(left_behind(pruning, &journal, from)));
+        let find = move || drop(sender.send(left_behind(pruning, &journal, from)));
         match std::thread::Builder::new().name("ledger-prune".to_owned()).spawn(find) {
             Ok(_) => self.cut = Some(cut),
             Err(error) => log::warn!("the sled ledger is not packed: {error}"),
@@ -150,7 +150,7 @@ impl<'a> Packer<'a> {
     }
 }
 
-/// What may be left behind, where lines from before `from` are gone already.
+/// Determines which lines may be dropped; those before `from` were dropped earlier.
 fn left_behind(pruning: Pruning, journal: &Path, from: Seq) -> Result<Cut, OpenError> {
     let Pruning { keep, lines_max, .. } = pruning;
     let now = UnixMs::now();

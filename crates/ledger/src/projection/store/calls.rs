@@ -4,7 +4,7 @@
 //! what follows it is read.
 
 use super::{Store, StoreError, entries_key, read_chunk};
-use crate::records::record::{Journaled, Record, VoidReason};
+use crate::records::record::{JournaledRecord, Record, VoidReason};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, RequestId, Seq};
 
@@ -19,7 +19,7 @@ const SLACKS_MS: [u64; 2] = [100, 5_000];
 /// Steps of halving: as many as a [`Seq`] has bits.
 const STEPS_MAX: usize = 64;
 
-/// What names a call.
+/// Name of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallName {
     /// The request, and a moment before which its hold had not ended.
@@ -29,9 +29,9 @@ pub enum CallName {
 }
 
 impl CallName {
-    /// Whether `journaled` ends the hold that is meant.
-    pub fn is_ended_by(self, journaled: &Journaled) -> bool {
-        let is_meant = match self {
+    /// True if `journaled` ends the hold of this call.
+    pub fn is_ended_by(self, journaled: &JournaledRecord) -> bool {
+        let is_match = match self {
             Self::Hold(id, _) => journaled.record.open_hold() == Some(id),
             Self::Request(id, _) => {
                 journaled.hold.as_ref().is_some_and(|hold| hold.reservation.request == id)
@@ -40,7 +40,7 @@ impl CallName {
         // A request goes on with another hold when another model is asked.
         let goes_on = matches!(self, Self::Request(..))
             && matches!(journaled.record, Record::Voided { reason: VoidReason::Replaced, .. });
-        is_meant && journaled.record.ends_hold() && !goes_on
+        is_match && journaled.record.ends_hold() && !goes_on
     }
 }
 
@@ -51,7 +51,7 @@ impl Store {
         &self,
         account: AccountId,
         name: CallName,
-    ) -> Result<Option<Journaled>, StoreError> {
+    ) -> Result<Option<JournaledRecord>, StoreError> {
         let from = match name {
             CallName::Hold(_, from) => from,
             CallName::Request(_, from) => Some(from),
@@ -77,7 +77,7 @@ impl Store {
         account: AccountId,
         begin: Seq,
         name: CallName,
-    ) -> Result<Option<Journaled>, StoreError> {
+    ) -> Result<Option<JournaledRecord>, StoreError> {
         let mut bytes = 0_usize;
         let end = entries_key(account, Seq::MAX);
         for row in self.db.range(entries_key(account, begin)..end).take(CHUNKS_MAX) {
@@ -96,19 +96,19 @@ impl Store {
         &self,
         account: AccountId,
         seq: Seq,
-    ) -> Result<Option<Journaled>, StoreError> {
+    ) -> Result<Option<JournaledRecord>, StoreError> {
         let begin = self.chunk_before(account, seq)?;
         let Some(chunk) = self.db.get(entries_key(account, begin))? else { return Ok(None) };
         Ok(read_chunk(&chunk)?.into_iter().find(|entry| entry.seq == seq))
     }
 
-    /// Where the last chunk begins that begins at `seq` or before.
+    /// Start of the last chunk at or before `seq`.
     fn chunk_before(&self, account: AccountId, seq: Seq) -> Result<Seq, StoreError> {
         let found = self.db.range(entries_key(account, 0)..=entries_key(account, seq)).next_back();
         Ok(found.transpose()?.map_or(0, |(key, _)| seq_of(&key)))
     }
 
-    /// Where the last chunk begins whose first entry happened before `from`.
+    /// Start of the last chunk whose first entry is older than `from`.
     fn chunk_at(&self, account: AccountId, from: UnixMs) -> Result<Seq, StoreError> {
         let (mut low, mut high) = (0, self.chunk_before(account, Seq::MAX)?);
         for _ in 0..STEPS_MAX {
@@ -134,7 +134,7 @@ impl Store {
         from: UnixMs,
     ) -> Result<bool, StoreError> {
         let Some(bytes) = self.db.get(entries_key(account, chunk))? else { return Ok(false) };
-        let (first, _): (Journaled, _) = postcard::take_from_bytes(&bytes)?;
+        let (first, _): (JournaledRecord, _) = postcard::take_from_bytes(&bytes)?;
         Ok(first.record.at() < from)
     }
 }
@@ -166,7 +166,7 @@ mod tests {
             Record::Granted { account, id: "g".into(), amount: Nanousd::new(1), at: UnixMs(0) };
         let mut window = Window::default();
         for (seq, record) in [(1, created), (2, granted)] {
-            window.add(Journaled { seq, record, hold: None }).expect("allowed");
+            window.add(JournaledRecord { seq, record, hold: None }).expect("allowed");
         }
         store.apply(window, Position::default()).expect("applied");
         for call in 0..calls {
@@ -187,8 +187,8 @@ mod tests {
             let open = OpenHold { reservation: Arc::clone(&reservation), amount: Nanousd::ZERO };
             let mut window = Window::default();
             for journaled in [
-                Journaled { seq, record: Record::Reserved(reservation), hold: None },
-                Journaled { seq: seq + 1, record: voided, hold: Some(open) },
+                JournaledRecord { seq, record: Record::Reserved(reservation), hold: None },
+                JournaledRecord { seq: seq + 1, record: voided, hold: Some(open) },
             ] {
                 window.add(journaled).expect("allowed");
             }

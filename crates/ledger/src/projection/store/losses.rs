@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Batch, Source, Store, StoreError, key, put};
-use crate::records::loss::{ListedLoss, LossSum, LossSums, Lost};
+use crate::records::loss::{ListedLoss, LossRecord, LossSum, LossSums};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_types::ids::{AccountId, Seq};
@@ -30,7 +30,7 @@ impl Store {
     pub(super) fn put_losses(
         &self,
         batch: &mut Batch,
-        losses: &[(Seq, Arc<Lost>)],
+        losses: &[(Seq, Arc<LossRecord>)],
     ) -> Result<(), StoreError> {
         let mut sums: BTreeMap<AccountId, LossSums> = BTreeMap::new();
         for (seq, lost) in losses {

@@ -21,7 +21,7 @@ impl Store {
         Ok(())
     }
 
-    /// What calls cost and brought in, in these days.
+    /// Cost and revenue of calls in these days.
     pub(crate) fn margins(
         &self,
         days: Range<u32>,

@@ -16,8 +16,8 @@ use sled::IVec;
 use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
-    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES, load,
-    open_sled, people, put, read_chunk, value,
+    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES,
+    customers, load, open_sled, put, read_chunk, value,
 };
 use crate::files::directory::sync_directory;
 use crate::rules::audit;
@@ -31,13 +31,13 @@ const NEW: &str = "sled.new";
 const WHOLE: &str = "sled.packed";
 /// The one that it takes the place of, until that is gone.
 const OLD: &str = "sled.old";
-/// What is copied at one time: a few milliseconds, for which nothing else is written.
+/// Bytes copied at a time: a few milliseconds, during which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
 /// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
 /// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
 const COLLECTIONS: usize = 64;
 
-/// What is written together.
+/// Rows of one atomic write.
 #[derive(Default)]
 pub(super) struct Batch(HashMap<IVec, Option<IVec>>);
 
@@ -67,7 +67,7 @@ impl Batch {
     }
 }
 
-/// What is left behind.
+/// Lines to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// Lines of statements and single losses from before this record: they are in sealed segments.
@@ -79,7 +79,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Whether a row is wanted on.
+    /// True if a row is copied.
     fn keeps(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
         let number = |from: usize| key.get(from..).and_then(|rest| rest.first_chunk());
         let number = |from| number(from).map(|bytes| u64::from_be_bytes(*bytes));
@@ -88,7 +88,7 @@ impl Cut {
                 read_chunk(value)?.last().is_some_and(|line| line.seq >= self.lines)
             }
             Some(&super::losses::LOSS) => number(1).is_none_or(|seq| seq >= self.lines),
-            Some(&people::ACT_ID) => number(1).is_none_or(|at| at >= self.ids.0),
+            Some(&customers::ACT_ID) => number(1).is_none_or(|at| at >= self.ids.0),
             _ if key == ENTRIES_FROM || key == HOURS_FROM || key == PACKED => false,
             _ => hour_of(key).is_none_or(|hour| hour >= self.hours),
         })
@@ -103,7 +103,7 @@ pub(super) struct Packing {
     cut: Cut,
     /// The rows up to this key are there.
     copied: IVec,
-    /// Whether all rows are there: what is written behind the last of them has to follow too.
+    /// True if all rows were copied: later writes go to the new store as well.
     is_whole: bool,
     /// Bytes that have gone through its cache.
     cached_bytes: u64,
@@ -210,7 +210,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether another one is being made.
+    /// True if a compaction is under way.
     pub(crate) fn is_packing(&self) -> bool {
         self.packing.lock().is_some()
     }
@@ -287,7 +287,7 @@ impl Store {
         *self.sweep.lock() = begun.sweep;
     }
 
-    /// What is under way, for the store that is opened in the place of this one.
+    /// Compaction under way, to be continued by the store that replaces this one.
     pub(crate) fn begun(&self) -> Begun {
         Begun { packing: self.packing.lock().take(), sweep: self.sweep.lock().take() }
     }
@@ -348,7 +348,7 @@ mod tests {
     use crate::journal::segment::Position;
     use crate::projection::grain::Grain;
     use crate::projection::window::{UsageCell, UsageTotal, Window};
-    use crate::records::record::{Journaled, Record};
+    use crate::records::record::{JournaledRecord, Record};
     use tollgate_money::money::Nanousd;
     use tollgate_types::ids::{AccountId, KeyId};
 
@@ -372,7 +372,7 @@ mod tests {
             } else {
                 Record::Granted { account, id, amount, at: UnixMs(*seq) }
             };
-            window.add(Journaled { seq: *seq, record, hold: None }).expect("allowed");
+            window.add(JournaledRecord { seq: *seq, record, hold: None }).expect("allowed");
             let cell = UsageCell {
                 account,
                 time: hour + random.u32(..24 * 20),
@@ -386,27 +386,27 @@ mod tests {
         store.apply(window, end).expect("applied");
     }
 
-    /// What queries tell: lines from `from` on, days, and the sums of hours.
-    fn told(store: &Store, from: Seq) -> String {
-        let mut told = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
+    /// Result of queries: lines since `from`, days, and sums of hours.
+    fn results(store: &Store, from: Seq) -> String {
+        let mut results = format!("{:?}", store.end().expect("an end").map(|end| end.seq));
         for account in (1..=ACCOUNTS).map(AccountId::from_number) {
             let mut lines = store.entries(account, Seq::MAX, usize::MAX).expect("lines");
             lines.retain(|line| line.seq >= from);
-            told.push_str(&format!("{lines:?}\n"));
+            results.push_str(&format!("{lines:?}\n"));
             for times in [0..u32::MAX, 480_100..480_200, 480_200..480_300] {
                 let hours = store.usage(account, Grain::Hour, times.clone()).expect("hours");
                 let calls: u64 = hours.iter().map(|(_, total)| total.calls).sum();
                 let all = store.usage_of_all(Grain::Hour, times.clone()).expect("hours");
                 let calls_of_all: u64 = all.iter().map(|(.., total)| total.calls).sum();
                 if times.start == 0 {
-                    told.push_str(&format!("{calls} {calls_of_all}\n"));
+                    results.push_str(&format!("{calls} {calls_of_all}\n"));
                 }
             }
             let days = store.usage(account, Grain::Day, 0..u32::MAX).expect("days");
             let all = store.usage_of_all(Grain::Day, 0..u32::MAX).expect("days");
-            told.push_str(&format!("{days:?}\n{all:?}\n"));
+            results.push_str(&format!("{days:?}\n{all:?}\n"));
         }
-        told
+        results
     }
 
     fn settled(dir: &Path) -> Store {
@@ -414,8 +414,8 @@ mod tests {
         Store::open(&dir.join("sled")).expect("opens")
     }
 
-    /// What is written while rows are copied is in both, wherever the copy is; what is cut is gone, and
-    /// days and sums stay as they were.
+    /// Rows written during a copy are in both stores, at any point of the copy; dropped lines are
+    /// absent, days and sums unchanged.
     #[test]
     fn a_packed_store_tells_the_same_without_what_was_cut() {
         let seed = fastrand::u64(..);
@@ -437,12 +437,12 @@ mod tests {
         assert!(steps > 3, "{steps} steps");
         // Also behind the last row that there was.
         write_at(&store, &mut random, &mut seq, 480_480);
-        let expected = told(&store, cut.lines);
+        let expected = results(&store, cut.lines);
         assert!(store.end_packing().expect("ended"));
         assert!(!store.is_packing());
         drop(store);
         let store = settled(dir.path());
-        assert_eq!(told(&store, cut.lines), expected);
+        assert_eq!(results(&store, cut.lines), expected);
         assert_eq!(store.entries_from().expect("read"), cut.lines);
         for account in (1..=ACCOUNTS).map(AccountId::from_number) {
             let old = store.entries(account, cut.lines - 60, 1).expect("lines");
@@ -477,7 +477,7 @@ mod tests {
         }
         let cut = Cut { lines: 100, hours: 480_000, ids: UnixMs(0) };
         let from = |store: Store| store.entries_from().expect("read");
-        let expected = told(&store, cut.lines);
+        let expected = results(&store, cut.lines);
         // In the middle of the copy.
         store.pack(dir.path(), cut).expect("begun");
         store.copy_some().expect("copied");
@@ -485,7 +485,7 @@ mod tests {
         store.flush().expect("on disk");
         drop(store);
         let store = settled(dir.path());
-        assert!(!dir.path().join(NEW).exists() && told(&store, cut.lines) == expected);
+        assert!(!dir.path().join(NEW).exists() && results(&store, cut.lines) == expected);
         // Whole, and not yet in its place; between the two renames; before the old one is removed.
         store.pack(dir.path(), cut).expect("begun");
         while !store.copy_some().expect("copied") {}
@@ -493,14 +493,14 @@ mod tests {
         assert_eq!(from(store), 0);
         let (whole, old) = (dir.path().join(WHOLE), dir.path().join(OLD));
         let store = settled(dir.path());
-        assert!(told(&store, cut.lines) == expected && !whole.exists() && !old.exists());
+        assert!(results(&store, cut.lines) == expected && !whole.exists() && !old.exists());
         assert_eq!(from(store), cut.lines);
         fs::rename(&sled, &whole).expect("renamed");
         fs::create_dir(&old).expect("made");
         let store = settled(dir.path());
-        assert!(told(&store, cut.lines) == expected && !old.exists());
+        assert!(results(&store, cut.lines) == expected && !old.exists());
         drop(store);
         fs::create_dir(&old).expect("made");
-        assert!(told(&settled(dir.path()), cut.lines) == expected && !old.exists());
+        assert!(results(&settled(dir.path()), cut.lines) == expected && !old.exists());
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::{Batch, Source, Store, StoreError, key, put, value};
-use crate::projection::window::PeopleChanges;
+use crate::projection::window::CustomerChanges;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_money::price::PriceVersion;
 use tollgate_types::ids::AccountId;
 
-/// What accounts pay in the place of the list.
+/// Rows of accounts' price rules.
 const PRICES: u8 = b'P';
 /// Groups by their names.
 const GROUP: u8 = b'Q';
@@ -23,18 +23,18 @@ pub(super) fn load_prices(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
         let (account, prices): (AccountId, Arc<AccountPrices>) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account);
         let state = state.ok_or_else(|| StoreError::new("prices of no account".to_owned()))?;
-        state.people.prices = Some(prices);
+        state.customers.prices = Some(prices);
     }
-    let house = &mut cores[shard_index(AccountId::HOUSE)].house;
+    let operator = &mut cores[shard_index(AccountId::OPERATOR)].operator;
     for row in rows.with_prefix(&[GROUP]) {
         let group: Arc<PriceGroup> = postcard::from_bytes(&row?.1)?;
-        house.groups.insert(group.name.clone(), group);
+        operator.groups.insert(group.name.clone(), group);
     }
     Ok(())
 }
 
 /// Writes what a window says of prices.
-pub(super) fn put_prices(batch: &mut Batch, changes: &PeopleChanges) -> Result<(), StoreError> {
+pub(super) fn put_prices(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for row @ (account, _) in &changes.prices {
         put(batch, key(PRICES, &[&account.number().to_be_bytes()]), &row)?;
     }
@@ -50,7 +50,7 @@ impl Store {
     pub(super) fn put_notes(
         &self,
         batch: &mut Batch,
-        changes: &PeopleChanges,
+        changes: &CustomerChanges,
     ) -> Result<(), StoreError> {
         for note in changes.noted.iter().rev() {
             let row = key(NOTE, &[note.version.bytes(), note.source.as_bytes()]);

@@ -22,7 +22,7 @@ const BATCH_ROWS: usize = 1_000;
 /// A row's key and value.
 pub(crate) type Row = (IVec, IVec);
 
-/// Where a state's rows are.
+/// Source of a state's rows.
 pub(crate) trait Source {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError>;
@@ -84,9 +84,9 @@ impl Source for Held {
     }
 }
 
-/// What stands still while a checkpoint is written.
+/// Snapshot of rows while a checkpoint is written.
 pub(crate) struct AtRest {
-    /// How much of the journal was applied.
+    /// Position up to which the journal was applied.
     pub(crate) end: Position,
     /// The hash of the state.
     pub(crate) state_hash: [u8; 32],

@@ -1,4 +1,4 @@
-//! What sled knows of single records, for a journal that has lost them.
+//! Single records in sled, for a journal that has lost them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use crate::records::record::{Record, Reservation};
 use tollgate_types::ids::Seq;
 
 impl Store {
-    /// The records among `wanted` that it has whole: ends of holds with what was held, grants, refunds,
+    /// The records among `is_missing` that it has whole: ends of holds with what was held, grants, refunds,
     /// payments of debts, write-offs, acts and losses.
-    pub(crate) fn known_records(
+    pub(crate) fn records_of(
         &self,
-        wanted: &dyn Fn(Seq) -> bool,
+        is_missing: &dyn Fn(Seq) -> bool,
     ) -> Result<BTreeMap<Seq, Record>, StoreError> {
-        let mut known = BTreeMap::new();
+        let mut records = BTreeMap::new();
         for row in self.db.scan_prefix([ENTRIES]) {
             for entry in read_chunk(&row?.1)? {
                 if let Some((open, id)) = entry.hold.as_ref().zip(entry.record.open_hold())
-                    && wanted(id.number())
+                    && is_missing(id.number())
                 {
                     // Held in all, without the extensions, which are lost.
                     let reservation =
                         Reservation { amount: open.amount, ..(*open.reservation).clone() };
-                    known.insert(id.number(), Record::Reserved(Arc::new(reservation)));
+                    records.insert(id.number(), Record::Reserved(Arc::new(reservation)));
                 }
-                if wanted(entry.seq) {
-                    known.insert(entry.seq, entry.record);
+                if is_missing(entry.seq) {
+                    records.insert(entry.seq, entry.record);
                 }
             }
         }
         self.each_act(|seq, act| {
-            if wanted(seq) {
-                known.insert(seq, Record::Acted(Arc::new(act.clone())));
+            if is_missing(seq) {
+                records.insert(seq, Record::Acted(Arc::new(act.clone())));
             }
         })?;
         for loss in self.losses(usize::MAX)? {
-            if wanted(loss.seq) {
-                known.insert(loss.seq, Record::Lost(loss.lost));
+            if is_missing(loss.seq) {
+                records.insert(loss.seq, Record::Lost(loss.lost));
             }
         }
-        Ok(known)
+        Ok(records)
     }
 }

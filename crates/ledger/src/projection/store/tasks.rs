@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{Batch, Held, Source, Store, StoreError, key, put, value};
-use crate::projection::window::PeopleChanges;
-use crate::records::task::{Ended, Stage, Task, Tried};
+use crate::projection::window::CustomerChanges;
+use crate::records::task::{DeliveryAttempt, EndedTask, Task, TaskPhase};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use crate::rules::submit::{Submit, submit_of};
@@ -24,7 +24,7 @@ const TASK_OF: u8 = b'O';
 const TRIED: u8 = b'w';
 /// Parts of documents that are too large for the row of their task, which has an empty one then.
 pub(super) const DOCUMENT_PART: u8 = b'J';
-/// What finds tasks, for those who list them.
+/// Key prefixes of the task indexes.
 pub(super) const LISTED: [u8; 5] = [TASK_DONE, TASK_NATIVE, TASK_AT, TASK_OF, TRIED];
 
 /// The largest part of a document in one row: rows of sled have a bound.
@@ -53,7 +53,7 @@ pub(super) fn load_tasks(rows: &dyn Source, cores: &mut [Core]) -> Result<(), St
 /// A task with all of its document.
 fn whole_task(rows: &dyn Source, id: TaskId) -> Result<Option<Task>, StoreError> {
     let mut task: Option<Task> = value(rows, &task_key(id))?;
-    if let Some(Stage::Ended(ended)) = task.as_mut().map(|task| &mut task.stage)
+    if let Some(TaskPhase::Ended(ended)) = task.as_mut().map(|task| &mut task.stage)
         && ended.document.is_empty()
     {
         let mut whole = Vec::new();
@@ -134,7 +134,7 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// At most `limit` tasks that `is_wanted`, newest first, of one account or all, from behind
+    /// At most `limit` tasks that `is_match`, newest first, of one account or all, from behind
     /// `after`; and behind which task to go on, if there may be more. `None` if there is no such
     /// task.
     pub(crate) fn tasks(
@@ -142,7 +142,7 @@ impl Store {
         account: Option<AccountId>,
         after: Option<TaskId>,
         limit: usize,
-        is_wanted: impl Fn(&Task) -> bool,
+        is_match: impl Fn(&Task) -> bool,
     ) -> Result<Option<ListedTasks>, StoreError> {
         let end = match after {
             None => listed_end(account),
@@ -157,7 +157,7 @@ impl Store {
             let id: TaskId = postcard::from_bytes(&row?.1)?;
             looked_at = looked_at.saturating_add(1);
             let task = whole_task(&self.db, id)?;
-            if let Some(task) = task.filter(&is_wanted) {
+            if let Some(task) = task.filter(&is_match) {
                 found.push((task, self.value(&tried_key(id))?));
             }
             if found.len() >= limit || looked_at >= LOOKED_AT_MAX {
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// The last try to announce a task's end.
-    pub(crate) fn tried(&self, id: TaskId) -> Result<Option<Tried>, StoreError> {
+    pub(crate) fn tried(&self, id: TaskId) -> Result<Option<DeliveryAttempt>, StoreError> {
         self.value(&tried_key(id))
     }
 }
@@ -176,12 +176,12 @@ impl Store {
 /// A page of tasks.
 #[derive(Debug)]
 pub(crate) struct ListedTasks {
-    pub(crate) tasks: Vec<(Task, Option<Tried>)>,
+    pub(crate) tasks: Vec<(Task, Option<DeliveryAttempt>)>,
     pub(crate) next_after: Option<TaskId>,
 }
 
-/// What finds tasks by their age, and the last tries to announce their ends.
-pub(super) fn put_listed(batch: &mut Batch, changes: &PeopleChanges) -> Result<(), StoreError> {
+/// Index rows of tasks by age, and the last webhook attempts.
+pub(super) fn put_listed(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for (id, (account, at)) in &changes.begun {
         put(batch, listed_key(None, *at, *id), id)?;
         put(batch, listed_key(Some(*account), *at, *id), id)?;
@@ -253,8 +253,8 @@ fn put_whole(batch: &mut Batch, task: &Task) -> Result<(), StoreError> {
         key.extend_from_slice(&number.to_be_bytes());
         batch.insert(key, part);
     }
-    let without = Ended { document: String::new(), ..ended.clone() };
-    put(batch, task_key(id), &Task { stage: Stage::Ended(without), ..task.clone() })
+    let without = EndedTask { document: String::new(), ..ended.clone() };
+    put(batch, task_key(id), &Task { stage: TaskPhase::Ended(without), ..task.clone() })
 }
 
 fn parts_key(id: TaskId) -> Vec<u8> {

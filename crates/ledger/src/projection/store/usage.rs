@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Batch, SPENT, Store, StoreError, key, put};
 use crate::projection::grain::Grain;
 use crate::projection::window::{UsageCell, UsageTotal, Window};
-use crate::rules::spend::Spent;
+use crate::rules::spend::SpendTotals;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
 
@@ -99,14 +99,14 @@ impl Store {
         Ok(stretches)
     }
 
-    /// When each key of an account was last charged for a call. Keys that never were are left out.
+    /// Time of each key's last charge. Unused keys are absent.
     pub(crate) fn keys_last_used(
         &self,
         account: AccountId,
     ) -> Result<HashMap<KeyId, UnixMs>, StoreError> {
         let rows = self.db.scan_prefix(key(SPENT, &[&account.number().to_be_bytes()]));
         let read = |row: sled::Result<(sled::IVec, sled::IVec)>| {
-            let row: (AccountId, KeyId, Spent, UnixMs) = postcard::from_bytes(&row?.1)?;
+            let row: (AccountId, KeyId, SpendTotals, UnixMs) = postcard::from_bytes(&row?.1)?;
             Ok((row.1, row.3))
         };
         rows.map(read).collect()

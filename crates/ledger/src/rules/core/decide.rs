@@ -1,4 +1,4 @@
-//! What may happen: the record of it, or why it may not. Nothing changes here.
+//! Decisions: the record of a permitted change, or the reason of its refusal. Nothing changes here.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use tollgate_options::ledger::RecoveryPolicy;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
-/// Why a grant is refused for its amount.
+/// Error for a grant's amount.
 pub const UNFIT_GRANT: LedgerError =
     LedgerError::Invalid("a grant must be above zero and fit the account");
 
-/// Why a refund is refused of what the account has not paid.
+/// Error for a refund beyond the amount that the account has paid.
 pub const UNPAID_REFUND: LedgerError = LedgerError::Invalid(
     "the account has not paid so much: what it owes is written off in the place of a refund",
 );
 
-/// Why a credit line is refused for its amount.
+/// Error for a credit line's amount.
 pub const UNFIT_CREDIT: LedgerError =
     LedgerError::Invalid("a credit line must not be negative, and must fit the account");
 
@@ -36,7 +36,7 @@ impl From<CreditFault> for LedgerError {
     }
 }
 
-/// What a request that carries its own id comes to.
+/// Decision on a request with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
@@ -49,27 +49,28 @@ pub enum Decision {
     Repeated(Seq),
 }
 
-/// How a charge is covered: see [`Core::decide_post`].
+/// Coverage of a charge: see [`Core::decide_post`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Post {
-    /// What must be set aside first, when the charge exceeds the hold.
+    /// Extension to make first if the charge exceeds the hold.
     pub extension: Option<Record>,
     /// The end of the hold.
     pub record: Record,
-    /// What the customer pays now.
+    /// Amount paid now.
     pub charged: Nanousd,
-    /// What the customer owes beyond that.
+    /// Debt: the part that the account cannot pay.
     pub owed: Nanousd,
 }
 
-/// What of a bill is paid by whom, beyond what was held for it: the one rule for calls and for tasks.
+/// Division of a bill between the hold, the available money, and debt: one rule for calls and
+/// tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Split {
-    /// What the customer pays now, within the hold and what was available.
+    /// Amount paid now, from the hold and the available money.
     charged: Nanousd,
-    /// What of that was not held, and is taken from what was available.
+    /// Part of it taken from the available money.
     taken: Nanousd,
-    /// What the customer owes beyond that.
+    /// Debt: the part that the account cannot pay.
     owed: Nanousd,
 }
 
@@ -104,23 +105,23 @@ impl Split {
     }
 }
 
-/// What an account has and owes beside a hold that ends.
+/// Money and debt of an account, apart from the hold that ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beside {
-    /// What it has available.
+pub(crate) struct OtherFunds {
+    /// Available amount.
     pub(crate) available: Nanousd,
-    /// What it owes.
+    /// Debt.
     pub(crate) debt: Nanousd,
 }
 
 impl Post {
-    /// How an open hold is settled for `charge`: for calls and for tasks, wherever the account's money
-    /// is. What the hold does not cover is set aside first as far as the account can pay it, and the
-    /// rest is its debt, up to [`Nanousd::MAX`].
+    /// Settlement of an open hold for `charge`, for calls and for tasks, wherever the account's
+    /// money is. A charge above the hold is first set aside as far as the account can pay; the rest
+    /// is debt, up to [`Nanousd::MAX`].
     pub(crate) fn over(
         hold: HoldId,
         open: &OpenHold,
-        beside: Beside,
+        beside: OtherFunds,
         charge: Nanousd,
         used: (Usage, UsageSource),
         at: UnixMs,
@@ -139,7 +140,7 @@ impl Post {
         Self { extension, record, charged: split.charged, owed: split.owed }
     }
 
-    /// What is set aside under the hold when it ends, which had `amount`.
+    /// Amount under the hold at its end, for a hold of `amount`.
     pub(crate) fn held(&self, amount: Nanousd) -> Nanousd {
         match &self.extension {
             Some(Record::Extended { amount: more, .. }) => {
@@ -179,11 +180,11 @@ impl Core {
         Ok(Decision::New(record))
     }
 
-    /// Whether a call that a crash left open can be taken off the list of those in doubt. At a node of
-    /// a fleet every call can, as far as is known here: the list is where the fleet's money is.
+    /// True if an interrupted call can be taken off the list of doubts. On a node of a fleet always
+    /// true: the list is at the treasury.
     pub(crate) fn may_be_in_doubt(&self, account: AccountId, hold: HoldId) -> bool {
         let state = self.accounts.get(&account);
-        self.is_shared || state.is_some_and(|state| state.people.doubts.contains(&hold))
+        self.is_shared || state.is_some_and(|state| state.customers.doubts.contains(&hold))
     }
 
     /// A refund of `amount` on `hold`, which was settled for `charged`.
@@ -234,8 +235,8 @@ impl Core {
         at: UnixMs,
     ) -> Result<Decision, LedgerError> {
         let state = self.state(account)?;
-        if let Some(known) = state.write_offs.get(id) {
-            return repeated(known.amount == amount, known.seq);
+        if let Some(before) = state.write_offs.get(id) {
+            return repeated(before.amount == amount, before.seq);
         }
         // What an account of a fleet owes is known where the fleet's money is.
         if amount <= Nanousd::ZERO {
@@ -292,7 +293,7 @@ impl Core {
     /// Sets money aside for a call.
     ///
     /// # Errors
-    /// [`Refusal::UnknownAccount`], [`Refusal::InDebt`], [`Refusal::Insufficient`], [`Refusal::Capped`] or
+    /// [`Refusal::UnknownAccount`], [`Refusal::InDebt`], [`Refusal::Insufficient`], [`Refusal::SpendLimitStatus`] or
     /// [`Refusal::Held`].
     pub fn decide_reserve(&self, reservation: Arc<Reservation>) -> Result<Record, Refusal> {
         let Reservation { account, key, amount, at, .. } = *reservation;
@@ -329,7 +330,7 @@ impl Core {
     ) -> Option<Post> {
         let open = self.holds.get(&hold)?;
         let before = &self.accounts.get(&open.reservation.account)?.account.balance;
-        let beside = Beside { available: before.available, debt: before.debt };
+        let beside = OtherFunds { available: before.available, debt: before.debt };
         Some(Post::over(hold, open, beside, charge, used, at))
     }
 

@@ -1,4 +1,4 @@
-//! What a line moves, and random histories of accounts with lines.
+//! Tests of credit lines: single movements, and random histories of accounts.
 
 use std::sync::Arc;
 

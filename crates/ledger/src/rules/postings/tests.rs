@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::{BookAccount, Posting, postings};
 use crate::records::act::{Act, Actor};
-use crate::records::checkpointed::Checkpointed;
+use crate::records::checkpointed::CheckpointRecord;
 use crate::records::code::{Code, CodeKind};
-use crate::records::cost::{CostKind, Costed};
+use crate::records::cost::{CallCost, CostKind};
 use crate::records::key_limits::KeyLimits;
 use crate::records::login::Login;
-use crate::records::loss::Lost;
+use crate::records::loss::LossRecord;
 use crate::records::price::{PriceGroup, PriceNote};
 use crate::records::record::{Key, Record, Reservation, SuspenseEnd, VoidReason};
-use crate::records::task::{Intent, Stage, Task, Tried, Webhook};
+use crate::records::task::{DeliveryAttempt, Intent, Task, TaskPhase, Webhook};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Prices, Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
@@ -196,7 +196,7 @@ fn of_calls(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
 
 fn of_upstreams(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
     let (key, request, amount) = (KeyId::from_number(1), RequestId::from_number(1), usd(6));
-    let costed = |kind| Costed {
+    let costed = |kind| CallCost {
         account,
         key,
         model: "m".into(),
@@ -211,7 +211,7 @@ fn of_upstreams(account: AccountId) -> Vec<(Record, Vec<(BookAccount, i128)>)> {
         cost: amount,
         at: AT,
     };
-    let lost = Lost {
+    let lost = LossRecord {
         account,
         key,
         model: "m".into(),
@@ -311,10 +311,10 @@ fn of_tasks(account: AccountId) -> Vec<Record> {
         intent: Arc::new(intent),
         upstream: "u".into(),
         upstream_model: "um".into(),
-        stage: Stage::Submitting,
+        stage: TaskPhase::Submitting,
         webhook: Webhook::None,
     };
-    let tried = Tried { at: AT, status: Some(200), error: None };
+    let tried = DeliveryAttempt { at: AT, status: Some(200), error: None };
     vec![
         Record::Announced { account, task: task.id(), tried: Arc::new(tried) },
         Record::Task(Arc::new(task)),
@@ -342,7 +342,7 @@ fn of_house(account: AccountId) -> Vec<Record> {
         pricing: "{}".into(),
         at: AT,
     };
-    let checkpointed = Checkpointed { seq: 1, sha256: [0; 32], state_hash: [0; 32], at: AT };
+    let checkpointed = CheckpointRecord { seq: 1, sha256: [0; 32], state_hash: [0; 32], at: AT };
     vec![
         Record::CodeRevoked { code: code.id, at: AT },
         Record::CodeUsed { code: code.id, by: account, at: AT },

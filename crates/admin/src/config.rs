@@ -1,0 +1,96 @@
+//! The configuration over HTTP: what is in force, and putting the files in force.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::AdminState;
+use super::caller::{Caller, Token};
+use super::error::ApiResult;
+use super::request::Params;
+use super::route::{Operation, Output};
+use tollgate_config::Trigger;
+use tollgate_ledger::{AccountId, Actor, ActorScope};
+use tollgate_reload::{self as reload, Attempt};
+
+/// The current configuration.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Config")]
+pub(super) struct ConfigView {
+    /// The hash of both files.
+    hash: String,
+    /// Both files in one document, as they were typed, with fingerprints in the place of secrets.
+    config: Value,
+}
+
+/// `GET /admin/v1/config`: what is in force, as it was typed. The caller's token is the key of the
+/// fingerprints: the command line makes the same of its own files.
+pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<ConfigView> {
+    let config = state.config.load();
+    let shown = config.described.shown(&token.0);
+    Json(ConfigView { hash: config.hash.clone(), config: shown })
+}
+
+/// The query of a reload.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ReloadQuery {
+    /// Only say what it would do.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Result of a reload: 200 if the files are valid, 422 otherwise.
+pub(super) struct Reloaded(reload::Attempt);
+
+impl IntoResponse for Reloaded {
+    fn into_response(self) -> Response {
+        let in_order = self.0.is_in_order();
+        let status = if in_order { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        (status, Json(self.0.document())).into_response()
+    }
+}
+
+impl Output for Reloaded {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.reply::<reload::Document>(StatusCode::OK, "The files are in order.");
+        let why = "They are not: the configuration that runs stays.";
+        operation.reply::<reload::Document>(StatusCode::UNPROCESSABLE_ENTITY, why);
+    }
+}
+
+/// `POST /admin/v1/reload`
+pub(super) async fn reload(
+    State(state): State<AdminState>,
+    Params(query): Params<ReloadQuery>,
+    caller: Caller,
+) -> ApiResult<Reloaded> {
+    let attempt = if query.dry_run {
+        reload::try_out(&state.config).await
+    } else {
+        put_in_force(&state, caller.actor(), &caller.by(&state)).await?
+    };
+    Ok(Reloaded(attempt))
+}
+
+/// Puts the files in force in the name of `operator`, once for the id that `by` has, and notes it
+/// where it was done.
+pub(super) async fn put_in_force(
+    state: &AdminState,
+    operator: &Actor,
+    by: &ActorScope<'_>,
+) -> ApiResult<Attempt> {
+    if by.was_done("reload", AccountId::OPERATOR)? {
+        return Ok(reload::try_out(&state.config).await);
+    }
+    let trigger = Trigger::Operator(operator.name().unwrap_or_default().to_owned());
+    let attempt = reload::apply(&state.config, &state.metrics, trigger).await;
+    if attempt.is_in_order() {
+        by.note("reload", AccountId::OPERATOR, &attempt.running).await?;
+    }
+    Ok(attempt)
+}

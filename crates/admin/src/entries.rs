@@ -1,0 +1,136 @@
+//! Entries of an account's statement, and unresolved calls after a crash.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::AdminState;
+use super::accounts;
+use super::error::ApiResult;
+use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, PageQuery, Params, Path, check_limit};
+use super::value::Time;
+use tollgate_ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::PriceVersion;
+
+/// One movement of money as it is shown; which fields there are depends on its `kind`.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Entry")]
+struct EntryView {
+    seq: Seq,
+    at: Time,
+    #[serde(flatten)]
+    kind: EntryKind,
+    call: Option<CallView>,
+}
+
+/// The call that a movement belongs to.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Call")]
+struct CallView {
+    hold: HoldId,
+    request_id: RequestId,
+    key_id: KeyId,
+    model: Arc<str>,
+    /// The version of the price that it was charged by; `null` for calls from before there were versions.
+    price: Option<PriceVersion>,
+    held: Nanousd,
+}
+
+/// A call that was in flight in a crash.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "HoldInDoubt")]
+pub(super) struct InDoubtView {
+    account_id: AccountId,
+    call: CallView,
+    charged: Nanousd,
+    reserved_at: Time,
+    resolved_at: Time,
+}
+
+impl From<Entry> for EntryView {
+    fn from(entry: Entry) -> Self {
+        Self {
+            seq: entry.seq,
+            at: entry.at.into(),
+            kind: entry.kind,
+            call: entry.call.map(CallView::from),
+        }
+    }
+}
+
+impl From<Call> for CallView {
+    fn from(call: Call) -> Self {
+        Self {
+            hold: call.hold,
+            request_id: call.request,
+            key_id: call.key,
+            model: call.model,
+            price: call.price,
+            held: call.held,
+        }
+    }
+}
+
+impl From<InDoubt> for InDoubtView {
+    fn from(doubt: InDoubt) -> Self {
+        Self {
+            account_id: doubt.account,
+            call: doubt.call.into(),
+            charged: doubt.charged,
+            reserved_at: doubt.reserved_at.into(),
+            resolved_at: doubt.resolved_at.into(),
+        }
+    }
+}
+
+/// The part of a statement that is asked for: up to `limit` entries from before `before`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntriesQuery {
+    /// The most items of the answer; 100 when it is left out.
+    #[schemars(range(min = 1, max = PAGE_MAX))]
+    limit: Option<usize>,
+    /// The last item of the page before: its `next_before`.
+    #[schemars(range(max = Seq::MAX))]
+    before: Option<Seq>,
+}
+
+/// A part of a statement.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Statement {
+    data: Vec<EntryView>,
+    /// True if there are older entries.
+    has_more: bool,
+    /// Value of `before` for the next page; `null` on the last.
+    next_before: Option<Seq>,
+}
+
+/// `GET /admin/v1/accounts/{account}/entries`, newest first.
+pub(super) async fn list(
+    State(state): State<AdminState>,
+    Path(account): Path<String>,
+    Params(query): Params<EntriesQuery>,
+) -> ApiResult<Json<Statement>> {
+    let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
+    let account = accounts::find(&state, &account)?.id;
+    // One more than is shown tells whether there are more.
+    let mut entries = state.ledger.entries(account, query.before, limit + 1).await?;
+    let has_more = entries.len() > limit;
+    entries.truncate(limit);
+    let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let data = entries.into_iter().map(EntryView::from).collect();
+    Ok(Json(Statement { data, has_more, next_before }))
+}
+
+/// `GET /admin/v1/holds/in-doubt`, oldest first.
+pub(super) async fn in_doubt(
+    State(state): State<AdminState>,
+    Params(page): Params<PageQuery<HoldId>>,
+) -> ApiResult<Json<ListView<InDoubtView, HoldId>>> {
+    let found = state.ledger.in_doubt().await?;
+    Ok(Json(page.list(found, |doubt| doubt.call.hold, InDoubtView::from)?))
+}

@@ -1,0 +1,180 @@
+//! Lines of the ledger, as customers read them.
+
+use super::key_names::KeyNames;
+use tollgate_ledger::{Call, CallMoney, Entry, EntryKind, HoldId, RequestId, VoidReason};
+use tollgate_money::money::Nanousd;
+use tollgate_web_kit::show;
+
+/// One line of an account's statement.
+pub(super) struct StatementLine {
+    /// Time in UTC, to the second.
+    pub(super) at: String,
+    /// Kind of the line, in a word.
+    pub(super) what: &'static str,
+    /// The class of the word's badge.
+    pub(super) tone: &'static str,
+    /// Further remark: the reason why a call was free, or the name of a grant or refund.
+    pub(super) note: String,
+    /// The call that it belongs to.
+    pub(super) call: Option<LineCall>,
+    /// The settled hold of a refund.
+    pub(super) refunded: Option<HoldId>,
+    /// Hold of a call.
+    pub(super) held: Option<Nanousd>,
+    /// Charge; `None` for a line that is no payment.
+    pub(super) charged: Option<Nanousd>,
+    /// Part of the hold that was released.
+    pub(super) freed: Option<Nanousd>,
+    /// Credit that was granted or refunded.
+    pub(super) credit: Option<Nanousd>,
+}
+
+/// The call that a line belongs to.
+pub(super) struct LineCall {
+    /// The request that the call was.
+    pub(super) request: RequestId,
+    /// Its id as tables show it.
+    pub(super) short: String,
+    /// The model that was called, as customers name it.
+    pub(super) model: String,
+    /// Name of the key.
+    pub(super) key: String,
+}
+
+impl StatementLine {
+    /// The line of an entry of the account's.
+    pub(super) fn from_entry(entry: &Entry, keys: &KeyNames) -> Self {
+        let held = entry.call.as_ref().map(|call| call.held);
+        let freed = |charged| held.map(|held: Nanousd| held.saturating_sub(charged));
+        let mut line = Self {
+            at: show::time(&entry.at),
+            what: "Held",
+            tone: "warn",
+            note: String::new(),
+            call: entry.call.as_ref().map(|call| LineCall::from_call(call, keys)),
+            refunded: None,
+            held,
+            charged: None,
+            freed: None,
+            credit: None,
+        };
+        match &entry.kind {
+            EntryKind::Hold => "in flight".clone_into(&mut line.note),
+            EntryKind::Settlement { charged, owed, .. } => {
+                (line.what, line.tone) = ("Paid", "");
+                if *owed > Nanousd::ZERO {
+                    (line.what, line.tone) = ("Paid in part", "bad");
+                    line.note = format!("{} is owed: the balance had no more", show::money(owed));
+                }
+                (line.charged, line.freed) = (Some(*charged), freed(*charged));
+            }
+            EntryKind::Void { reason } => {
+                (line.what, line.tone) = ("Not charged", "");
+                why(*reason).clone_into(&mut line.note);
+                (line.charged, line.freed) = (Some(Nanousd::ZERO), freed(Nanousd::ZERO));
+            }
+            EntryKind::InDoubt { charged } => {
+                (line.what, line.tone) = ("In doubt", "bad");
+                "the gateway stopped during the call".clone_into(&mut line.note);
+                (line.charged, line.freed) = (Some(*charged), freed(*charged));
+            }
+            EntryKind::Grant { id, amount } => {
+                (line.what, line.tone) = ("Credit", "good");
+                line.note.clone_from(id);
+                line.credit = Some(*amount);
+            }
+            EntryKind::Refund { id, hold, amount } => {
+                (line.what, line.tone) = ("Refund", "good");
+                line.note.clone_from(id);
+                (line.refunded, line.credit) = (Some(*hold), Some(*amount));
+            }
+            EntryKind::DebtPayment { amount } => {
+                (line.what, line.tone) = ("Debt paid", "");
+                "what earlier calls left owing".clone_into(&mut line.note);
+                line.charged = Some(*amount);
+            }
+            EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
+                (line.what, line.tone) = ("Credit line", if owed.is_zero() { "" } else { "bad" });
+                line.note = credit_line_note(limit, [lent, withdrawn, owed]);
+            }
+            EntryKind::WriteOff { amount, .. } => {
+                (line.what, line.tone) = ("Debt given up", "good");
+                line.note = format!("{} is not owed any more", show::money(amount));
+            }
+            EntryKind::SuspenseCharged { amount, .. } => {
+                (line.what, line.tone) = ("Charged", "bad");
+                "what a server had set aside that was lost".clone_into(&mut line.note);
+                line.charged = Some(*amount);
+            }
+            EntryKind::SuspenseReturned { amount, .. } => {
+                (line.what, line.tone) = ("Returned", "good");
+                "the server is back: what it was used for is paid".clone_into(&mut line.note);
+                line.credit = Some(*amount);
+            }
+        }
+        line
+    }
+
+    /// All lines of one call, the first thing that happened first.
+    pub(super) fn from_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
+        let hold = Entry {
+            seq: money.call.hold.number(),
+            at: money.reserved_at,
+            call: Some(Call { held: money.reserved, ..money.call.clone() }),
+            kind: EntryKind::Hold,
+        };
+        let mut hold = Self::from_entry(&hold, keys);
+        if money.end.is_some() {
+            hold.tone = "";
+            hold.note.clear();
+        }
+        let later = money.end.iter().chain(&money.refunds);
+        std::iter::once(hold).chain(later.map(|entry| Self::from_entry(entry, keys))).collect()
+    }
+}
+
+impl LineCall {
+    fn from_call(call: &Call, keys: &KeyNames) -> Self {
+        Self {
+            request: call.request,
+            short: short(&call.request),
+            model: call.model.to_string(),
+            key: keys.name(call.key),
+        }
+    }
+}
+
+/// The beginning and the end of a request's id: when it began, and which it was.
+pub(super) fn short(id: &RequestId) -> String {
+    let text = id.to_string();
+    match (text.get(..16), text.get(text.len().saturating_sub(4)..)) {
+        (Some(head), Some(tail)) => format!("{head}…{tail}"),
+        _ => text,
+    }
+}
+
+/// The note of a credit line that was set, and what was lent, withdrawn and became a debt with it.
+fn credit_line_note(limit: &Nanousd, [lent, withdrawn, owed]: [&Nanousd; 3]) -> String {
+    let mut note = format!("set to {}", show::money(limit));
+    for (amount, what) in [
+        (lent, "more can be spent"),
+        (withdrawn, "less can be spent"),
+        (owed, "is owed: it was spent"),
+    ] {
+        if !amount.is_zero() {
+            note.push_str(&format!(", {} {what}", show::money(amount)));
+        }
+    }
+    note
+}
+
+/// Reason why a call was free.
+fn why(reason: VoidReason) -> &'static str {
+    match reason {
+        VoidReason::Unreached => "no provider took it",
+        VoidReason::UpstreamError => "the provider failed",
+        VoidReason::ClientDisconnected => "it was left before it began",
+        VoidReason::Replaced => "another model was asked",
+        VoidReason::Abandoned => "the gateway gave it up",
+    }
+}

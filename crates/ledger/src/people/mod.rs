@@ -1,9 +1,0 @@
-//! What customers write: logins, sessions, codes, signing up, and the limits of their keys.
-//!
-//! It may import `tasks`, `calls`, `reading`, `memory` and the layers below.
-
-pub(crate) mod code;
-pub(crate) mod holds;
-pub(crate) mod limit;
-pub(crate) mod login;
-pub(crate) mod sign_up;

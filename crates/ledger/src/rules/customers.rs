@@ -1,0 +1,82 @@
+//! State and rules of an account's customer, apart from money and keys: login, ended sessions,
+//! prices, and calls in doubt.
+#![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::records::login::{Login, SessionId};
+use crate::records::price::AccountPrices;
+use crate::records::record::Record;
+use crate::rules::core::AccountState;
+use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
+use tollgate_types::ids::HoldId;
+
+/// State of an account's customer, apart from money and keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CustomerState {
+    pub(crate) login: Option<Arc<Login>>,
+    /// Sessions that were logged out, and when they would have ended.
+    pub(crate) ended: HashMap<SessionId, UnixMs>,
+    /// Price rules; `None` if they were never set.
+    pub(crate) prices: Option<Arc<AccountPrices>>,
+    /// Its hold rules in the place of those for all; `None` where it has none.
+    pub(crate) holds: Option<Arc<HoldOverrides>>,
+    /// Holds that a crash had left open and that nobody has looked into.
+    pub(crate) doubts: BTreeSet<HoldId>,
+}
+
+impl CustomerState {
+    /// As much of it as the rules look at.
+    pub(crate) fn excerpt(&self) -> Self {
+        let (login, doubts) = (self.login.clone(), self.doubts.clone());
+        Self { login, ended: HashMap::new(), prices: None, holds: None, doubts }
+    }
+
+    /// Takes hold rules; empty ones are none.
+    pub(crate) fn restore_holds(&mut self, holds: &Arc<HoldOverrides>) {
+        self.holds = (!holds.is_empty()).then(|| Arc::clone(holds));
+    }
+
+    /// Checks a record against the rules of customers.
+    pub(crate) fn check(&self, record: &Record) -> Result<(), &'static str> {
+        match record {
+            Record::DoubtResolved { hold, .. } if !self.doubts.contains(hold) => {
+                Err("the hold is not in doubt")
+            }
+            Record::LoginSet(login)
+                if self.login.as_ref().is_some_and(|before| before.since > login.since) =>
+            {
+                Err("a login cannot become older")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl AccountState {
+    /// Applies a record that concerns the customer.
+    pub(crate) fn remember_people(&mut self, record: &Record) {
+        match record {
+            Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),
+            Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
+            Record::LoginSet(login) => self.customers.login = Some(Arc::clone(login)),
+            Record::AccountPriced { prices, .. } => {
+                self.customers.prices = Some(Arc::clone(prices))
+            }
+            Record::AccountHolds { holds, .. } => self.customers.restore_holds(holds),
+            Record::SessionEnded { session, until, at, .. } => {
+                self.customers.ended.retain(|_, until| *until > *at);
+                self.customers.ended.insert(*session, *until);
+            }
+            Record::Recovered { hold, .. } => {
+                self.customers.doubts.insert(*hold);
+            }
+            Record::DoubtResolved { hold, .. } => {
+                self.customers.doubts.remove(hold);
+            }
+            _ => {}
+        }
+    }
+}

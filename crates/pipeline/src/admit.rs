@@ -1,0 +1,47 @@
+//! Admission of a request whose account can pay for it.
+
+use std::sync::Arc;
+
+use crate::quote::{RequestAmounts, RequestPrices};
+use crate::{Admitted, Holding, Payment, Priced, Validated};
+use tollgate_holds::PLENTY;
+use tollgate_ledger::{Ledger, Refusal, RequestId};
+use tollgate_types::error::GatewayError;
+
+/// Result of the admission of a request.
+pub enum Admission {
+    /// Admitted with its payment.
+    Admitted(Box<Admitted>),
+    /// The account has little money: the shares of its parallel requests decide.
+    Tight(Box<Priced>),
+}
+
+/// Hold the largest cost of the request if the account has plenty. Free requests need no hold.
+///
+/// # Errors
+/// `RateLimited` when the key may not spend so much, or `Overloaded` when the store takes no new holds,
+/// or a node of a fleet is cut off from its treasury.
+pub async fn admit(
+    ledger: &Arc<Ledger>,
+    request: RequestId,
+    validated: Validated,
+) -> Result<Admission, GatewayError> {
+    let resolved = &validated.resolved;
+    if !resolved.operation.is_billed() {
+        let own = Arc::clone(&resolved.model.prices);
+        let prices = RequestPrices { own, fallbacks: Vec::new() };
+        let priced = Priced { validated, prices, amounts: RequestAmounts::nothing() };
+        return Ok(Admission::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
+    }
+    let priced = Priced::new(ledger, validated);
+    if !ledger.has_plenty(priced.account(), priced.amounts.amount, PLENTY) {
+        return Ok(Admission::Tight(Box::new(priced)));
+    }
+    match priced.hold(ledger, request, Holding::Whole).await {
+        Ok(hold) => Ok(Admission::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole))),
+        Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {
+            Ok(Admission::Tight(Box::new(priced)))
+        }
+        Err(refusal) => Err(priced.refused(&refusal, Holding::Whole)),
+    }
+}

@@ -1,0 +1,44 @@
+//! Stages of a request, one file each: authenticate → resolve → validate → limit → admit → rewrite →
+//! meter → settle.
+//!
+//! Each stage consumes the result of the previous one, so money cannot be settled that was not reserved.
+//! Nothing here knows HTTP statuses or Pingora.
+
+mod authenticate;
+mod resolve;
+mod affinity;
+mod validate;
+mod counted;
+mod limit;
+mod payment;
+mod try_cost;
+mod quote;
+mod admitted;
+mod affordable;
+mod enough;
+mod priced;
+mod admit;
+mod rolling;
+mod upstream_request;
+mod rewrite;
+mod meter;
+mod settle;
+mod cost;
+
+pub use admit::{Admission, admit};
+pub use admitted::{Admitted, AnsweredParts};
+pub use affinity::{affinity, binding, stored_object_lost};
+pub use affordable::{OutputCost, affordable_output, cost_at};
+pub use authenticate::authenticate;
+pub use counted::{CountRequest, PromptCount};
+pub use limit::limit;
+pub use meter::{Relaying, Step, Uncovered};
+pub use payment::Payment;
+pub use priced::Priced;
+pub use quote::Holding;
+pub use resolve::{Resolved, bad_json, resolve};
+pub use rewrite::{read_collected, rewrite, rewrite_collected, rewrite_submit};
+pub use settle::{Bill, Ending, Settled};
+pub use try_cost::{TryCost, TryTarget};
+pub use upstream_request::UpstreamRequest;
+pub use validate::{Validated, validate};
