@@ -1,45 +1,42 @@
 //! The proxy: Pingora's hooks, each a few lines that call the pipeline.
 //!
+//! The folders are a stack. Each names those below it and none above:
+//!
 //! | Folder | What |
 //! |---|---|
-//! | `listen` | connections of customers: who gets one, how bytes become requests |
-//! | `receive` | from a request's header to a paid request |
-//! | `local` | what is answered without an upstream, and services below paths of their own |
-//! | `call` | what asks upstreams |
-//! | `answer` | what goes to the customer: headers, bodies, errors |
-//! | `websocket` | turns over one connection, each of which is a request of its own |
+//! | `hooks` | the implementation of `ProxyHttp`, one file a filter |
+//! | `dispatch`, `hold` | which service answers; holds for accounts with little money |
+//! | `websocket`, `call` | turns over one connection; calls to upstreams |
+//! | `local` | answers without an upstream, and services below paths of their own |
+//! | `receive`, `answer` | admission and request bodies; response heads, bodies and errors |
+//! | `request` | the context of a request, its stages, and the services that all requests share |
+//! | `listen`, `upstream` | connections of customers; connections to upstreams |
+//! | `wire` | HTTP framing, heads, media types and the memory budget of bodies |
 
-mod chunk_scan;
-mod patience;
+mod wire;
+mod upstream;
 mod listen;
+mod request;
+mod answer;
 mod receive;
 mod local;
 mod call;
-mod answer;
 mod websocket;
-mod proxy;
-mod exchange;
-mod record;
+mod hold;
+mod dispatch;
+mod hooks;
 
-pub use call::connectors::Connectors;
-pub use call::health::check_upstreams;
 pub use listen::certificates::Certificates;
 pub use listen::connection::Connections;
 pub use listen::deadline::Deadline;
 pub use listen::descriptors::Descriptors;
+pub use listen::loopback::{Inner, Inward, Reply};
 pub use listen::origin::Origin;
 pub use listen::transport::Transport;
-pub use local::hosted::{Downstream, Hosted};
-pub use local::inward::{Inner, Inward, Reply};
-pub use proxy::{Gateway, GatewayParts};
-pub(crate) use receive::body::declared_length;
-pub(crate) use receive::gathered::GatheredBody;
-pub use receive::memory::{Memory, MemoryPart};
-
-use crate::forwarded as client;
-
-/// What the log may say of an error while reading or writing: not its context, which can quote the
-/// bytes at hand.
-fn describe_error(error: &pingora::Error) -> String {
-    format!("{} ({})", error.etype().as_str(), error.esource().as_str())
-}
+pub use request::hosted::{Downstream, Hosted};
+pub use request::services::{Gateway, GatewayParts};
+pub use upstream::connectors::Connectors;
+pub use upstream::health::check_upstreams;
+pub(crate) use wire::length::declared_length;
+pub(crate) use wire::memory::gathered::GatheredBody;
+pub use wire::memory::service::{Memory, MemoryPart};

@@ -47,7 +47,7 @@ fn only_one_place_names_each_heavy_dependency() {
             "StatusCode",
             &[
                 "src/gateway/answer/respond.rs",
-                "src/gateway/answer/head.rs",
+                "src/gateway/wire/head.rs",
                 "crates/admin/",
                 "crates/customer-console/",
                 // It answers before there is a request to fail.

@@ -1,6 +1,6 @@
 //! Search for the largest output limit that an account can pay.
 
-use crate::admit::{dearest_prices, quote_bound};
+use crate::quote::{dearest_prices, quote_bound};
 use tollgate_config::snapshot::Pricing;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Prices, Usage};

@@ -2,37 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::{Admitted, AnsweredParts, Bill, Relaying};
+use crate::{Admitted, AnsweredParts, Bill, Relaying, TryCost, TryTarget};
 use tollgate_config::snapshot::{Target, TargetCost};
 use tollgate_ledger::{CostKind, LossCause};
 use tollgate_money::money::{Nanousd, Rate};
 use tollgate_money::price::{Traits, Usage, UsageSource};
-
-/// Target and credential of a try.
-#[derive(Clone, Debug)]
-pub struct TryTarget {
-    /// Target of the try.
-    pub target: Arc<Target>,
-    /// Credential name; empty for an upstream with one unnamed credential.
-    pub credential: String,
-}
-
-/// Operator's cost of one try.
-#[derive(Clone, Debug)]
-pub struct TryCost {
-    /// Target and credential of the try.
-    pub at: TryTarget,
-    /// Id of the model, requested or fallback.
-    pub model: Arc<str>,
-    /// Upstream's name for the model.
-    pub upstream_model: String,
-    /// Kind of the cost.
-    pub kind: CostKind,
-    /// Usage and its source.
-    pub usage: (Usage, UsageSource),
-    /// Cost to the operator.
-    pub cost: Nanousd,
-}
 
 impl Admitted {
     /// Record a retry although the upstream may bill the abandoned try in full.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
-use crate::rewrite::ChannelTarget;
+use crate::upstream_request::ChannelTarget;
 use crate::{Resolved, UpstreamRequest, Validated};
 use tollgate_balance::{Channel, TargetRank};
 use tollgate_config::snapshot::Target;

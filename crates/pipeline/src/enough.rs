@@ -3,8 +3,8 @@
 
 use std::num::NonZeroU32;
 
-use crate::admit::{Holding, Priced};
-use crate::affordable::{affordable_output, cost_at};
+use crate::Resolved;
+use crate::affordable::{OutputCost, affordable_output, cost_at};
 use tollgate_money::money::Nanousd;
 use tollgate_protocols::Operation;
 use tollgate_protocols::output_limit;
@@ -12,13 +12,22 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// A request that costs more than its account has, with the limit that would be served.
 #[derive(Clone, Copy, Debug)]
-pub struct InsufficientFunds {
+pub(super) struct InsufficientFunds {
     /// Largest cost of the request.
     amount: Nanousd,
     /// Money that the account has available.
     funds: Nanousd,
     limit: ServableLimit,
     operation: Operation,
+}
+
+/// The cost of a request that its account cannot pay.
+pub(super) struct CostSummary<'a> {
+    pub(super) resolved: &'a Resolved,
+    /// The most that the request can cost.
+    pub(super) amount: Nanousd,
+    /// The cost of each of its readings by its output limit.
+    pub(super) costs: Vec<OutputCost>,
 }
 
 /// Output limit that would be served.
@@ -35,25 +44,22 @@ enum ServableLimit {
 impl InsufficientFunds {
     /// Compute the affordable limit of a request for an account with `funds`.
     #[must_use]
-    pub fn for_request(priced: &Priced, funds: Nanousd) -> Self {
-        let resolved = &priced.validated().resolved;
-        let (amount, operation) = (priced.amount(Holding::Whole), resolved.operation);
+    pub(super) fn for_request(request: CostSummary<'_>, funds: Nanousd) -> Self {
+        let CostSummary { resolved, amount, costs } = request;
+        let operation = resolved.operation;
         let limit = match output_limit::field_name(operation, &resolved.model.limits) {
             None => ServableLimit::NoField,
-            Some(field) => {
-                let costs = priced.output_costs();
-                match affordable_output(&costs, funds) {
-                    Some(tokens) => ServableLimit::AtMost(field, tokens),
-                    None => ServableLimit::TooDear(cost_at(&costs, 1)),
-                }
-            }
+            Some(field) => match affordable_output(&costs, funds) {
+                Some(tokens) => ServableLimit::AtMost(field, tokens),
+                None => ServableLimit::TooDear(cost_at(&costs, 1)),
+            },
         };
         Self { amount, funds, limit, operation }
     }
 
     /// Largest output limit that would be served, in tokens per choice.
     #[must_use]
-    pub fn tokens(&self) -> Option<u64> {
+    pub(super) fn tokens(&self) -> Option<u64> {
         match self.limit {
             ServableLimit::AtMost(_, tokens) => Some(tokens),
             ServableLimit::NoField | ServableLimit::TooDear(_) => None,
@@ -62,7 +68,7 @@ impl InsufficientFunds {
 
     /// Error for a request that costs more than its account has even with nothing in flight.
     #[must_use]
-    pub fn insufficient(&self) -> GatewayError {
+    pub(super) fn insufficient(&self) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let missing = amount.saturating_sub(*funds);
         let advice = match self.limit {
@@ -83,7 +89,7 @@ impl InsufficientFunds {
 
     /// Error for a request whose account has the money while requests in flight hold `held` of it.
     #[must_use]
-    pub fn held(&self, held: Nanousd) -> GatewayError {
+    pub(super) fn held(&self, held: Nanousd) -> GatewayError {
         let Self { amount, funds, .. } = self;
         let advice = match self.limit {
             ServableLimit::AtMost(field, tokens) => format!(

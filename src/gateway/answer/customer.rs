@@ -13,27 +13,28 @@ use pingora_proxy::Session;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::head::{self, AnswerHead};
-use crate::gateway::answer::respond::{self, Stamp};
-use crate::gateway::describe_error;
-use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::answer::respond;
+use crate::gateway::request::context::{RequestContext, RequestStage};
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::stamp::Stamp;
+use crate::gateway::wire::error::describe_error;
+use crate::gateway::wire::head::{self, AnswerHead};
 
 /// A comment is a line that begins with a colon; readers skip it (HTML standard, 9.2.5). Behind a
 /// whole event it has an empty line of its own, for readers that look for those.
 const COMMENT: &[u8] = b": keep-alive\n\n";
 const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
 
-/// What Google's clients get in the place of a comment: their SDKs for Python and Go take one for a chunk
-/// that is broken (google-genai 3.6.1, `_iter_response_stream`), and skip blank lines. It ends an event, so
-/// it goes behind whole ones only.
+/// Keep-alive for Google's clients in the place of a comment: their SDKs for Python and Go take a comment for
+/// a broken chunk (google-genai 3.6.1, `_iter_response_stream`), and skip blank lines. It ends an event, so
+/// it is sent between whole events only.
 const BLANK_LINES: &[u8] = b"\n\n";
 
-/// How far the customer's answer is.
+/// The client's side of a response: its progress, and its keep-alive timer.
 pub(crate) struct Customer {
-    /// How often the stream is kept alive, if that is wanted.
+    /// Interval of keep-alive comments; `None` without them.
     interval: Option<Duration>,
-    /// When a stream that is kept alive gets a comment, if nothing else is written until then.
+    /// Time of the next keep-alive comment, unless something else is written before.
     comment_at: Option<Instant>,
     /// Wakes when a comment may be needed; made when something is waited for first.
     timer: Option<Pin<Box<Sleep>>>,
@@ -42,13 +43,13 @@ pub(crate) struct Customer {
     /// The head of a document that is written anew once its upstream's is whole: until then it can turn
     /// out to be none.
     waiting: Option<AnswerHead>,
-    /// What the customer has ends with these two bytes.
+    /// The last two bytes that were sent to the client.
     last: [u8; 2],
 }
 
 impl Customer {
-    pub(crate) fn new(exchange: &Exchange) -> Self {
-        let interval = exchange.keepalive_interval();
+    pub(crate) fn new(ctx: &RequestContext) -> Self {
+        let interval = ctx.keepalive_interval();
         let mut customer = Self {
             interval,
             comment_at: None,
@@ -76,7 +77,7 @@ impl Customer {
         }
     }
 
-    /// Whether the answer's head has been sent.
+    /// True once the head of the response was sent.
     pub(crate) fn has_head(&self) -> bool {
         self.begun
     }
@@ -89,49 +90,49 @@ impl Customer {
     pub(crate) async fn wait<T>(
         &mut self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         mut upstream: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T> {
-        while exchange.orphan.is_none() {
+        while ctx.response.orphan.is_none() {
             tokio::select! {
                 biased;
                 done = &mut upstream => return Ok(done),
                 left = session.as_downstream_mut().read_body_or_idle(true) => {
                     let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
-                    leave(exchange, error.into_down())?;
+                    leave(ctx, error.into_down())?;
                 }
                 // It is large, and most answers do without it.
-                () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment(session, exchange)).await?,
+                () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment(session, ctx)).await?,
             }
         }
-        let Some(orphan) = &exchange.orphan else { return Err(gone()) };
+        let Some(orphan) = &ctx.response.orphan else { return Err(disconnected()) };
         tokio::select! {
             biased;
             done = &mut upstream => Ok(done),
             () = sleep_until(orphan.until) => Err(given_up()),
-            () = exchange.deadline.reached() => Err(given_up()),
+            () = ctx.services.deadline.reached() => Err(given_up()),
         }
     }
 
-    async fn comment(&mut self, session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+    async fn comment(&mut self, session: &mut Session, ctx: &mut RequestContext) -> Result<()> {
         if !self.begun {
             // What costs money does not begin before its hold is on disk.
-            if let RequestStage::Sending(sending) = &exchange.stage {
+            if let RequestStage::Sending(sending) = &ctx.stage {
                 let durable = sending.admitted.payment.durable().await;
                 durable.map_err(|error| {
                     Error::because(ErrorType::InternalError, "the hold is not on disk", error)
                 })?;
             }
             // Nobody knows yet which model serves.
-            let stamp = Stamp { fallback: None, ..exchange.stamp() };
-            let begun = respond::begin_events(session, stamp, exchange.envelope).await;
+            let stamp = Stamp { fallback: None, ..ctx.stamp() };
+            let begun = respond::begin_events(session, stamp, ctx.routing.envelope).await;
             self.begun = true;
             if let Err(error) = begun {
-                return leave(exchange, error.into_down());
+                return leave(ctx, error.into_down());
             }
         }
         self.put_off_comment();
-        let comment = match (self.last, exchange.envelope) {
+        let comment = match (self.last, ctx.routing.envelope) {
             ([b'\n', b'\n'], Envelope::Google) => BLANK_LINES,
             (_, Envelope::Google) => return Ok(()),
             ([b'\n', b'\n'], _) => COMMENT,
@@ -140,7 +141,7 @@ impl Customer {
             _ => return Ok(()),
         };
         let sent = session.write_response_body(Some(Bytes::from_static(comment)), false).await;
-        sent.or_else(|error| leave(exchange, error.into_down()))
+        sent.or_else(|error| leave(ctx, error.into_down()))
     }
 
     /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there. Where
@@ -151,28 +152,28 @@ impl Customer {
     pub(crate) async fn send_head(
         &mut self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         header: AnswerHead,
     ) -> Result<()> {
-        if std::mem::replace(&mut self.begun, true) || exchange.orphan.is_some() {
+        if std::mem::replace(&mut self.begun, true) || ctx.response.orphan.is_some() {
             return Ok(());
         }
-        if exchange.rewrites_document() {
+        if ctx.rewrites_document() {
             self.waiting = Some(header);
             return Ok(());
         }
-        self.write_head(session, exchange, header).await
+        self.write_head(session, ctx, header).await
     }
 
     async fn write_head(
         &mut self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         header: AnswerHead,
     ) -> Result<()> {
         self.put_off_comment();
         let sent = head::write(session, header, false).await;
-        sent.or_else(|error| leave(exchange, error.into_down()))
+        sent.or_else(|error| leave(ctx, error.into_down()))
     }
 
     /// Sends a piece of the answer; where nobody is there, it is counted and thrown away.
@@ -183,19 +184,19 @@ impl Customer {
     pub(crate) async fn send(
         &mut self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         piece: Bytes,
         is_end: bool,
     ) -> Result<()> {
-        if exchange.orphan.is_some() {
+        if ctx.response.orphan.is_some() {
             return Ok(());
         }
-        let piece = exchange.as_sent(piece, is_end);
+        let piece = ctx.as_sent(piece, is_end);
         if piece.is_empty() && !is_end {
             return Ok(());
         }
         if let Some(header) = self.waiting.take() {
-            self.write_head(session, exchange, header).await?;
+            self.write_head(session, ctx, header).await?;
         }
         if self.interval.is_some() && !piece.is_empty() {
             self.put_off_comment();
@@ -204,7 +205,7 @@ impl Customer {
             }
         }
         let sent = session.write_response_body(Some(piece), is_end).await;
-        sent.or_else(|error| leave(exchange, error.into_down()))
+        sent.or_else(|error| leave(ctx, error.into_down()))
     }
 }
 
@@ -227,19 +228,19 @@ async fn tick(timer: &mut Option<Pin<Box<Sleep>>>, comment_at: Option<Instant>) 
 ///
 /// # Errors
 /// The one given, where that is not so.
-fn leave(exchange: &mut Exchange, error: Box<Error>) -> Result<()> {
-    if exchange.deadline.is_over() || !exchange.read_on() {
+fn leave(ctx: &mut RequestContext, error: Box<Error>) -> Result<()> {
+    if ctx.services.deadline.is_over() || !ctx.read_on() {
         return Err(error);
     }
     let message = "The customer went away.";
-    let gone =
+    let error =
         GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(&error));
-    exchange.failure.get_or_insert(gone);
+    ctx.response.failure.get_or_insert(error);
     Ok(())
 }
 
 /// The customer is gone.
-pub(crate) fn gone() -> Box<Error> {
+pub(crate) fn disconnected() -> Box<Error> {
     Error::new_down(ErrorType::ConnectionClosed)
 }
 

@@ -1,12 +1,5 @@
-//! What goes to the customer: headers, bodies and errors.
+//! Responses to clients: heads, errors, refusals of upstreams, and the watch on the client's connection.
 
-pub(super) mod relay;
-pub(super) mod array;
+pub(super) mod respond;
 pub(super) mod customer;
 pub(super) mod refused;
-pub(super) mod head;
-pub(super) mod headers;
-pub(super) mod kind;
-pub(super) mod secrets;
-pub(super) mod respond;
-pub(super) mod envelope;

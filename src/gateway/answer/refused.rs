@@ -14,16 +14,16 @@ use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
-use crate::gateway::answer::head::AnswerHead;
-use crate::gateway::answer::relay;
-use crate::gateway::answer::secrets::{self, Hidden};
-use crate::gateway::call::failure::{CallFailure, is_json};
-use crate::gateway::call::peer;
-use crate::gateway::call::upstream::UpstreamCall;
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::receive::cors;
+use crate::gateway::request::context::{RequestContext, RequestStage};
+use crate::gateway::request::failure::is_json;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::upstream::client::UpstreamCall;
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
+use crate::gateway::wire::cors;
+use crate::gateway::wire::head::AnswerHead;
 use crate::outbound::retry_after;
-use crate::protocols::{Delivery, json};
+use crate::protocols::json;
 
 /// The longest refusal that is passed on: some repeat the request that they refuse.
 pub(crate) const BYTES_MAX: usize = 1 << 20;
@@ -37,32 +37,33 @@ const ID_BYTES_MIN: usize = 8;
 /// # Errors
 /// What `fail_to_proxy` is to tell the customer, or the log.
 pub(crate) async fn answer(
+    gateway: &impl UpstreamFilters,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     customer: &mut Customer,
     call: &mut UpstreamCall,
     mut header: AnswerHead,
 ) -> Result<()> {
     let status = header.status.as_u16();
-    let read = read(session, exchange, customer, call).await?;
-    let hidden = exchange.attempt().map(|tried| Hidden::at(&tried.candidate));
+    let read = read(session, ctx, customer, call).await?;
+    let hidden = ctx.attempt().map(|tried| UpstreamSecrets::at(&tried.candidate));
     let upstreams = HeaderMap::from(header.headers.clone());
     let may_be_shown = |words: &Bytes| !secrets::hides(words, &upstreams, hidden);
     let Some(words) = read.filter(may_be_shown) else {
-        return Err(exchange.fail(own_words(status)));
+        return Err(ctx.fail(own_words(status)));
     };
     let name = name_in(&upstreams);
-    if let Some(error) = in_the_customers_dialect(exchange, status, name, &words) {
-        let delay = retry_after(&upstreams).or_else(|| exchange.asked_delay());
+    if let Some(error) = in_the_customers_dialect(ctx, status, name, &words) {
+        let delay = retry_after(&upstreams).or_else(|| ctx.refusal_delay());
         let delay = delay.filter(|_| error.kind == ErrorKind::RateLimited);
         let retry_after = error.retry_after.or(delay);
-        return Err(exchange.fail(GatewayError { retry_after, ..error }));
+        return Err(ctx.fail(GatewayError { retry_after, ..error }));
     }
     if customer.has_head() {
-        exchange.failure = Some(as_event(&words, status));
+        ctx.response.failure = Some(as_event(&words, status));
         return Err(Error::new_up(ErrorType::HTTPStatus(status)));
     }
-    let words = with_own_id(words, exchange);
+    let words = with_own_id(words, ctx);
     header.headers.remove(&TRANSFER_ENCODING);
     header.headers.insert(CONTENT_LENGTH, words.len().into());
     if !is_json(&upstreams) {
@@ -70,38 +71,38 @@ pub(crate) async fn answer(
         let text = HeaderValue::from_static("text/plain; charset=utf-8");
         header.headers.insert(CONTENT_TYPE, text);
     }
-    relay::begin(&mut header, exchange).await?;
+    gateway.response_filter(Some(&mut header), ctx).await?;
     cors::allow(&mut header.headers, session.req_header());
-    customer.send_head(session, exchange, header).await?;
-    customer.send(session, exchange, words, true).await
+    customer.send_head(session, ctx, header).await?;
+    customer.send(session, ctx, words, true).await
 }
 
-/// What a header calls a failure, as those of Amazon's services do.
+/// The name of a failure in a header, as Amazon's services send it.
 pub(crate) fn name_in(headers: &HeaderMap) -> Option<&str> {
     headers.get(AMAZON_ERROR_TYPE)?.to_str().ok()
 }
 
 /// The refusal of an upstream that speaks another dialect than the customer.
 fn in_the_customers_dialect(
-    exchange: &Exchange,
+    ctx: &RequestContext,
     status: u16,
     name: Option<&str>,
     words: &[u8],
 ) -> Option<GatewayError> {
-    let RequestStage::Sending(sending) = &exchange.stage else { return None };
+    let RequestStage::Sending(sending) = &ctx.stage else { return None };
     // What is passed on with one of these is about the customer's request, not about the credential.
     let status = if matches!(status, 401..=404) { 400 } else { status };
     sending.admitted.call.refusal(status, name, words)
 }
 
-impl Exchange {
-    /// How long the upstream has asked to be left alone for, in the words of its refusal.
-    fn asked_delay(&self) -> Option<Duration> {
+impl RequestContext {
+    /// The delay before a retry that the upstream's refusal asks for.
+    fn refusal_delay(&self) -> Option<Duration> {
         let RequestStage::Sending(sending) = &self.stage else { return None };
         sending.refusal.as_ref().and_then(|refusal| refusal.delay)
     }
 
-    /// Whether the customer speaks another dialect than the upstream.
+    /// True if client and upstream speak different dialects.
     pub(crate) fn is_translated(&self) -> bool {
         let RequestStage::Sending(sending) = &self.stage else { return false };
         sending.admitted.call.refusal(500, None, b"{}").is_some()
@@ -111,44 +112,24 @@ impl Exchange {
 /// All that the upstream says; `None` where it is too much, or breaks off.
 async fn read(
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     customer: &mut Customer,
     call: &mut UpstreamCall,
 ) -> Result<Option<Bytes>> {
-    let budget = exchange.snapshot.limits.body_memory_bytes_max;
+    let budget = ctx.snapshot.limits.body_memory_bytes_max;
     let mut words = BytesMut::new();
     loop {
-        let piece = match customer.wait(session, exchange, pin!(call.chunk())).await? {
+        let piece = match customer.wait(session, ctx, pin!(call.chunk())).await? {
             Ok(Some(piece)) => piece,
             Ok(None) => return Ok(Some(words.freeze())),
             Err(_) => return Ok(None),
         };
-        let RequestStage::Sending(sending) = &mut exchange.stage else { return Ok(None) };
+        let RequestStage::Sending(sending) = &mut ctx.stage else { return Ok(None) };
         if words.len() + piece.len() > BYTES_MAX || !sending.body.grow(piece.len(), budget) {
             return Ok(None);
         }
         words.extend_from_slice(&piece);
     }
-}
-
-/// A refusal in the place of an upstream's own words.
-pub(crate) fn own_words(status: u16) -> GatewayError {
-    let kind = match status {
-        413 => ErrorKind::PayloadTooLarge,
-        415 => ErrorKind::UnsupportedMediaType,
-        429 => return peer::busy_without_word(),
-        500.. => {
-            let failure = CallFailure::from_status(status, &HeaderMap::new());
-            return failure.error(Delivery::Relay);
-        }
-        _ => ErrorKind::InvalidRequest,
-    };
-    let message = "The provider refused the request, and its reason cannot be shown here. Check the \
-                   request's fields, or ask the operator, whose log knows the request by its id.";
-    GatewayError::new(kind, message).cause(format!(
-        "the upstream answered {status} with a secret of the operator's, or something too long or \
-         unreadable"
-    ))
 }
 
 /// The refusal for a customer whose stream has begun.
@@ -163,7 +144,7 @@ fn as_event(words: &[u8], status: u16) -> GatewayError {
 
 /// The words with the gateway's id of the request in the place of the upstream's: what customers quote
 /// is found in the log, which has both.
-pub(crate) fn with_own_id(words: Bytes, exchange: &mut Exchange) -> Bytes {
+pub(crate) fn with_own_id(words: Bytes, ctx: &mut RequestContext) -> Bytes {
     #[derive(serde::Deserialize)]
     struct Named<'a> {
         #[serde(borrow)]
@@ -174,7 +155,7 @@ pub(crate) fn with_own_id(words: Bytes, exchange: &mut Exchange) -> Bytes {
     if theirs.len() < ID_BYTES_MIN || !theirs.bytes().all(is_id) {
         return words;
     }
-    let own = exchange.id.to_string();
+    let own = ctx.id.to_string();
     let mut replaced = BytesMut::with_capacity(words.len() + own.len());
     let mut from = 0;
     for at in memmem::find_iter(&words, theirs.as_bytes()) {
@@ -184,6 +165,6 @@ pub(crate) fn with_own_id(words: Bytes, exchange: &mut Exchange) -> Bytes {
     }
     replaced.extend_from_slice(words.get(from..).unwrap_or_default());
     let theirs = theirs.into_owned();
-    exchange.upstreams_id.get_or_insert(theirs);
+    ctx.response.upstream_request_id.get_or_insert(theirs);
     replaced.freeze()
 }

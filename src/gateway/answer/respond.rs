@@ -1,7 +1,5 @@
-//! From a failure to an answer: the only place that knows statuses, codes and the headers that SDKs
-//! act on.
+//! From a failure to an answer: the only place that knows the headers that SDKs act on.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,192 +12,33 @@ use pingora::{ErrorType, OrErr};
 use pingora_proxy::Session;
 
 use crate::error::{AllowedMethods, ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::head::{self, AnswerHead, AnswerHeaders};
-use crate::gateway::client;
+use crate::forwarded as client;
 use crate::gateway::listen::http1;
 use crate::gateway::listen::origin::Origin;
-use crate::gateway::receive::cors;
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::stamp::Stamp;
+use crate::gateway::request::status::{should_retry, status_of, wire};
+use crate::gateway::wire::cors;
+use crate::gateway::wire::head::{self, AnswerHead, REQUEST_ID, X_REQUEST_ID, millis_up, text};
 use crate::ledger::RequestId;
-use crate::limits::{Gauge, RateLimitStatus};
 
-/// The header that names the request; SDKs show it as the request id.
-pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The header that names the request for Anthropic's SDKs.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// Has browsers take an answer for what it says it is.
-pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
-    (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-/// The header that names the model which has served a request in the place of the one that it names.
-const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
-/// The header that names the output limit, in tokens for each choice, to which a request was lowered.
-const MAX_TOKENS: HeaderName = HeaderName::from_static("x-tollgate-max-tokens");
 /// OpenAI's and Anthropic's SDKs obey it above their own rules.
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// What says how the limits stand: the limit, what is left of it, and when all of it is there again.
-const LIMITS_OF_REQUESTS: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit-requests"),
-    HeaderName::from_static("x-ratelimit-remaining-requests"),
-    HeaderName::from_static("x-ratelimit-reset-requests"),
-];
-const LIMITS_OF_TOKENS: [HeaderName; 3] = [
-    HeaderName::from_static("x-ratelimit-limit-tokens"),
-    HeaderName::from_static("x-ratelimit-remaining-tokens"),
-    HeaderName::from_static("x-ratelimit-reset-tokens"),
-];
 /// nginx and others buffer a response unless they are told not to.
 pub(crate) const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// When to come again, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
+/// Delay before a retry, in milliseconds: OpenAI's and Anthropic's SDKs read it before `retry-after`.
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
-/// How long a customer may take for an answer of the gateway's own: it fits into one packet or a few,
-/// and whoever has asked is there to read it.
+/// Write timeout of a response that the gateway makes itself: it fits into a few packets, and its client is
+/// waiting for it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// SDKs that are told to wait longer than this come again after a time of their own, which is shorter.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What is read of a request when it is over.
+/// Request headers that the access log and in-process callers read after the request.
 const LOGGED: [&str; 2] = [client::FORWARDED_FOR, "traceparent"];
 /// The bytes of each of [`LOGGED`] that are kept while a customer takes an answer.
 const LOGGED_BYTES_MAX: usize = 512;
-
-/// What every answer says beside its body: which request it answers, how its limits stand, which model
-/// has served it, if that is not the one that was asked, and its output limit, if that was lowered.
-#[derive(Clone)]
-pub(crate) struct Stamp {
-    pub(crate) id: RequestId,
-    pub(crate) standing: RateLimitStatus,
-    /// The id of the fallback that has served it.
-    pub(crate) fallback: Option<Arc<str>>,
-    /// The output limit to which it was lowered.
-    pub(crate) clamped: Option<u64>,
-}
-
-impl From<RequestId> for Stamp {
-    fn from(id: RequestId) -> Self {
-        Self { id, standing: RateLimitStatus::default(), fallback: None, clamped: None }
-    }
-}
-
-impl Stamp {
-    /// Puts into an answer of the gateway's own what every one says.
-    fn put(&self, headers: &mut AnswerHeaders) {
-        headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
-        headers.insert(X_REQUEST_ID, head::id(self.id));
-        self.put_beside(headers);
-    }
-
-    /// Says how the limits stand, which fallback has served the request, and to what its output limit was
-    /// lowered. Nothing where there is nothing to say.
-    pub(crate) fn put_beside(&self, headers: &mut AnswerHeaders) {
-        if let Some(fallback) = &self.fallback
-            && let Ok(fallback) = HeaderValue::from_str(fallback)
-        {
-            headers.insert(SERVED_BY, fallback);
-        }
-        if let Some(tokens) = self.clamped {
-            headers.insert(MAX_TOKENS, tokens.into());
-        }
-        self.put_limits(headers);
-    }
-
-    /// Says how the limits stand, as OpenAI's API does.
-    fn put_limits(&self, headers: &mut AnswerHeaders) {
-        let RateLimitStatus { requests, tokens } = self.standing;
-        for (gauge, [limit, remaining, reset]) in
-            [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
-        {
-            if let Some(gauge) = gauge {
-                let Gauge { limit: value, remaining: left, reset: after } = gauge;
-                headers.insert(limit, value.into());
-                headers.insert(remaining, left.into());
-                headers.insert(reset, text(format!("{}ms", millis_up(after))));
-            }
-        }
-    }
-}
-
-/// Digits and letters as the value of a header.
-fn text(value: String) -> HeaderValue {
-    HeaderValue::try_from(value).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// Whole milliseconds, rounded up: who waits for them has waited long enough.
-fn millis_up(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000_000)
-}
-
-/// Status, `error.type` and `error.code` of a kind. Spec section 7; types as OpenAI writes them.
-pub(crate) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
-    match kind {
-        ErrorKind::InvalidRequest | ErrorKind::BadFraming => {
-            (400, "invalid_request_error", "invalid_request_error")
-        }
-        ErrorKind::Unauthorized => (401, "authentication_error", "unauthorized"),
-        ErrorKind::InsufficientBalance => (402, "billing_error", "insufficient_balance"),
-        ErrorKind::BalanceHeld => (402, "billing_error", "balance_held"),
-        ErrorKind::BalanceExhausted => (402, "billing_error", "insufficient_balance"),
-        ErrorKind::PermissionDenied => (403, "permission_error", "permission_denied"),
-        ErrorKind::ModelNotFound => (404, "invalid_request_error", "model_not_found"),
-        ErrorKind::NotFound => (404, "invalid_request_error", "not_found"),
-        ErrorKind::MethodNotAllowed => (405, "invalid_request_error", "method_not_allowed"),
-        ErrorKind::UpgradeRequired => (426, "invalid_request_error", "upgrade_required"),
-        ErrorKind::RequestTimeout => (408, "invalid_request_error", "request_timeout"),
-        ErrorKind::IdempotencyConflict => (409, "invalid_request_error", "idempotency_conflict"),
-        ErrorKind::PayloadTooLarge => (413, "invalid_request_error", "request_too_large"),
-        ErrorKind::UnsupportedMediaType => (415, "invalid_request_error", "unsupported_media_type"),
-        ErrorKind::RateLimited => (429, "rate_limit_error", "rate_limit_exceeded"),
-        ErrorKind::HeaderTooLarge => (431, "invalid_request_error", "headers_too_large"),
-        ErrorKind::ClientDisconnected => (499, "invalid_request_error", "client_closed_request"),
-        ErrorKind::Internal => (500, "api_error", "internal_error"),
-        ErrorKind::UpstreamUnavailable => (502, "api_error", "service_unavailable"),
-        ErrorKind::BadGateway => (502, "api_error", "BadGateway"),
-        ErrorKind::Overloaded => (503, "api_error", "ServiceUnavailable"),
-        ErrorKind::UpstreamTimeout => (504, "api_error", "RequestTimeout"),
-    }
-}
-
-/// The status that a failure is answered with.
-pub(crate) fn status_of(error: &GatewayError) -> u16 {
-    error.words.as_ref().map_or_else(|| wire(error.kind).0, |words| words.status)
-}
-
-/// Whether an SDK that repeats the request by itself could do any good, or harm.
-pub(crate) fn should_retry(kind: ErrorKind) -> Option<bool> {
-    match kind {
-        ErrorKind::Unauthorized
-        | ErrorKind::InsufficientBalance
-        | ErrorKind::BalanceExhausted
-        | ErrorKind::PermissionDenied
-        | ErrorKind::ModelNotFound
-        | ErrorKind::NotFound
-        | ErrorKind::MethodNotAllowed
-        | ErrorKind::UpgradeRequired
-        | ErrorKind::IdempotencyConflict
-        // The upstream has taken the work and may still be at it.
-        | ErrorKind::UpstreamTimeout => Some(false),
-        // The money comes free when the customer's own requests end, which is soon as a rule. SDKs give
-        // up at a 402 unless they are told.
-        ErrorKind::BalanceHeld => Some(true),
-        ErrorKind::InvalidRequest
-        | ErrorKind::BadFraming
-        | ErrorKind::RequestTimeout
-        | ErrorKind::PayloadTooLarge
-        | ErrorKind::UnsupportedMediaType
-        | ErrorKind::HeaderTooLarge
-        | ErrorKind::ClientDisconnected
-        | ErrorKind::Internal
-        | ErrorKind::UpstreamUnavailable
-        | ErrorKind::BadGateway
-        | ErrorKind::RateLimited
-        | ErrorKind::Overloaded => None,
-    }
-}
-
-/// Whether the answer to the customer has begun. A `100 Continue` is not an answer.
-pub(crate) fn begun(session: &Session) -> bool {
-    session.response_written().is_some_and(|header| !header.status.is_informational())
-}
 
 /// Answers with an error.
 pub(crate) async fn error(
@@ -402,9 +241,9 @@ fn forget_head(session: &mut Session) {
 /// may have to wait for a window; a library then knows that nothing was done. Others are told when to
 /// come again.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
-    let is_stranger = |origin: &Origin| !origin.is_authenticated();
+    let is_unauthenticated = |origin: &Origin| !origin.is_authenticated();
     let is_refused =
-        session.as_http2().is_some() && Origin::of_session(session).is_some_and(is_stranger);
+        session.as_http2().is_some() && Origin::of_session(session).is_some_and(is_unauthenticated);
     if is_refused {
         session.as_downstream_mut().shutdown_with_reason(h2::Reason::REFUSED_STREAM);
     }

@@ -14,21 +14,22 @@ use pingora_proxy::Session;
 use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::relay::unrecorded;
-use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::refusal::{customers_error, judge, judge_success};
-use crate::gateway::call::sending::{Attempt, Lack, Progress, Sending};
-use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
-use crate::gateway::call::{headers, peer};
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::offload::{LARGE_BYTES, Offload};
+use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::request::context::RequestContext;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::{Missing, Progress};
+use crate::gateway::request::refusal::{customers_error, judge, judge_success};
+use crate::gateway::request::sending::{Attempt, Sending};
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
+use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
-use crate::pipeline::{self, AnsweredParts, UpstreamRequest};
+use crate::pipeline::{self, Admitted, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault};
@@ -37,7 +38,7 @@ use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
 /// to use up an account's limit at once.
 const PARALLEL_MAX: usize = 4;
-/// How often a result is asked for: it is there already, and asking again does nothing.
+/// Attempts to fetch a result: it exists already, and fetching it again changes nothing.
 const FETCHES_MAX: u32 = 2;
 
 /// Answers a paid request.
@@ -47,58 +48,41 @@ const FETCHES_MAX: u32 = 2;
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut way = CollectFrom { gateway, headers: &customers };
-    let collected = match ask_targets(gateway, exchange, &mut way).await? {
+    let mut strategy = CollectFrom { gateway, headers: &customers };
+    let collected = match try_targets(gateway, ctx, &mut strategy).await? {
         OwnAnswer::Done(collected) => collected,
         OwnAnswer::Words(status, words) => {
-            let words = refused::with_own_id(words, exchange);
-            return respond::relayed(session, exchange.stamp(), status, words).await;
+            let words = refused::with_own_id(words, ctx);
+            return respond::relayed(session, ctx.stamp(), status, words).await;
         }
     };
-    // Nothing goes to the customer before the hold that pays for it is on disk.
-    if let RequestStage::Sending(sending) = &exchange.stage
-        && let Err(error) = sending.admitted.payment.durable().await
-    {
-        return Err(exchange.fail(unrecorded(&error)));
-    }
+    // Nothing goes to the client before the hold that pays for it is on disk.
+    gateway.response_filter(None, ctx).await?;
     let Collected { usage, source, content } = collected;
-    if let Content::Json(document) = &content
-        && holds_credential(exchange, document)
-    {
-        exchange.metrics.answer_withheld(exchange.upstream_name());
-        exchange.fail_answer(CallFailure::Unreadable);
-        let error = peer::withheld("The upstream's answer", "Nothing is charged.");
-        return Err(exchange.fail(error));
-    }
     match content {
         Content::Json(document) => {
-            exchange.begin_known(Framing::Json, usage, source);
-            exchange.finish_known();
-            exchange.first_byte = Some(exchange.started.elapsed());
-            let sent = respond::document(session, exchange.stamp(), document).await;
+            let mut body = Some(document);
+            pingora_proxy::ProxyHttp::response_body_filter(gateway, session, &mut body, true, ctx)?;
+            let document = body.unwrap_or_default();
+            ctx.begin_collected(Framing::Json, usage, source);
+            ctx.finish_collected();
+            ctx.response.first_byte = Some(ctx.started.elapsed());
+            let sent = respond::document(session, ctx.stamp(), document).await;
             sent.map_err(|error| error.into_down())
         }
         Content::Audio(url, format) => {
-            let Some(Attempt { candidate, .. }) = exchange.attempt() else { return Ok(()) };
+            let Some(Attempt { candidate, .. }) = ctx.attempt() else { return Ok(()) };
             let upstream = Arc::clone(&candidate.target.upstream);
             let opened = open(&gateway.outbound, &url, &upstream, format).await;
-            let speech = opened.map_err(|error| exchange.fail(error))?;
-            exchange.begin_known(Framing::Binary, usage, source);
-            exchange.first_byte = Some(exchange.started.elapsed());
-            send(session, exchange, speech).await
+            let speech = opened.map_err(|error| ctx.fail(error))?;
+            ctx.begin_collected(Framing::Binary, usage, source);
+            ctx.response.first_byte = Some(ctx.started.elapsed());
+            send(session, ctx, speech).await
         }
     }
-}
-
-/// Whether a document holds the credential with which the target was asked.
-fn holds_credential(exchange: &mut Exchange, document: &[u8]) -> bool {
-    exchange.attempt().is_some_and(|attempt| {
-        let Candidate { channel, token, .. } = &attempt.candidate;
-        channel.has_credential_in(document, token.as_ref())
-    })
 }
 
 /// Asks targets for all of the parts of an answer.
@@ -108,15 +92,15 @@ struct CollectFrom<'a> {
     headers: &'a HeaderMap,
 }
 
-impl AskTarget for CollectFrom<'_> {
+impl UpstreamStrategy for CollectFrom<'_> {
     type Answer = OwnAnswer<Collected>;
 
-    async fn ask(
+    async fn try_target(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> TryResult<OwnAnswer<Collected>> {
-        match self.collect(exchange, candidate).await {
+        match self.collect(ctx, candidate).await {
             Ok(Some(Ok(collected))) => TryResult::Answered(OwnAnswer::Done(collected)),
             Ok(Some(Err(failed))) => TryResult::Failed(failed.failure, failed.otherwise()),
             Ok(None) => TryResult::Skipped,
@@ -129,58 +113,61 @@ impl CollectFrom<'_> {
     /// Asks one target; `None` where the request cannot be written for it.
     async fn collect(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> Result<Option<std::result::Result<Collected, FailedCall>>> {
-        let (gateway, id) = (self.gateway, exchange.id);
-        let budget = exchange.snapshot.limits.body_memory_bytes_max;
-        let sending = exchange.sending()?;
-        let body = &sending.body.bytes;
-        let rewrite = || pipeline::rewrite_collected(&sending.admitted, &candidate, body);
-        let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(requests) = rewritten else { return Ok(None) };
+        let (gateway, id) = (self.gateway, ctx.id);
+        let budget = ctx.snapshot.limits.body_memory_bytes_max;
+        let sending = ctx.sending()?;
+        let rewrite = |admitted: &Admitted, body: &Bytes| {
+            pipeline::rewrite_collected(admitted, &candidate, body)
+        };
+        let rewritten = gateway.request_body_filter(sending, rewrite).await;
+        let Some(mut requests) = rewritten else { return Ok(None) };
         let Some(request) = requests.first().cloned() else { return Ok(None) };
         let mut headers = Vec::with_capacity(requests.len());
-        for request in &requests {
-            headers.push(headers::to_upstream(self.headers, request, id)?);
+        for request in &mut requests {
+            let head: HeaderMap = gateway.upstream_request_filter(self.headers, request, id, 0)?;
+            headers.push(head);
         }
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let quotas = candidate.quota_channel().cloned();
-        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
-            return Err(exchange.fail(unrecorded(&error)));
+            return Err(ctx.fail(peer::unrecorded(&error)));
         }
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
-        let (lacks_model, is_name_chosen) = (sending.lacks(404), sending.is_name_chosen());
+        let (missing_model, is_name_chosen) =
+            (sending.missing_by_status(404), sending.is_name_chosen());
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
         let offload = gateway.offload.as_ref();
-        let caller = PartsCall { poster, offload, hidden, lacks_model, is_name_chosen };
+        let caller = PartsCall { poster, offload, hidden, missing_model, is_name_chosen };
         let requests: Vec<_> = requests.iter().zip(headers).collect();
-        let asked = ask_all(&caller, sending, requests, budget).await;
-        match &asked {
+        let collected = call_all(&caller, sending, requests, budget).await;
+        match &collected {
             Ok(_) => sending.report(Outcome::Ok, &gateway.metrics),
             Err(failed) => sending.refusal = failed.refusal.clone(),
         }
-        Ok(Some(asked))
+        Ok(Some(collected))
     }
 }
 
-/// What the calls to one target need.
+/// The calls of one target for the parts of an answer.
 struct PartsCall<'a> {
     poster: Poster<'a>,
     offload: &'a Offload,
     /// The upstream, and what nobody may read of its answers.
-    hidden: Hidden<'a>,
-    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
-    lacks_model: Option<Lack>,
+    hidden: UpstreamSecrets<'a>,
+    /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
+    missing_model: Option<Missing>,
     /// The model has a name of the customer's own.
     is_name_chosen: bool,
 }
 
 /// Sends all of the requests to one target, and puts their answers together.
-async fn ask_all(
+async fn call_all(
     caller: &PartsCall<'_>,
     sending: &mut Sending,
     requests: Vec<(&UpstreamRequest, HeaderMap)>,
@@ -194,29 +181,29 @@ async fn ask_all(
     // Those that are under way when one fails are waited for: they are paid for.
     let has_failed = AtomicBool::new(false);
     let count = requests.len();
-    let ask_one = |(request, headers): (_, HeaderMap)| {
+    let begin_one = |(request, headers): (_, HeaderMap)| {
         let has_failed = &has_failed;
-        let asked = async move {
+        let call = async move {
             if has_failed.load(Ordering::Relaxed) {
                 return None;
             }
-            let asked = ask_one(caller, call, request, headers, may_grow).await;
-            has_failed.fetch_or(asked.is_err(), Ordering::Relaxed);
-            Some(asked)
+            let answer = call_one(caller, call, request, headers, may_grow).await;
+            has_failed.fetch_or(answer.is_err(), Ordering::Relaxed);
+            Some(answer)
         };
-        asked.boxed()
+        call.boxed()
     };
-    let asked: Vec<BoxFuture<'_, _>> = requests.into_iter().map(ask_one).collect();
-    let mut asked = stream::iter(asked).buffered(PARALLEL_MAX);
+    let calls: Vec<BoxFuture<'_, _>> = requests.into_iter().map(begin_one).collect();
+    let mut calls = stream::iter(calls).buffered(PARALLEL_MAX);
     let (mut answers, mut failed) = (Vec::with_capacity(count), None);
-    while let Some(asked) = asked.next().await {
-        match asked {
+    while let Some(answer) = calls.next().await {
+        match answer {
             Some(Ok(answer)) => answers.push(answer),
             Some(Err(failure)) => failed = failed.or(Some(failure)),
             None => {}
         }
     }
-    drop(asked);
+    drop(calls);
     let length: usize = answers.iter().map(Bytes::len).sum();
     // Answers that are put together are there twice more: as their parts and as a whole.
     if failed.is_none() && length >= LARGE_BYTES && !may_grow(length.saturating_mul(2)) {
@@ -239,7 +226,7 @@ async fn ask_all(
 }
 
 /// Sends one request, and reads its answer: a JSON object.
-async fn ask_one(
+async fn call_one(
     caller: &PartsCall<'_>,
     call: Option<&(dyn Collect + Sync)>,
     request: &UpstreamRequest,
@@ -276,14 +263,14 @@ async fn ask_one(
     }
     // It is a refusal all the same, whose words are too many or break off.
     let body = read.unwrap_or_default();
-    if let Some(lack) = caller.lacks_model.filter(|_| status == 404) {
-        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    if let Some(missing) = caller.missing_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(missing), delivery));
     }
     Err(caller.refused(call, status, body, &headers))
 }
 
 impl PartsCall<'_> {
-    /// What a refusal comes to: the protocol's own reading of it, unless the operator is at fault.
+    /// Classifies a refusal: by the protocol's own reading of its body, unless the operator is at fault.
     fn refused(
         &self,
         call: Option<&(dyn Collect + Sync)>,
@@ -293,11 +280,11 @@ impl PartsCall<'_> {
     ) -> FailedCall {
         let delivery = Delivery::Collect;
         let name = refused::name_in(headers);
-        let said = refusal::read(self.hidden.upstream.dialect, status, name, &body);
+        let refusal = refusal::read(self.hidden.upstream.dialect, status, name, &body);
         let by_status = CallFailure::from_status(status, headers);
-        let judged = judge(by_status, &said, status, headers, delivery);
-        if said.fault == Some(RefusalFault::Model) && self.is_name_chosen {
-            return FailedCall::by_table(CallFailure::NotOffered(Lack::Model), delivery);
+        let judged = judge(by_status, &refusal, status, headers, delivery);
+        if refusal.fault == Some(RefusalFault::Model) && self.is_name_chosen {
+            return FailedCall::by_table(CallFailure::NotOffered(Missing::Model), delivery);
         }
         let is_operators =
             matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
@@ -310,10 +297,10 @@ impl PartsCall<'_> {
             (None, CallFailure::RefusedRequest(status)) => FailedCall::words(status, body),
             (None, failure) => FailedCall::by_table(failure, delivery),
         };
-        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+        failed.with_refusal(Some(refusal)).without_secrets(headers, self.hidden)
     }
 
-    /// What an error comes to that stands in the place of an answer.
+    /// Classifies an error that stands in the place of an answer.
     fn error_in_answer(
         &self,
         call: Option<&(dyn Collect + Sync)>,
@@ -321,8 +308,8 @@ impl PartsCall<'_> {
         headers: &HeaderMap,
     ) -> FailedCall {
         let delivery = Delivery::Collect;
-        let said = refusal::read(self.hidden.upstream.dialect, 200, None, body);
-        let judged = judge_success(&said, headers);
+        let refusal = refusal::read(self.hidden.upstream.dialect, 200, None, body);
+        let judged = judge_success(&refusal, headers);
         let is_operators =
             matches!(judged, CallFailure::RefusedCredential | CallFailure::RefusedAccount);
         let fault = call.and_then(|call| call.refusal(200, body));
@@ -332,12 +319,12 @@ impl PartsCall<'_> {
                 FailedCall::read(failure, delivery, fault)
             }
             (None, CallFailure::RefusedRequest(status)) => {
-                let error = customers_error(&said, status, body, true, self.hidden);
+                let error = customers_error(&refusal, status, body, true, self.hidden);
                 FailedCall::new(judged, error)
             }
             (None, failure) => FailedCall::by_table(failure, delivery),
         };
-        failed.with_refusal(Some(said)).without_secrets(headers, self.hidden)
+        failed.with_refusal(Some(refusal)).without_secrets(headers, self.hidden)
     }
 }
 
@@ -345,7 +332,7 @@ impl PartsCall<'_> {
 struct Speech {
     answer: OutboundResponse,
     transcoder: Option<Box<Transcoder>>,
-    /// What is there to send already.
+    /// The bytes to send first.
     first: Bytes,
 }
 
@@ -395,12 +382,12 @@ async fn open(
 }
 
 /// Sends audio as it arrives.
-async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech) -> Result<()> {
+async fn send(session: &mut Session, ctx: &mut RequestContext, mut speech: Speech) -> Result<()> {
     let (media_type, length) = match &speech.transcoder {
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    let begun = respond::begin_file(session, exchange.stamp(), media_type, length).await;
+    let begun = respond::begin_file(session, ctx.stamp(), media_type, length).await;
     begun.map_err(|error| error.into_down())?;
     let first = std::mem::take(&mut speech.first);
     let left = |error: Box<Error>| error.into_down();
@@ -413,13 +400,13 @@ async fn send(session: &mut Session, exchange: &mut Exchange, mut speech: Speech
             }
             Ok(None) => break,
             Err(error) => {
-                exchange.failure = Some(error);
+                ctx.response.failure = Some(error);
                 return Err(Error::new_up(ErrorType::ConnectionClosed));
             }
         }
     }
     let last = speech.transcoder.as_mut().map(|transcoder| transcoder.finish());
-    exchange.finish_known();
+    ctx.finish_collected();
     session.write_response_body(Some(last.unwrap_or_default()), true).await.map_err(left)
 }
 

@@ -4,8 +4,6 @@
 //! A count is help: whatever goes wrong with it is no error of the customer's, and says nothing of the
 //! paid calls of the same upstream. Circuits, quotas and health hear nothing of it.
 
-mod cache;
-
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,48 +14,26 @@ use http::header::ACCEPT;
 use sha2::Digest as _;
 use tollgate_outbound::LocalResource;
 
-use crate::balance::{AccountCache, CacheBounds, Candidates, Channel};
+use crate::balance::{Candidates, Channel};
 use crate::config::snapshot::Target;
-use crate::gateway::call::headers;
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::token_counts::UNSUPPORTED_TIME;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
 use crate::pipeline::{CountRequest, PromptCount, Validated};
-use cache::CountCache;
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The longest answer of a counter, in bytes: real ones have some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long an upstream is not asked again that has no counter for a model.
-const UNSUPPORTED_TIME: Duration = Duration::from_secs(600);
-/// How long one is not asked again that has failed, was too slow or too busy, unless it says so.
+/// Pause after a counter that failed, was too slow or too busy, unless it names a delay.
 const FAILED_TIME: Duration = Duration::from_secs(5);
-/// How long one is not asked again that has refused the operator's credential, and the longest that one
-/// can ask for.
+/// Pause after a counter that refused the operator's credential, and the longest delay that a counter can ask
+/// for.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Pauses of all accounts together, and of one account: some 500 KB. What one account has caused holds
-/// for no other.
-const PAUSES_MAX: (usize, usize) = (10_000, 100);
-
-/// What is known of counts.
-#[derive(Debug)]
-pub(crate) struct TokenCounts {
-    cache: CountCache,
-    /// Until when an upstream is not asked, by account.
-    pauses: AccountCache<Instant>,
-}
-
-impl TokenCounts {
-    pub(crate) fn new() -> Self {
-        let (all_max, account_max) = PAUSES_MAX;
-        let pauses =
-            AccountCache::new(CacheBounds { time: UNSUPPORTED_TIME, all_max, account_max });
-        Self { cache: CountCache::new(), pauses }
-    }
-}
 
 /// Asks how many tokens the prompt of a request has: the first of its `candidates` whose provider counts
 /// it, without taking that, and for at most `within`. `None` where nobody says. Dropping the future
@@ -77,8 +53,8 @@ pub(crate) async fn count(
         gateway.metrics.token_count_asked(CountOutcome::Unsupported);
         return None;
     };
-    let asked = call.get(customers, validated, body);
-    let (counted, outcome) = match tokio::time::timeout(within, Box::pin(asked)).await {
+    let call_result = call.get(customers, validated, body);
+    let (counted, outcome) = match tokio::time::timeout(within, Box::pin(call_result)).await {
         Ok((Ok(tokens), true)) => (Some(tokens), CountOutcome::Cached),
         Ok((Ok(tokens), false)) => (Some(tokens), CountOutcome::Counted),
         Ok((Err(outcome), _)) => (None, outcome),
@@ -151,7 +127,7 @@ impl<'a> ProviderCount<'a> {
         let Some((request, key)) = gateway.offload.run(body.len(), write).await else {
             return (Err(CountOutcome::Unsupported), false);
         };
-        cache.get_or_ask(key, || self.ask(customers, request)).await
+        cache.get_or_fetch(key, || self.ask(customers, request)).await
     }
 
     async fn ask(&self, customers: &HeaderMap, request: CountRequest) -> Result<u64, CountOutcome> {
@@ -166,37 +142,38 @@ impl<'a> ProviderCount<'a> {
         let token = match auth {
             Some(auth) => {
                 let token = gateway.outbound.credentials.token(auth, self.account).await;
-                Some(token.map_err(|cause| self.unasked(cause.exhausted()))?)
+                Some(token.map_err(|cause| self.not_sent(cause.exhausted()))?)
             }
             None => None,
         };
         let counter = request.counter;
         let request = request.into_upstream(target, &self.channel, token.as_ref());
-        let request = request.ok_or(CountOutcome::Failed)?;
+        let mut request = request.ok_or(CountOutcome::Failed)?;
         // An answer is one document, whatever the customer takes for the request itself.
         let mut customers = customers.clone();
         customers.remove(ACCEPT);
-        let fields = headers::to_upstream(&customers, &request, RequestId::new());
-        let fields = fields.map_err(|_| CountOutcome::Failed)?;
+        let id = RequestId::new();
+        let fields = gateway.upstream_request_filter(&customers, &mut request, id, 0);
+        let fields: HeaderMap = fields.map_err(|_| CountOutcome::Failed)?;
         let reuse = ConnectionReuse::Allowed;
         let poster = Poster { gateway, upstream, channel: None, reuse };
         let posted = poster.post(&request.path, &fields, request.body).await;
-        let answer = posted.map_err(|error| self.unasked(error.exhausted()))?;
-        let (status, asked_for) = (answer.status(), retry_after(answer.headers()));
+        let answer = posted.map_err(|error| self.not_sent(error.exhausted()))?;
+        let (status, delay) = (answer.status(), retry_after(answer.headers()));
         let whole = answer.whole_within(ANSWER_BYTES_MAX).await;
         if !(200..300).contains(&status) {
-            return Err(self.refused(status, asked_for));
+            return Err(self.refused(status, delay));
         }
         let tokens = whole.ok().and_then(|answer| counter.read(&answer));
         tokens.ok_or_else(|| self.failed(FAILED_TIME))
     }
 
-    /// What a status that is no success means for the next counts.
-    fn refused(&self, status: u16, asked_for: Option<Duration>) -> CountOutcome {
+    /// The outcome of a count that was refused with this status, and the pause that follows.
+    fn refused(&self, status: u16, delay: Option<Duration>) -> CountOutcome {
         let pause = match status {
             404 | 405 | 501 => UNSUPPORTED_TIME,
             401..=403 => PAUSE_MAX,
-            429 | 500.. => asked_for.map_or(FAILED_TIME, |time| time.clamp(FAILED_TIME, PAUSE_MAX)),
+            429 | 500.. => delay.map_or(FAILED_TIME, |time| time.clamp(FAILED_TIME, PAUSE_MAX)),
             // The request itself, which no other is like.
             _ => return CountOutcome::Refused,
         };
@@ -209,7 +186,7 @@ impl<'a> ProviderCount<'a> {
     }
 
     /// No answer came. The upstream rests, unless this machine could not ask it for want of a resource.
-    fn unasked(&self, exhausted: Option<LocalResource>) -> CountOutcome {
+    fn not_sent(&self, exhausted: Option<LocalResource>) -> CountOutcome {
         match exhausted {
             Some(_) => CountOutcome::Failed,
             None => self.failed(FAILED_TIME),

@@ -1,5 +1,5 @@
-//! What the beginning of an answer's body shows, before its head goes to the customer. Where it is an
-//! error, nothing has been delivered, and another target can answer.
+//! Reading the beginning of a response body before its head is sent to the client: as long as it is an error,
+//! nothing has been delivered, and another target can answer.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::{GatewayError, Words};
 use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::refused;
-use crate::gateway::answer::secrets::{Hidden, hides};
-use crate::gateway::call::failure::CallFailure;
-use crate::gateway::call::peer;
-use crate::gateway::call::refusal::{customers_error, judge, judge_success};
-use crate::gateway::call::sending::Lack;
-use crate::gateway::call::upstream::UpstreamCall;
-use crate::gateway::exchange::{Exchange, RequestStage};
+use crate::gateway::request::context::{RequestContext, RequestStage};
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::Missing;
+use crate::gateway::request::refusal::{customers_error, judge, judge_success};
+use crate::gateway::upstream::client::UpstreamCall;
+use crate::gateway::upstream::secrets::{UpstreamSecrets, hides};
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
-/// How long a head is kept back of which only comments and white space follow: longer than providers
-/// take to find out that they have no room, and shorter than proxies let a connection be silent.
+/// Longest delay of a head that only comments and white space follow: longer than providers take to notice
+/// that they are full, and shorter than proxies let a connection be silent.
 const BLANK_MAX: Duration = Duration::from_secs(15);
-/// How long the events are kept back that come before any output, such as the role of who answers. A
-/// customer can do nothing with them alone.
+/// Longest delay of the events before any output, such as the role of the author. They are of no use to a
+/// client alone.
 const PREAMBLE_MAX: Duration = Duration::from_secs(1);
-/// How long comments of an upstream that speaks another protocol are kept back. Then customers get comments
-/// of the gateway's, and another target can still answer.
+/// Longest delay of comments from an upstream of another protocol. After it the client gets comments of the
+/// gateway's, and another target can still answer.
 const LIFE_MAX: Duration = Duration::from_secs(1);
-/// How long the words of a refusal are waited for: its status is there, and another target may be.
+/// Longest wait for the body of a refusal: its status is there, and another target may be free.
 const WORDS_MAX: Duration = Duration::from_secs(3);
 
 /// The error that stands in the place of an answer whose head tells of success; `None` for an answer,
@@ -43,15 +43,15 @@ const WORDS_MAX: Duration = Duration::from_secs(3);
 pub(crate) async fn error(
     customer: &mut Customer,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     call: &mut UpstreamCall,
 ) -> Result<Option<Vec<u8>>> {
-    let framing = exchange.attempt().and_then(|attempt| attempt.framing);
-    let is_asked = exchange.stream;
+    let framing = ctx.attempt().and_then(|attempt| attempt.framing);
+    let streams = ctx.stream;
     let read = |body: &[u8], is_all: bool| match framing {
         Some(Framing::EventStream) => refusal::frames_beginning(body),
         // Who did not ask for events gets blank lines as they come.
-        Some(Framing::Json) if !is_asked => match refusal::beginning(body, is_all) {
+        Some(Framing::Json) if !streams => match refusal::beginning(body, is_all) {
             AnswerStart::Blank => AnswerStart::Answer,
             shown => shown,
         },
@@ -61,11 +61,11 @@ pub(crate) async fn error(
     if matches!(framing, Some(Framing::Binary) | None) {
         return Ok(None);
     }
-    let is_document = framing == Some(Framing::Json) && !is_asked;
+    let is_document = framing == Some(Framing::Json) && !streams;
     let began = Instant::now();
     let mut seen = AnswerStart::Blank;
     // Only translated streams: what is relayed byte for byte has its own comments soon enough.
-    let mut shows_life = is_asked && exchange.is_translated();
+    let mut shows_life = streams && ctx.is_translated();
     loop {
         let limit = if seen == AnswerStart::Blank { BLANK_MAX } else { PREAMBLE_MAX };
         let mut last = (false, AnswerStart::Blank);
@@ -76,7 +76,7 @@ pub(crate) async fn error(
             is_news
         };
         let looking = timeout_at(began + limit, call.look(is_document, is_news));
-        let looked = customer.wait(session, exchange, pin!(looking)).await?;
+        let looked = customer.wait(session, ctx, pin!(looking)).await?;
         let begun = match looked {
             Ok(Ok(begun)) => begun,
             Ok(Err(error)) => {
@@ -110,11 +110,11 @@ pub(crate) async fn error(
 pub(crate) async fn words(
     customer: &mut Customer,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     call: &mut UpstreamCall,
 ) -> Result<Bytes> {
     let looking = timeout_at(Instant::now() + WORDS_MAX, call.look(true, |_, is_all| is_all));
-    let looked = customer.wait(session, exchange, pin!(looking)).await?;
+    let looked = customer.wait(session, ctx, pin!(looking)).await?;
     Ok(match looked {
         Ok(Ok(words)) => words,
         Ok(Err(error)) => {
@@ -125,15 +125,15 @@ pub(crate) async fn words(
     })
 }
 
-/// What clients of Anthropic's API read of a failure of the upstream's own: its words, with the status
-/// that belongs to them, as those of a refusal are relayed ([`peer::relays_failure`]).
+/// The error for clients of Anthropic's API about a failure of the upstream's own: its body, with the status
+/// that belongs to it, as refusals are relayed ([`peer::relays_failure`]).
 fn in_anthropics_words(
     read: GatewayError,
-    said: &UpstreamRefusal,
+    refusal: &UpstreamRefusal,
     error: &[u8],
-    hidden: Hidden<'_>,
+    hidden: UpstreamSecrets<'_>,
 ) -> GatewayError {
-    let status = match said.code.as_str() {
+    let status = match refusal.code.as_str() {
         "overloaded_error" => 529,
         "rate_limit_error" => 429,
         "api_error" => 500,
@@ -146,8 +146,8 @@ fn in_anthropics_words(
     read.in_words(Words { status, body: Bytes::copy_from_slice(error) })
 }
 
-impl Exchange {
-    /// What a refusal comes to, by its words. They are kept for the log.
+impl RequestContext {
+    /// Classifies a refusal by its body, which is kept for the log.
     pub(crate) fn read_refusal(
         &mut self,
         by_status: CallFailure,
@@ -159,17 +159,17 @@ impl Exchange {
         let RequestStage::Sending(sending) = &mut self.stage else { return by_status };
         let Some(attempt) = &sending.attempt else { return by_status };
         let dialect = attempt.candidate.target.upstream.dialect;
-        let said = refusal::read(dialect, status, refused::name_in(headers), words);
-        if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() {
-            return CallFailure::NotOffered(Lack::Model);
+        let refusal = refusal::read(dialect, status, refused::name_in(headers), words);
+        if refusal.fault == Some(RefusalFault::Model) && sending.is_name_chosen() {
+            return CallFailure::NotOffered(Missing::Model);
         }
-        let failure = judge(by_status, &said, status, headers, delivery);
-        sending.refusal = Some(said);
+        let failure = judge(by_status, &refusal, status, headers, delivery);
+        sending.refusal = Some(refusal);
         failure
     }
 
-    /// What an error comes to that stands in the place of an answer, and what the customer reads of it if
-    /// no other target is asked.
+    /// Classifies an error in the place of an answer; and the error for the client, if no other target is
+    /// tried.
     pub(crate) fn read_error_in_answer(
         &mut self,
         error: &[u8],
@@ -180,11 +180,11 @@ impl Exchange {
             return (failed, peer::unavailable());
         };
         let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
-        let hidden = Hidden::at(&attempt.candidate);
-        let said = refusal::read(hidden.upstream.dialect, 200, None, error);
-        let failure = match judge_success(&said, headers) {
-            _ if said.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {
-                CallFailure::NotOffered(Lack::Model)
+        let hidden = UpstreamSecrets::at(&attempt.candidate);
+        let refusal = refusal::read(hidden.upstream.dialect, 200, None, error);
+        let failure = match judge_success(&refusal, headers) {
+            _ if refusal.fault == Some(RefusalFault::Model) && sending.is_name_chosen() => {
+                CallFailure::NotOffered(Missing::Model)
             }
             failure => failure,
         };
@@ -192,7 +192,7 @@ impl Exchange {
             CallFailure::RefusedRequest(status) => {
                 let call = sending.admitted.call.as_ref();
                 let translated = call.refusal(status, None, error);
-                let own = customers_error(&said, status, error, translated.is_none(), hidden);
+                let own = customers_error(&refusal, status, error, translated.is_none(), hidden);
                 // What the dialect knows of a code is finer than the message alone.
                 let finer = translated.and_then(|error| error.code).or(own.code);
                 GatewayError { code: finer, ..own }
@@ -203,10 +203,10 @@ impl Exchange {
             failure => {
                 let is_own = sending.admitted.call.refusal(500, None, error).is_none();
                 let read = failure.error(Delivery::Relay);
-                if is_own { in_anthropics_words(read, &said, error, hidden) } else { read }
+                if is_own { in_anthropics_words(read, &refusal, error, hidden) } else { read }
             }
         };
-        sending.refusal = Some(said);
+        sending.refusal = Some(refusal);
         (failure, read)
     }
 }

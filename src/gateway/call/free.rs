@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::balance::{Candidate, FreeCall, FreeRefusal};
 use crate::config::snapshot::FreeCallLimits;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::services::Gateway;
 use crate::metrics::Shed;
 
 impl Gateway {

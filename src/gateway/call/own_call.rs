@@ -6,18 +6,18 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::error::{GatewayError, Words};
-use crate::gateway::answer::refused;
-use crate::gateway::answer::secrets::{Hidden, hides, is_told};
-use crate::gateway::call::failure::CallFailure;
-use crate::gateway::call::peer;
-use crate::gateway::call::targets::Otherwise;
+use crate::gateway::call::targets::FallbackAnswer;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::peer;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::OutboundError;
 use crate::protocols::refusal::UpstreamRefusal;
 use crate::protocols::{Delivery, Fault, json};
 
-/// What the customer's answer is made of.
+/// The answer of an upstream to a call that the gateway makes itself.
 pub(crate) enum OwnAnswer<T> {
-    /// What was wanted of the upstream.
+    /// The result of the call.
     Done(T),
     /// The upstream's status and own words about the customer's request.
     Words(u16, Bytes),
@@ -26,12 +26,12 @@ pub(crate) enum OwnAnswer<T> {
 /// A call that has no good answer.
 pub(crate) struct FailedCall {
     pub(crate) failure: CallFailure,
-    /// What the upstream said, where it did.
+    /// The refusal as the upstream wrote it, if there is one.
     pub(crate) refusal: Option<UpstreamRefusal>,
     answer: FailureAnswer,
 }
 
-/// What the customer gets of a failure if no target is asked again.
+/// The answer for the client if no other target is tried.
 enum FailureAnswer {
     /// The upstream's status and own words.
     Words(u16, Bytes),
@@ -65,7 +65,7 @@ impl FailedCall {
         Self { failure: CallFailure::RefusedRequest(status), refusal: None, answer }
     }
 
-    /// What the protocol has read in an answer that means `failure`.
+    /// A failure with the error that the protocol has read in the answer.
     pub(crate) fn read(failure: CallFailure, delivery: Delivery, fault: Fault) -> Self {
         match (failure, fault) {
             (_, Fault::Relayed(status, words)) => Self::words(status, words),
@@ -87,7 +87,7 @@ impl FailedCall {
         self,
         error: GatewayError,
         headers: &HeaderMap,
-        hidden: Hidden<'_>,
+        hidden: UpstreamSecrets<'_>,
     ) -> Self {
         if matches!(self.failure, CallFailure::RefusedRequest(_)) {
             return self;
@@ -108,22 +108,20 @@ impl FailedCall {
         Self { refusal, ..self }
     }
 
-    /// What customers may read of an answer with these `headers`: nothing that only the operator may
-    /// know, or that nobody can read.
-    pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: Hidden<'_>) -> Self {
+    /// Removes secrets: an answer with these `headers` that contains one, or is unreadable, is replaced by an
+    /// error.
+    pub(crate) fn without_secrets(self, headers: &HeaderMap, hidden: UpstreamSecrets<'_>) -> Self {
         let is_refused = matches!(self.failure, CallFailure::RefusedRequest(_));
         let status = match &self.answer {
             FailureAnswer::Words(status, words) => {
                 hides(words, headers, Some(hidden)).then_some(*status)
             }
             FailureAnswer::Error(error) => {
-                (is_refused && is_told(error.message.as_bytes(), hidden)).then_some(400)
+                (is_refused && contains_secret(error.message.as_bytes(), hidden)).then_some(400)
             }
         };
         match status {
-            Some(status) => {
-                Self::new(self.failure, refused::own_words(status)).with_refusal(self.refusal)
-            }
+            Some(status) => Self::new(self.failure, own_words(status)).with_refusal(self.refusal),
             None => self,
         }
     }
@@ -136,18 +134,18 @@ impl FailedCall {
         }
     }
 
-    /// What the customer gets if no target is asked again.
-    pub(crate) fn otherwise<T>(self) -> Otherwise<OwnAnswer<T>> {
+    /// The answer for the client if no other target is tried.
+    pub(crate) fn otherwise<T>(self) -> FallbackAnswer<OwnAnswer<T>> {
         match self.answer {
             FailureAnswer::Words(status, words) => {
-                Otherwise::Answer(OwnAnswer::Words(status, words))
+                FallbackAnswer::Answer(OwnAnswer::Words(status, words))
             }
-            FailureAnswer::Error(error) => Otherwise::Error(error),
+            FailureAnswer::Error(error) => FallbackAnswer::Error(error),
         }
     }
 }
 
-/// Whether a body is an error in any of the protocols' words.
+/// True if a body is an error in the format of any protocol.
 pub(crate) fn is_error(answer: &Bytes) -> bool {
     json::from_upstream::<Value>(answer)
         .is_some_and(|answer| !answer["code"].is_null() || !answer["error"].is_null())

@@ -11,14 +11,14 @@ use tollgate_outbound::{DialError, certificate_refusal};
 
 use crate::balance::Channel;
 use crate::config::snapshot::Upstream;
-use crate::gateway::call::headers;
-use crate::gateway::call::upstream::{UpstreamCall, Upstreams};
-use crate::gateway::describe_error;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::client::{UpstreamCall, Upstreams};
+use crate::gateway::upstream::request_head;
+use crate::gateway::wire::error::describe_error;
 use crate::outbound::OutboundError;
 use crate::protocols::splice::EditedBody;
 
-/// Whether a request may take a connection that served others.
+/// Reuse of pooled connections for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionReuse {
     /// One that was kept, as far as there is one. A request is sent again, once, where the upstream had
@@ -28,11 +28,11 @@ pub(crate) enum ConnectionReuse {
     Never,
 }
 
-/// Where the gateway makes requests of its own.
+/// Client for requests that the gateway makes itself.
 pub(crate) struct Poster<'a> {
     pub(crate) gateway: &'a Gateway,
     pub(crate) upstream: &'a Arc<Upstream>,
-    /// Whose quota an answer tells of; `None` for one that tells of no paid call's.
+    /// The channel whose quota the answer reports; `None` for calls outside of quotas.
     pub(crate) channel: Option<&'a Channel>,
     pub(crate) reuse: ConnectionReuse,
 }
@@ -58,7 +58,8 @@ impl<'a> Poster<'a> {
     ) -> Result<PostAnswer<'a>, OutboundError> {
         let body = body.into();
         let joined = UpstreamCall::joined_bytes(&body);
-        let head = headers::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
+        let head =
+            request_head::write_fields(path, fields, joined).map_err(|error| broken(&error))?;
         let is_new = self.reuse == ConnectionReuse::Never;
         let (call, error) = match self.ask(head.clone(), &body, is_new).await? {
             Ok(answer) => return Ok(answer),
@@ -75,13 +76,13 @@ impl<'a> Poster<'a> {
         }
     }
 
-    /// What a connection that did not come about means, which is noted.
+    /// Counts a failed connection, and gives its error.
     fn unreachable(&self, error: DialError) -> OutboundError {
         self.gateway.metrics.connect_failed(&self.upstream.name, &error);
         OutboundError::Unreachable(error)
     }
 
-    /// Why there is no answer. A server that refuses the client certificate has read nothing.
+    /// The error of a call without an answer. A server that refuses the client certificate has read nothing.
     fn unanswered(&self, error: &Error) -> OutboundError {
         match certificate_refusal(&self.upstream.authority, error.root_cause()) {
             Some(refused) => self.unreachable(refused),

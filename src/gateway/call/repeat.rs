@@ -3,45 +3,24 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use serde_json::json;
-use sha2::{Digest, Sha256};
 
 use crate::clock::UnixMs;
-use crate::config::snapshot::Snapshot;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::call::task_record::unreadable;
-use crate::gateway::proxy::Gateway;
-use crate::ledger::{
-    AccountId, Key, REPEATED_WITHIN, RepeatKey, RepeatLookup, Task, TaskPhase, UpstreamTask,
-};
-use crate::protocols::Request;
+use crate::gateway::request::mark::Mark;
+use crate::gateway::request::services::Gateway;
+use crate::ledger::{AccountId, RepeatLookup, Task, TaskPhase, UpstreamTask};
 use crate::protocols::task::TaskCodec;
 use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 
-/// What marks repetitions of a submit, and how long they are recognised behind its answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
-    pub(crate) repeat: RepeatKey,
-    pub(crate) within: Duration,
-    /// The customer has named it; else only its body tells.
-    is_named: bool,
-}
-
-/// The header with which a customer marks repetitions of a submit.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
-/// The member of a body that says whether its customer waits for the end of the task.
-const WAIT: &str = "wait";
-/// The longest such mark.
-const MARK_BYTES_MAX: usize = 255;
-
-/// How long a repetition waits for the answer to the first submit: as long as a submit may wait for the
-/// end of its task.
+/// Longest wait of a repetition for the answer to the first submit: as long as a submit may wait for the end
+/// of its task.
 const FIRST_WAIT_MAX: Duration = WAIT_MAX;
-/// How often it is looked for meanwhile. Submits take about a second.
+/// Polling interval meanwhile. Submits take about a second.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// When a submit may be sent again that came together with another one that came to nothing.
+/// Delay before the retry of a submit whose concurrent twin came to nothing.
 const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 
 /// The answer to a submit that was made before, if this is one. While the first is under way it is waited
@@ -94,57 +73,10 @@ pub(crate) async fn answer_of_first(
     }
 }
 
-/// What the customer reads of a submit that came together with another one, which came to nothing.
+/// The error for a submit whose concurrent twin came to nothing.
 pub(crate) fn overtaken() -> GatewayError {
     let message = "The same request came at the same time and came to nothing. Send it again.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)
-}
-
-/// What marks repetitions of the request, for this key and path: what the customer calls it, else its
-/// body for as long as the operator has set.
-///
-/// # Errors
-/// A mark that is none.
-pub(crate) fn mark(
-    head: &RequestHeader,
-    snapshot: &Snapshot,
-    key: &Key,
-    request: &Request<'_>,
-    body: &[u8],
-) -> Result<Option<Mark>, GatewayError> {
-    let name = |kind: u8, value: &[u8]| -> [u8; 32] {
-        let key = key.id.number().to_be_bytes();
-        let name = Sha256::new().chain_update(key).chain_update(head.uri.path());
-        name.chain_update([kind]).chain_update(value).finalize().into()
-    };
-    let Some(value) = head.headers.get(IDEMPOTENCY_KEY) else {
-        let window = snapshot.tasks.repeat_window;
-        return Ok(window.map(|within| {
-            let body = wish(request, body);
-            Mark { repeat: RepeatKey { key: name(1, &body), body }, within, is_named: false }
-        }));
-    };
-    let value = value.as_bytes();
-    if value.is_empty() || value.len() > MARK_BYTES_MAX {
-        let message = format!("Idempotency-Key must have 1 to {MARK_BYTES_MAX} characters.");
-        return Err(GatewayError::invalid("Idempotency-Key", message));
-    }
-    let repeat = RepeatKey { key: name(0, value), body: Sha256::digest(body).into() };
-    Ok(Some(Mark { repeat, within: REPEATED_WITHIN, is_named: true }))
-}
-
-/// The SHA-256 of what a body asks for, whether or not it waits for that: who has waited in vain may ask
-/// again without.
-fn wish(request: &Request<'_>, body: &[u8]) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    let mut from = 0;
-    let waits = request.json().map(|object| object.member_ranges(&[WAIT])).unwrap_or_default();
-    for range in waits {
-        digest.update(body.get(from..range.start).unwrap_or_default());
-        from = range.end;
-    }
-    digest.update(body.get(from..).unwrap_or_default());
-    digest.finalize().into()
 }
 
 /// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
@@ -186,12 +118,12 @@ fn accepted(task: &Task) -> (u16, Bytes) {
 
 /// The answer to a submit that was taken, where it is known what the upstream `said`: family S comes back
 /// so, and where its answer was too long to be kept with the id alone.
-pub(crate) fn accepted_as(task: &Task, said: Option<Bytes>) -> (u16, Bytes) {
+pub(crate) fn accepted_as(task: &Task, answer: Option<Bytes>) -> (u16, Bytes) {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match (is_native, task.taken()) {
         (true, Some(taken)) => {
             let kept = || taken.answer().map_or_else(|| id_alone(taken.id()), str::to_owned);
-            (200, said.unwrap_or_else(|| kept().into()))
+            (200, answer.unwrap_or_else(|| kept().into()))
         }
         _ => (
             202,
@@ -208,8 +140,8 @@ pub(crate) fn accepted_as(task: &Task, said: Option<Bytes>) -> (u16, Bytes) {
     }
 }
 
-/// What is kept of the answer of an upstream that took a task: all of it, where a customer reads it and
-/// could not read the same if the id alone were known.
+/// The part of an upstream's answer to a submit that the task keeps: all of it, if the client reads it and
+/// the id alone would not give the same.
 pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> UpstreamTask {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match std::str::from_utf8(answer) {

@@ -10,25 +10,27 @@ use pingora_proxy::Session;
 
 use crate::balance::{Candidate, Channel, Outcome};
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::secrets::Hidden;
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::CallFailure;
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::refusal::judge;
 use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
-use crate::gateway::call::sending::{Attempt, Lack, Sending};
-use crate::gateway::call::targets::{AskTarget, TryResult, ask_targets};
+use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
 use crate::gateway::call::task_record::{
     count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
-use crate::gateway::call::{headers, peer};
-use crate::gateway::exchange::{Exchange, RequestStage};
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::{RequestContext, RequestStage};
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::peer;
+use crate::gateway::request::progress::Missing;
+use crate::gateway::request::refusal::judge;
+use crate::gateway::request::sending::{Attempt, Sending};
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
-use crate::pipeline;
+use crate::pipeline::{self, Admitted};
 use crate::protocols::refusal;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
@@ -37,16 +39,16 @@ use crate::tasks::WAIT_MAX;
 /// An upstream's answer to a submit.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// What can be said against a submit before any money is held: a webhook that leads inside, tasks of
-/// others, and no place to wait for its end in. The place, for one that waits.
+/// Checks a submit before any money is held: its webhook must not lead inside, its tasks must be the
+/// account's, and there must be a slot to wait for its end. Gives the slot, if it waits.
 pub(crate) async fn check(
     gateway: &Gateway,
-    exchange: &Exchange,
+    ctx: &RequestContext,
     key: &Key,
     call: &dyn Call,
 ) -> std::result::Result<Option<InUseGuard>, GatewayError> {
     let Some(submit) = call.submit() else { return Ok(None) };
-    let snapshot = &exchange.snapshot;
+    let snapshot = &ctx.snapshot;
     if let Some(url) = submit.webhook_url()
         && let Err(cause) = may_announce(url, &snapshot.tasks.webhook_hosts)
     {
@@ -61,13 +63,13 @@ pub(crate) async fn check(
         return Err(too_many_wait());
     }
     let waiting = match submit.waits() {
-        true => gateway.places.waiting(exchange.place.as_ref(), &snapshot.limits)?,
+        true => gateway.admission.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
         false => None,
     };
     for id in submit.tasks() {
-        let known =
+        let task =
             gateway.ledger.task(key.account, &id).await.map_err(|error| unreadable(&error))?;
-        if known.is_none() {
+        if task.is_none() {
             return Err(no_such_task());
         }
     }
@@ -81,37 +83,39 @@ pub(crate) async fn check(
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut way = SubmitTo { gateway, headers: &customers, opened: None };
-    let asked = ask_targets(gateway, exchange, &mut way).await;
-    if let Some(task) = way.opened {
+    let mut strategy = SubmitTo { gateway, headers: &customers, opened: None };
+    let submitted = try_targets(gateway, ctx, &mut strategy).await;
+    if let Some(task) = strategy.opened {
         reject(gateway, &task).await;
     }
     // The task's record names its upstream.
-    if let RequestStage::Sending(sending) = &mut exchange.stage {
+    if let RequestStage::Sending(sending) = &mut ctx.stage {
         sending.attempt = None;
     }
-    let (submitted, said) = match asked? {
+    let (submitted, accepted) = match submitted? {
         OwnAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
         OwnAnswer::Done(Accepted::Before(status, answer)) => {
-            return respond::relayed(session, exchange.stamp(), status, answer).await;
+            return respond::relayed(session, ctx.stamp(), status, answer).await;
         }
         OwnAnswer::Words(status, words) => {
-            let words = refused::with_own_id(words, exchange);
-            return respond::relayed(session, exchange.stamp(), status, words).await;
+            let words = refused::with_own_id(words, ctx);
+            return respond::relayed(session, ctx.stamp(), status, words).await;
         }
     };
-    exchange.first_byte = Some(exchange.started.elapsed());
-    exchange.task = Some(submitted.id());
+    ctx.response.first_byte = Some(ctx.started.elapsed());
+    ctx.response.task = Some(submitted.id());
     // Who waits for the end of the task holds a place among those who wait, and no other.
-    exchange.leave();
-    let RequestStage::Sending(sending) = &exchange.stage else { return Ok(()) };
-    let (status, document) = accepted_as(&submitted, Some(said));
+    ctx.release_slots();
+    // The task has taken the hold over, and is on disk with it: this returns at once.
+    gateway.response_filter(None, ctx).await?;
+    let RequestStage::Sending(sending) = &ctx.stage else { return Ok(()) };
+    let (status, document) = accepted_as(&submitted, Some(accepted));
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
-        let sent = respond::relayed(session, exchange.stamp(), status, document).await;
+        let sent = respond::relayed(session, ctx.stamp(), status, document).await;
         return sent.map_err(|error| error.into_down());
     }
     count_repetitions_after(gateway, &submitted, WAIT_MAX).await;
@@ -127,13 +131,13 @@ pub(crate) async fn answer(
     count_repetitions_after(gateway, &submitted, Duration::ZERO).await;
     let waited = waited?;
     let sent = match waited {
-        Ok(record) => respond::document(session, exchange.stamp(), record.into()).await,
-        Err(_) => respond::relayed(session, exchange.stamp(), status, document).await,
+        Ok(record) => respond::document(session, ctx.stamp(), record.into()).await,
+        Err(_) => respond::relayed(session, ctx.stamp(), status, document).await,
     };
     sent.map_err(|error| error.into_down())
 }
 
-/// What a submit is answered with.
+/// The answer to a submit.
 enum Accepted {
     /// An upstream has taken the task, with this body of its answer.
     Taken { task: Arc<Task>, answer: Bytes },
@@ -150,25 +154,25 @@ struct SubmitTo<'a> {
     opened: Option<Arc<Task>>,
 }
 
-/// What came of asking one target to take a task; the error ends the request.
+/// The result of a submit to one target; the error ends the request.
 type Submitted = std::result::Result<TryResult<OwnAnswer<Accepted>>, GatewayError>;
 
-impl AskTarget for SubmitTo<'_> {
+impl UpstreamStrategy for SubmitTo<'_> {
     type Answer = OwnAnswer<Accepted>;
 
-    async fn ask(
+    async fn try_target(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> TryResult<OwnAnswer<Accepted>> {
-        let id = exchange.id;
-        let sending = match exchange.sending() {
+        let id = ctx.id;
+        let sending = match ctx.sending() {
             Ok(sending) => sending,
             Err(error) => return TryResult::Ended(error),
         };
         match self.submit(sending, candidate, id).await {
             Ok(tried) => tried,
-            Err(error) => TryResult::Ended(exchange.fail(error)),
+            Err(error) => TryResult::Ended(ctx.fail(error)),
         }
     }
 }
@@ -182,17 +186,19 @@ impl SubmitTo<'_> {
         id: RequestId,
     ) -> Submitted {
         let gateway = self.gateway;
-        let body = &sending.body.bytes;
         // A task is followed in the words in which it was put on disk.
         let dialect = candidate.target.upstream.dialect;
         if self.opened.as_ref().is_some_and(|task| task.intent.protocol != dialect.as_str()) {
             return Ok(TryResult::Skipped);
         }
-        let rewrite = || pipeline::rewrite_submit(&sending.admitted, &candidate, body);
-        let rewritten = gateway.offload.run(body.len(), rewrite).await;
-        let Some(request) = rewritten else { return Ok(TryResult::Skipped) };
+        let rewrite = |admitted: &Admitted, body: &Bytes| {
+            pipeline::rewrite_submit(admitted, &candidate, body)
+        };
+        let rewritten = gateway.request_body_filter(sending, rewrite).await;
+        let Some(mut request) = rewritten else { return Ok(TryResult::Skipped) };
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
-        let Ok(headers) = headers::to_upstream(self.headers, &request, id) else {
+        let head = gateway.upstream_request_filter(self.headers, &mut request, id, 0);
+        let Ok(headers) = head else {
             return Err(internal("the request could not be written for the upstream"));
         };
         let headers = with_own(headers, call);
@@ -206,16 +212,16 @@ impl SubmitTo<'_> {
         let (upstream, token) = (Arc::clone(&candidate.target.upstream), candidate.token.clone());
         let (channel, quotas) =
             (Arc::clone(&candidate.channel), candidate.quota_channel().cloned());
-        let hidden = Hidden { upstream: &upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         let (path, body) = (request.path.clone(), request.body.clone().into_whole());
         sending.attempt = Some(Attempt::begin(candidate, request));
-        let lack = sending.lacks(404);
+        let missing = sending.missing_by_status(404);
         gateway.ledger.note_submit(task.intent.hold);
         let Some(call) = sending.admitted.call.submit() else { return Err(internal("no submit")) };
         // A handshake is short beside a task, and a lost submit is a task in doubt.
         let reuse = ConnectionReuse::Never;
         let poster = Poster { gateway, upstream: &upstream, channel: quotas.as_deref(), reuse };
-        let caller = SubmitCall { poster, call, hidden, lacks_model: lack };
+        let caller = SubmitCall { poster, call, hidden, missing_model: missing };
         let failed = match ask(&caller, &path, headers, body).await {
             Ok((id, answer)) => {
                 sending.report(Outcome::Ok, &gateway.metrics);
@@ -248,7 +254,7 @@ impl SubmitTo<'_> {
 fn shown(
     gateway: &Gateway,
     channel: &Channel,
-    hidden: &Hidden<'_>,
+    hidden: &UpstreamSecrets<'_>,
     id: &str,
     answer: Bytes,
 ) -> Bytes {
@@ -280,14 +286,14 @@ fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::H
     headers
 }
 
-/// What the call to one target needs.
+/// The submit to one target.
 struct SubmitCall<'a> {
     poster: Poster<'a>,
     call: &'a (dyn Submit + Sync),
     /// The upstream, and what nobody may read of its answers.
-    hidden: Hidden<'a>,
-    /// What the target does not have if it answers 404; `None` where that is a failure of its own.
-    lacks_model: Option<Lack>,
+    hidden: UpstreamSecrets<'a>,
+    /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
+    missing_model: Option<Missing>,
 }
 
 /// The upstream's id of the task, and the answer in which it took it.
@@ -297,7 +303,7 @@ async fn ask(
     headers: http::HeaderMap,
     body: Bytes,
 ) -> std::result::Result<(String, Bytes), FailedCall> {
-    let SubmitCall { ref poster, call, hidden, lacks_model } = *caller;
+    let SubmitCall { ref poster, call, hidden, missing_model } = *caller;
     let delivery = Delivery::Submit;
     let sent = poster.post(path, &headers, body).await;
     let answer = sent.map_err(|error| {
@@ -322,26 +328,27 @@ async fn ask(
             Err(fault) => {
                 let failure = CallFailure::from_success(&fault, is_error(&answer), &headers);
                 let failed = FailedCall::read(failure, delivery, fault);
-                let said = refusal::read(hidden.upstream.dialect, 200, None, &answer);
-                Err(failed.with_refusal(Some(said)).without_secrets(&headers, hidden))
+                let refusal = refusal::read(hidden.upstream.dialect, 200, None, &answer);
+                Err(failed.with_refusal(Some(refusal)).without_secrets(&headers, hidden))
             }
         };
     }
     // It is a refusal all the same, whose words are too many or break off.
     let answer = read.unwrap_or_default();
     // Before the protocol's own reading of it, which takes it for the operator's fault.
-    if let Some(lack) = lacks_model.filter(|_| status == 404) {
-        return Err(FailedCall::by_table(CallFailure::NotOffered(lack), delivery));
+    if let Some(missing) = missing_model.filter(|_| status == 404) {
+        return Err(FailedCall::by_table(CallFailure::NotOffered(missing), delivery));
     }
-    let said = refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
+    let refusal =
+        refusal::read(hidden.upstream.dialect, status, refused::name_in(&headers), &answer);
     let by_status = CallFailure::from_status(status, &headers);
-    let failure = judge(by_status, &said, status, &headers, delivery);
+    let failure = judge(by_status, &refusal, status, &headers, delivery);
     if matches!(failure, CallFailure::RefusedCredential | CallFailure::RefusedAccount) {
-        return Err(FailedCall::by_table(failure, delivery).with_refusal(Some(said)));
+        return Err(FailedCall::by_table(failure, delivery).with_refusal(Some(refusal)));
     }
     let fault = call.refusal(status, &answer);
     let failure = CallFailure::from_words(&fault, status, &headers);
-    let failed = FailedCall::read(failure, delivery, fault).with_refusal(Some(said));
+    let failed = FailedCall::read(failure, delivery, fault).with_refusal(Some(refusal));
     let failed = match call.failure(status, &answer) {
         Some(error) => failed.in_its_words(error, &headers, hidden),
         None => failed,

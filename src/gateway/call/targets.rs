@@ -5,49 +5,49 @@
 //! from a failure is in the table of [`CallFailure::consequence`] for all of them.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use pingora::Result;
 
 use crate::balance::Candidate;
 use crate::error::GatewayError;
-use crate::gateway::answer::customer::gone;
-use crate::gateway::call::failure::CallFailure;
-use crate::gateway::call::peer;
-use crate::gateway::exchange::Exchange;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::answer::customer::disconnected;
+use crate::gateway::request::context::RequestContext;
+use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::peer;
+use crate::gateway::request::services::Gateway;
 use crate::protocols::Delivery;
 
-/// One way to ask a target.
-pub(crate) trait AskTarget: Send {
-    /// What the customer's answer is made of.
+/// One strategy to ask a target.
+pub(crate) trait UpstreamStrategy: Send {
+    /// The part of the response that this delivery waits for.
     type Answer: Send;
 
     /// Rewrites the request for a target, sends it, and waits for the answer, or the head of one.
-    fn ask(
+    fn try_target(
         &mut self,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> impl Future<Output = TryResult<Self::Answer>> + Send;
 }
 
-/// What came of asking one target.
+/// The result of a try of one target.
 #[allow(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
 pub(crate) enum TryResult<A> {
     /// The target has answered.
     Answered(A),
     /// It has failed. The second is for the customer, if no target is asked again.
-    Failed(CallFailure, Otherwise<A>),
+    Failed(CallFailure, FallbackAnswer<A>),
     /// The request cannot be written for it, and it was not asked.
     Skipped,
     /// The request ends here, whatever other targets there are.
     Ended(Box<pingora::Error>),
 }
 
-/// What the customer gets of a failure if no target is asked again.
+/// The answer for the client if no other target is tried.
 #[allow(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
-pub(crate) enum Otherwise<A> {
-    /// What the upstream has said.
+pub(crate) enum FallbackAnswer<A> {
+    /// The upstream's own answer.
     Answer(A),
     /// An error of the gateway's.
     Error(GatewayError),
@@ -57,51 +57,22 @@ pub(crate) enum Otherwise<A> {
 ///
 /// # Errors
 /// What `fail_to_proxy` is to tell the customer, or the log.
-pub(crate) async fn ask_targets<W: AskTarget>(
+pub(crate) async fn try_targets<W: UpstreamStrategy>(
     gateway: &Gateway,
-    exchange: &mut Exchange,
-    way: &mut W,
+    ctx: &mut RequestContext,
+    strategy: &mut W,
 ) -> Result<W::Answer> {
-    let delivery = exchange.delivery();
+    let delivery = ctx.delivery();
     loop {
-        let sending = exchange.sending()?;
-        let Some(mut candidate) = sending.next(&gateway.metrics) else {
-            let failure = sending.give_up();
-            return Err(exchange.fail(failure));
-        };
-        if candidate.kind().is_free() {
-            let limits = exchange.snapshot.limits.free_calls;
-            // Most requests are paid for, and have no room for this.
-            match Box::pin(gateway.enter_free_call(&candidate, &limits)).await {
-                Ok(place) => candidate.begin_free(place, Instant::now()),
-                Err(refusal) => {
-                    drop(candidate);
-                    return Err(exchange.fail(refusal));
-                }
-            }
-        }
-        let sending = exchange.sending()?;
-        if let Some(auth) = candidate.auth().cloned() {
-            let (began, account) = (Instant::now(), sending.admitted.resolved.key.account);
-            // Most upstreams take a key, and their requests have no room for this.
-            let token = Box::pin(gateway.outbound.credentials.token(&auth, account)).await;
-            match token {
-                Ok(token) => candidate.token = Some(token),
-                Err(cause) => {
-                    let passed = sending.pass_by(candidate, began, &cause, &gateway.metrics);
-                    passed.map_err(|error| exchange.fail(error))?;
-                    continue;
-                }
-            }
-        }
-        let tried = way.ask(exchange, candidate).await;
-        if let Some(answer) = exchange.conclude(tried, delivery)? {
+        let candidate = gateway.upstream_peer(ctx).await?;
+        let tried = strategy.try_target(ctx, candidate).await;
+        if let Some(answer) = ctx.conclude(tried, delivery)? {
             return Ok(answer);
         }
     }
 }
 
-impl Exchange {
+impl RequestContext {
     /// Draws the consequences of a try: its answer, or `None` where a target is asked again.
     ///
     /// # Errors
@@ -117,13 +88,14 @@ impl Exchange {
             TryResult::Skipped => return Ok(None),
             TryResult::Ended(error) => return Err(error),
         };
-        let (metrics, is_orphan) = (Arc::clone(&self.metrics), self.orphan.is_some());
+        let (metrics, is_orphan) =
+            (Arc::clone(&self.services.metrics), self.response.orphan.is_some());
         let sending = self.sending()?;
         let failure = sending.refine_by_token(failure);
         let goes_on = sending.fail_try(failure, delivery, &metrics);
         match (failure, otherwise) {
             // Nobody pays for a try without a customer.
-            _ if goes_on && is_orphan => Err(gone()),
+            _ if goes_on && is_orphan => Err(disconnected()),
             (
                 CallFailure::NotOffered(_)
                 | CallFailure::ClosedWhileIdle
@@ -132,8 +104,8 @@ impl Exchange {
             ) if goes_on => Ok(None),
             (_, otherwise) if goes_on => {
                 sending.set_last_failure(match otherwise {
-                    Otherwise::Answer(_) => failure.error(delivery),
-                    Otherwise::Error(error) => error,
+                    FallbackAnswer::Answer(_) => failure.error(delivery),
+                    FallbackAnswer::Error(error) => error,
                 });
                 Ok(None)
             }
@@ -143,12 +115,12 @@ impl Exchange {
                     Some(_) => peer::unavailable(),
                     None => sending.give_up(),
                 };
-                self.local_answer = local_answer;
+                self.response.local_answer = local_answer;
                 Err(self.fail(error))
             }
-            (_, Otherwise::Answer(answer)) => Ok(Some(answer)),
-            (_, Otherwise::Error(_)) if is_orphan => Err(gone()),
-            (_, Otherwise::Error(error)) => Err(self.fail(error)),
+            (_, FallbackAnswer::Answer(answer)) => Ok(Some(answer)),
+            (_, FallbackAnswer::Error(_)) if is_orphan => Err(disconnected()),
+            (_, FallbackAnswer::Error(error)) => Err(self.fail(error)),
         }
     }
 }

@@ -9,14 +9,14 @@ use serde_json::json;
 use crate::balance::Candidate;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::call::sending::Sending;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::sending::Sending;
+use crate::gateway::request::services::Gateway;
 use crate::ledger::{
     AccountId, Intent, LedgerError, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use crate::pipeline::Resolved;
 
-/// When to try again while the database of a fleet is away: a standby takes over in that time.
+/// Delay before a retry while the database of a fleet is away: a standby takes over in that time.
 const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
 
 /// Puts the task on disk: from here on it, and not the request, ends the hold. `None` where another
@@ -133,13 +133,13 @@ pub(crate) async fn record(
     record.ok_or_else(no_such_task)
 }
 
-/// What the customer reads of an id that no task of the account has.
+/// The error for an id that is no task of the account.
 pub(crate) fn no_such_task() -> GatewayError {
     let message = "There is no such task. Tasks are kept for 8 days after their end.";
     GatewayError::new(ErrorKind::NotFound, message).code("ResourceNotFound")
 }
 
-/// What the customer reads when a task cannot be read.
+/// The error for a task that cannot be read.
 pub(crate) fn unreadable(error: &LedgerError) -> GatewayError {
     // The one passes as soon as the database answers, the other as soon as sled is mended.
     if let LedgerError::Unavailable(_) | LedgerError::Store(_) = error {
@@ -148,8 +148,8 @@ pub(crate) fn unreadable(error: &LedgerError) -> GatewayError {
     GatewayError::new(ErrorKind::Internal, "The task could not be read.").cause(error)
 }
 
-/// What all nodes of a fleet share cannot be reached, or the part of the ledger that queries read: that
-/// passes.
+/// The error while the database of a fleet, or the query index of the ledger, is unavailable. It is
+/// temporary.
 fn cut_off(cause: &LedgerError) -> GatewayError {
     let message = "Tasks cannot be taken or read at the moment. Try again shortly.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_CUT_OFF).cause(cause)
@@ -163,7 +163,7 @@ fn unrecorded(error: &LedgerError) -> GatewayError {
     GatewayError::new(ErrorKind::Internal, message).cause(error)
 }
 
-/// What the customer reads of a fault of the gateway's own.
+/// The error for a fault of the gateway's own.
 pub(crate) fn internal(cause: &'static str) -> GatewayError {
     let message = "The task could not be submitted.";
     GatewayError::new(ErrorKind::Internal, message).cause(cause)

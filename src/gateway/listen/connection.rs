@@ -25,34 +25,27 @@ use pingora_proxy::{HttpProxy, ProxyHttp, http_proxy};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::listen::bounds::{
+    HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
+};
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
 use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
 use crate::gateway::listen::open::{ConnectionState, ConnectionTable, OpenConnection};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
-use crate::gateway::listen::{hooks, http2};
-use crate::gateway::patience::Patience;
+use crate::gateway::listen::{driver, http2};
+use crate::gateway::wire::patience::Patience;
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// The largest request head, over HTTP/2 too. Browsers stay below 16 KiB.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Initial capacity of the buffer for a request head; ordinary heads need no more.
 const HEAD_BYTES_INITIAL: usize = 4 * 1024;
-/// The time within which a head must be complete, and within which the first one must begin.
-pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time that a newly accepted connection has for its first request during a shutdown: the request is probably
 /// on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Idle timeout of a connection. Cloud load balancers keep idle connections for up to 600 s, and lose a
-/// request when the other end closes first.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(620);
 /// Idle timeout of a connection without any authenticated request. Browsers and probes reconnect at no cost,
 /// and a client that only wants to occupy connections has to open them anew.
 const UNAUTHENTICATED_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-/// Requests on one connection before it is closed, so that clients spread anew over load-balanced
-/// gateways.
-pub(crate) const REQUESTS_MAX: u32 = 10_000;
 /// Time, and below it bytes, for which the gateway goes on reading after a refusal. Closing with unread bytes
 /// resets the connection, and the answer may be lost with it.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -60,9 +53,6 @@ const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
 pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
-
-/// Check of a request header: true if it has a valid API key.
-pub(crate) type IsAuthenticated = Arc<dyn Fn(&RequestHeader) -> bool + Send + Sync>;
 
 /// The application behind every customer-facing address.
 pub struct Connections<P> {
@@ -130,9 +120,9 @@ where
             () = ticket.close_requested() => return None,
             () = closing(shutdown, true) => return None,
         };
-        let told = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
+        let proxied = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
         // It stands behind the handshake, which is bounded by time.
-        told.is_none_or(|told| self.open.tell(ticket, told.ip())).then_some(stream)
+        proxied.is_none_or(|proxied| self.open.tell(ticket, proxied.ip())).then_some(stream)
     }
 
     async fn serve(
@@ -170,7 +160,7 @@ where
         member: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
-        let (returned, mut session) = (Returned::default(), hooks::session());
+        let (returned, mut session) = (Returned::default(), driver::session());
         let mut requests_left = REQUESTS_MAX;
         loop {
             let mut head = match next {
@@ -188,7 +178,7 @@ where
                 head.close_behind();
             }
             let own = Http1Session::new(head, wire, Arc::clone(&returned));
-            hooks::serve(&self.proxy, &mut session, Box::new(own)).await;
+            driver::serve(&self.proxy, &mut session, Box::new(own)).await;
             let Some(back) = returned.lock().take() else { return };
             wire = back;
             member.end();

@@ -22,9 +22,9 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-use crate::gateway::answer::head::AnswerHead;
 use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 use crate::gateway::listen::origin::Origin;
+use crate::gateway::wire::head::AnswerHead;
 
 mod answer;
 mod head;
@@ -92,7 +92,7 @@ pub(crate) struct Http1Session {
     returned: Returned,
     head: Box<SoundHead>,
     /// The customer has closed their half of the connection.
-    has_left: bool,
+    reader_dropped: bool,
     /// The head that was written, without its fields.
     written: Option<Box<ResponseHeader>>,
     answer: AnswerBody,
@@ -116,7 +116,7 @@ impl Http1Session {
             closed: None,
             returned,
             head,
-            has_left: false,
+            reader_dropped: false,
             written: None,
             answer: AnswerBody::NotBegun,
             unsent: BytesMut::new(),
@@ -220,13 +220,13 @@ impl Http1Session {
     /// behind the answer, and nothing of it is taken for a request.
     async fn idle(&mut self) -> Result<Option<Bytes>> {
         let mut stray = [0; STRAY_BYTES];
-        while !self.has_left {
+        while !self.reader_dropped {
             match self.stream()?.read(&mut stray).await {
-                Ok(0) => self.has_left = true,
+                Ok(0) => self.reader_dropped = true,
                 Ok(bytes) => self.stray_bytes = self.stray_bytes.saturating_add(bytes),
                 Err(error) => {
                     // The end of the time that the process has is told to one who is there.
-                    self.has_left = error.kind() != std::io::ErrorKind::TimedOut;
+                    self.reader_dropped = error.kind() != std::io::ErrorKind::TimedOut;
                     self.head.keeps = false;
                     return Error::e_because(ErrorType::ReadError, "waiting for an answer", error);
                 }
@@ -242,7 +242,7 @@ impl Http1Session {
     /// Ends the answer, and leaves the connection for the next request, or closes it. An answer that was
     /// broken off gets no end: its customer would take it for whole.
     async fn leave(&mut self) -> Result<()> {
-        if self.has_left || self.is_torn || self.closed.is_some() {
+        if self.reader_dropped || self.is_torn || self.closed.is_some() {
             return Ok(());
         }
         if self.answer != AnswerBody::NotBegun {
@@ -357,7 +357,7 @@ impl CustomSession for Http1Session {
     /// The connection is closed as it is, which nobody takes for the end of an answer. A head that waits
     /// for its body leaves before: it has the id of a request that may be charged.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
-        if !self.has_left {
+        if !self.reader_dropped {
             // Who does not take it is gone.
             let _is_sent = self.send(Bytes::new()).await;
         }

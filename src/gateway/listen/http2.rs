@@ -13,7 +13,7 @@ use pingora::server::ShutdownWatch;
 use pingora::time::{sleep, timeout};
 use tokio::sync::Notify;
 
-use crate::gateway::listen::connection::{
+use crate::gateway::listen::bounds::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
 use crate::gateway::listen::open::{ConnectionState, StreamSlot, Streams};

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::config::ConfigHandle;
 use crate::config::snapshot::{Limits, Snapshot};
-use crate::gateway::client;
+use crate::forwarded as client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 

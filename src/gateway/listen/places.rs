@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::config::snapshot::Limits;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::client;
+use crate::forwarded as client;
 use crate::gateway::listen::open::SharedBounds;
 use crate::gateway::listen::origin::Origin;
 use crate::limits::{
@@ -130,7 +130,7 @@ impl Admission {
         stream_bytes: Option<usize>,
     ) -> Result<AdmissionSlot, GatewayError> {
         let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
-        // Otherwise there are no places for so many.
+        // FallbackAnswer there are no places for so many.
         if bounds.connections < limits.requests_in_flight_max {
             let rule = PoolRule { max: bounds.connections, percent };
             let enter =

@@ -2,7 +2,6 @@
 
 pub(super) mod usage;
 pub(super) mod hosted;
-pub(super) mod inward;
 pub(super) mod stored;
 
 use std::sync::Arc;
@@ -14,7 +13,8 @@ use crate::clock::UnixMs;
 use crate::closest::closest;
 use crate::config::snapshot::{Model, Pricing, Route, Snapshot};
 use crate::error::{AllowedMethods, ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
+use crate::gateway::request::content_path;
+use crate::gateway::request::envelope::Envelope;
 use crate::ledger::{Key, Ledger};
 use crate::pricing;
 use crate::protocols::Operation;
@@ -22,7 +22,7 @@ use crate::protocols::Operation;
 /// Claude Code sends `HEAD` here, before it has a key to show, to learn whether anybody is there.
 pub(crate) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
 
-/// What the gateway answers without an upstream.
+/// Endpoints that the gateway answers without an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Local<'a> {
     /// `GET /v1/models`
@@ -123,7 +123,15 @@ impl<'a> Local<'a> {
     }
 }
 
-/// What the key's account pays now for a model that it calls `name`.
+/// The list of models, or one of them, in Google's shape.
+pub(crate) fn listed<'a>(snapshot: &Snapshot, path: &'a str) -> Option<Local<'a>> {
+    if content_path::routes(snapshot).any(|route| route.path == path) {
+        return Some(Local::ContentModels);
+    }
+    content_path::below(snapshot, path).map(|(_, id)| Local::ContentModel(id))
+}
+
+/// The prices that the key's account pays now for the model under this `name`.
 fn paid(ledger: &Ledger, key: &Key, model: &Model, name: &str) -> Arc<Pricing> {
     pricing::prices_for(ledger, key.account, (model, name), UnixMs::now())
 }
@@ -223,7 +231,9 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
         paths.push(format!("GET {}", snapshot.console.path));
     }
     let message = match nearest(&paths, &shown) {
-        Some(meant) => format!("There is nothing at {shown:?}. Did you mean {meant}?"),
+        Some(closest_path) => {
+            format!("There is nothing at {shown:?}. Did you mean {closest_path}?")
+        }
         None => format!("There is nothing at {shown:?}."),
     };
     GatewayError::new(ErrorKind::NotFound, format!("{message} There are: {}.", paths.join(", ")))
@@ -241,17 +251,17 @@ fn shown_path(route: &Arc<Route>) -> String {
 
 /// The path that was probably meant: a base address has a `/v1` too few or too many, a slash stands at
 /// the end, or a letter is wrong.
-fn nearest<'a>(paths: &'a [String], asked: &str) -> Option<&'a str> {
-    let mut asked = asked.trim_end_matches('/');
-    while let Some(rest) = asked.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
-        asked = rest;
+fn nearest<'a>(paths: &'a [String], requested: &str) -> Option<&'a str> {
+    let mut requested = requested.trim_end_matches('/');
+    while let Some(rest) = requested.strip_prefix("/v1").filter(|rest| rest.starts_with('/')) {
+        requested = rest;
     }
     let bare = |path: &'a String| {
         let (_, path) = path.split_once(' ')?;
         Some(path.strip_prefix("/v1").unwrap_or(path))
     };
-    let meant = closest(asked, paths.iter().filter_map(bare))?;
-    paths.iter().map(String::as_str).find(|path| path.ends_with(meant))
+    let closest_path = closest(requested, paths.iter().filter_map(bare))?;
+    paths.iter().map(String::as_str).find(|path| path.ends_with(closest_path))
 }
 
 /// The answer to a request for a WebSocket where there is none. Clients go on over HTTP at once when they

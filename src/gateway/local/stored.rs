@@ -15,15 +15,18 @@ use url::form_urlencoded;
 use crate::balance::{CredentialFinder, CredentialLeak, CredentialScan, ResolvedHome};
 use crate::config::snapshot::Snapshot;
 use crate::error::{AllowedMethods, ErrorKind, GatewayError};
-use crate::gateway::answer::secrets::{self, Hidden};
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::failure::{CallFailure, is_json};
-use crate::gateway::call::peer;
-use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::deadline;
-use crate::gateway::local::hosted::{broken, gone, while_here};
+use crate::gateway::local::hosted::{broken, while_here};
 use crate::gateway::local::wrong_method;
-use crate::gateway::proxy::Gateway;
+use crate::gateway::request::context::RequestContext;
+use crate::gateway::request::failure::{CallFailure, is_json};
+use crate::gateway::request::peer;
+use crate::gateway::request::refusal::own_words;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
+use crate::gateway::wire::error::client_disconnected;
+use crate::gateway::wire::head;
 use crate::outbound::{OutboundResponse, SignedIn};
 use crate::protocols::{self, Delivery, Operation, query};
 
@@ -48,14 +51,14 @@ pub(crate) struct StoredResponse<'a> {
     part: ResponsePart,
 }
 
-/// What is asked of a response.
+/// Resource below a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponsePart {
     /// The response, to be read or deleted.
     Whole,
-    /// What it was made of.
+    /// Its input items.
     InputItems,
-    /// That the work on it ends.
+    /// Cancellation of the work on it.
     Cancel,
 }
 
@@ -85,13 +88,13 @@ impl<'a> StoredResponse<'a> {
         }
     }
 
-    /// How the upstream is asked.
-    fn method(self, asked: &Method) -> Result<Method, GatewayError> {
-        let is_read = *asked == Method::GET || *asked == Method::HEAD;
+    /// The method of the request to the upstream.
+    fn method(self, method: &Method) -> Result<Method, GatewayError> {
+        let is_read = *method == Method::GET || *method == Method::HEAD;
         match self.part {
-            ResponsePart::Whole if *asked == Method::DELETE => Ok(Method::DELETE),
+            ResponsePart::Whole if *method == Method::DELETE => Ok(Method::DELETE),
             ResponsePart::Whole | ResponsePart::InputItems if is_read => Ok(Method::GET),
-            ResponsePart::Cancel if *asked == Method::POST => Ok(Method::POST),
+            ResponsePart::Cancel if *method == Method::POST => Ok(Method::POST),
             ResponsePart::Whole => Err(wrong_method(AllowedMethods::GetOrDelete)),
             ResponsePart::InputItems => Err(wrong_method(AllowedMethods::Get)),
             ResponsePart::Cancel => Err(wrong_method(AllowedMethods::Post)),
@@ -129,27 +132,27 @@ impl<'a> StoredResponse<'a> {
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
-    asked: StoredResponse<'_>,
+    ctx: &mut RequestContext,
+    stored: StoredResponse<'_>,
     query: Option<&str>,
 ) -> Result<(), GatewayError> {
-    let method = asked.method(&session.req_header().method)?;
-    let account = gateway.admit_customer(session, exchange)?.account;
+    let method = stored.method(&session.req_header().method)?;
+    let account = gateway.admit_customer(session, ctx)?.account;
     let mut fields = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     if fields.any(|(name, value)| name == "stream" && value != "false") {
         let message = "A kept response is not streamed again here. Read it without `stream`.";
         return Err(GatewayError::invalid("stream", message));
     }
-    let snapshot = Arc::clone(&exchange.snapshot);
-    let place = exchange.place.as_ref();
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let place = ctx.admission.slot.as_ref();
     // Nothing is paid for it, so it is few at a time.
-    let _turn = gateway.places.read_in_turn(place, &snapshot.limits).await?;
-    gateway.slots.enter(&gateway.open, exchange)?;
-    let home = gateway.balancer.home(account.number(), asked.id);
+    let _turn = gateway.admission.read_in_turn(place, &snapshot.limits).await?;
+    gateway.enter_upstream_slot(ctx)?;
+    let home = gateway.balancer.home(account.number(), stored.id);
     let kept = home.and_then(|home| gateway.balancer.resolve_home(&snapshot, home));
-    let found = kept.and_then(|kept| Some((asked.path_at(&kept, query)?, kept)));
-    let Some((path, kept)) = found else { return Err(asked.not_kept()) };
-    let deadline = Arc::clone(&exchange.deadline);
+    let found = kept.and_then(|kept| Some((stored.path_at(&kept, query)?, kept)));
+    let Some((path, kept)) = found else { return Err(stored.not_kept()) };
+    let deadline = Arc::clone(&ctx.services.deadline);
     let all = async {
         let (upstream, credential) = (&*kept.upstream, kept.credential.as_ref());
         let shown = gateway.outbound.show(upstream, credential, account, &method, &path);
@@ -160,67 +163,66 @@ pub(crate) async fn answer(
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
         })?;
-        let hidden = Hidden { upstream, token: token.as_ref() };
+        let hidden = UpstreamSecrets { upstream, token: token.as_ref() };
         let finder = CredentialFinder::of_call(credential, token.as_ref());
         let scan = CredentialScan::new(finder.map(Arc::new));
-        pass_on(session, exchange, asked, hidden, scan, answer).await
+        pass_on(session, ctx, stored, hidden, scan, answer).await
     };
     let answered = deadline.or_done(all).await;
-    answered.unwrap_or_else(|| Err(deadline::stopping(respond::begun(session))))
+    answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
 }
 
 /// Passes on what the upstream says.
 async fn pass_on(
     session: &mut Session,
-    exchange: &mut Exchange,
-    asked: StoredResponse<'_>,
-    hidden: Hidden<'_>,
+    ctx: &mut RequestContext,
+    stored: StoredResponse<'_>,
+    hidden: UpstreamSecrets<'_>,
     mut scan: CredentialScan,
     mut answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let status = answer.status();
     if status == 404 {
         // It was deleted, or its time is over: it is as unknown as any other.
-        return Err(asked.not_kept());
+        return Err(stored.not_kept());
     }
     if status != 200 {
-        return refuse(session, exchange, hidden, answer).await;
+        return refuse(session, ctx, hidden, answer).await;
     }
     if !is_json(answer.headers()) {
-        let said = answer.headers().get(CONTENT_TYPE);
-        return Err(peer::at_fault(format!("it answered with {said:?}")));
+        let media_type = answer.headers().get(CONTENT_TYPE);
+        return Err(peer::at_fault(format!("it answered with {media_type:?}")));
     }
-    exchange.first_byte = Some(exchange.started.elapsed());
-    let begun =
-        respond::begin_file(session, exchange.id, "application/json", answer.content_length());
-    begun.await.map_err(|error| gone(&error))?;
+    ctx.response.first_byte = Some(ctx.started.elapsed());
+    let begun = respond::begin_file(session, ctx.id, "application/json", answer.content_length());
+    begun.await.map_err(|error| client_disconnected(&error))?;
     if session.req_header().method != Method::HEAD {
         while let Some(piece) =
             while_here(session, answer.chunk()).await?.map_err(|error| broken().cause(error))?
         {
-            let piece = passed(exchange, hidden, &mut scan, piece, false)?;
+            let piece = passed(ctx, hidden, &mut scan, piece, false)?;
             let sent = session.write_response_body(Some(piece), false).await;
-            sent.map_err(|error| gone(&error))?;
+            sent.map_err(|error| client_disconnected(&error))?;
         }
-        let rest = passed(exchange, hidden, &mut scan, Bytes::new(), true)?;
+        let rest = passed(ctx, hidden, &mut scan, Bytes::new(), true)?;
         if !rest.is_empty() {
             let sent = session.write_response_body(Some(rest), false).await;
-            sent.map_err(|error| gone(&error))?;
+            sent.map_err(|error| client_disconnected(&error))?;
         }
     }
-    session.write_response_body(None, true).await.map_err(|error| gone(&error))
+    session.write_response_body(None, true).await.map_err(|error| client_disconnected(&error))
 }
 
-/// What can be passed on of a piece; what holds the operator's credential is cut off.
+/// Passes a piece on, and cuts off the operator's credential.
 fn passed(
-    exchange: &Exchange,
-    hidden: Hidden<'_>,
+    ctx: &RequestContext,
+    hidden: UpstreamSecrets<'_>,
     scan: &mut CredentialScan,
     piece: Bytes,
     is_end: bool,
 ) -> Result<Bytes, GatewayError> {
     scan.pass(piece, is_end).map_err(|CredentialLeak| {
-        exchange.metrics.answer_withheld(&hidden.upstream.name);
+        ctx.services.metrics.answer_withheld(&hidden.upstream.name);
         peer::withheld("The upstream's answer", "Nothing is charged.")
     })
 }
@@ -228,8 +230,8 @@ fn passed(
 /// Passes a refusal on, or says in the gateway's words that there was one.
 async fn refuse(
     session: &mut Session,
-    exchange: &Exchange,
-    hidden: Hidden<'_>,
+    ctx: &RequestContext,
+    hidden: UpstreamSecrets<'_>,
     answer: OutboundResponse,
 ) -> Result<(), GatewayError> {
     let (status, headers): (u16, HeaderMap) = (answer.status(), answer.headers().clone());
@@ -237,7 +239,7 @@ async fn refuse(
         CallFailure::RefusedRequest(_) => {}
         failure => {
             if let Some(token) = hidden.token {
-                // The next question is asked with another one.
+                // The next question is stored with another one.
                 token.give_up_after(status);
             }
             return Err(failure.error(Delivery::Relay));
@@ -246,10 +248,10 @@ async fn refuse(
     let words = while_here(session, answer.whole_within(refused::BYTES_MAX)).await?;
     let is_hidden = |words: &Bytes| secrets::hides(words, &headers, Some(hidden));
     let Some(words) = words.ok().filter(|words| !is_hidden(words)) else {
-        return Err(refused::own_words(status));
+        return Err(own_words(status));
     };
-    let sent = respond::relayed(session, exchange.id, status, words).await;
-    sent.map_err(|error| gone(&error))
+    let sent = respond::relayed(session, ctx.id, status, words).await;
+    sent.map_err(|error| client_disconnected(&error))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::clock::{MS_PER_DAY, UnixMs};
 use crate::error::{ErrorKind, GatewayError};
 use crate::ledger::{Grain, Key, KeyId, Ledger, LedgerError, UsageTotal};
 
-/// When to ask again for what a fleet's database has: a failover takes seconds.
+/// Delay before a retry while a fleet's database is away: a failover takes seconds.
 const RETRY_DATABASE: Duration = Duration::from_secs(5);
 /// Days that are shown when the customer does not say.
 const DAYS_DEFAULT: u64 = 30;
@@ -40,7 +40,7 @@ pub(crate) async fn answer(
     }))
 }
 
-/// Why there is no usage or balance to tell of.
+/// The error for usage or a balance that cannot be read.
 pub(crate) fn unread(what: &str, error: &LedgerError) -> GatewayError {
     match error {
         LedgerError::Unavailable(_) | LedgerError::Store(_) => GatewayError::new(

@@ -1,5 +1,5 @@
-//! Who gets which [place](crate::gateway::listen::places), and with it the time for bodies and answers: little for
-//! everybody, until a valid key was shown.
+//! Admission: [slots](crate::gateway::listen::places) and time limits, which are short until a valid key was
+//! shown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use pingora::Error;
 use pingora_proxy::Session;
 
 use crate::error::GatewayError;
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::exchange::Exchange;
 use crate::gateway::listen::open;
 use crate::gateway::listen::origin::Origin;
-use crate::gateway::proxy::Gateway;
-use crate::gateway::receive::content_path;
+use crate::gateway::request::content_path;
+use crate::gateway::request::context::RequestContext;
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::services::Gateway;
 use crate::ledger::Key;
 use crate::pipeline;
 
@@ -22,8 +22,8 @@ use crate::pipeline;
 const SHED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Gives a request that has shown nothing yet the time of strangers.
-pub(crate) fn hurry(session: &mut Session, exchange: &Exchange) {
-    let limits = &exchange.snapshot.limits;
+pub(crate) fn use_unauthenticated_timeouts(session: &mut Session, ctx: &RequestContext) {
+    let limits = &ctx.snapshot.limits;
     let short = limits.unauthenticated.timeout;
     session.set_read_timeout(Some(limits.read_timeout.min(short)));
     session.set_write_timeout(Some(limits.write_timeout.min(short)));
@@ -32,7 +32,7 @@ pub(crate) fn hurry(session: &mut Session, exchange: &Exchange) {
 }
 
 /// Gives a request no time at all: it needs no place to wait in.
-pub(crate) fn hurry_on(session: &mut Session) {
+pub(crate) fn use_shed_timeouts(session: &mut Session) {
     session.set_write_timeout(Some(SHED_TIMEOUT));
     session.as_downstream_mut().set_total_drain_timeout(Some(SHED_TIMEOUT));
 }
@@ -45,52 +45,63 @@ impl Gateway {
     pub(crate) fn admit_customer(
         &self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Result<Arc<Key>, GatewayError> {
         let head = session.req_header();
         let headers = &head.headers;
         // Only where Google's clients ask: elsewhere a key has no business in an address.
-        let in_query = match exchange.envelope {
+        let in_query = match ctx.routing.envelope {
             Envelope::Google => content_path::key_in_query(head.uri.query()),
             _ => None,
         };
-        let key = pipeline::authenticate(
-            &self.ledger,
-            headers,
-            in_query.as_deref(),
-            exchange.id.began_at(),
-        )?;
+        let key =
+            pipeline::authenticate(&self.ledger, headers, in_query.as_deref(), ctx.id.began_at())?;
         let account = key.account.number();
         let origin = Origin::of_session(session);
         if let Some(origin) = origin {
             origin.authenticate(account);
         }
         let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));
-        exchange.key = Some(Arc::clone(&key));
-        let limits = &exchange.snapshot.limits;
-        let place = self.places.customer(account, limits).and_then(|place| {
+        ctx.key = Some(Arc::clone(&key));
+        let limits = &ctx.snapshot.limits;
+        let place = self.admission.customer(account, limits).and_then(|place| {
             let bounds = self.open.shared_bounds(limits);
-            self.places.on_its_way(place, account, origin, limits, bounds, stream_bytes)
+            self.admission.on_its_way(place, account, origin, limits, bounds, stream_bytes)
         });
-        exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
-        let limits = &exchange.snapshot.limits;
+        ctx.admission.slot =
+            Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
+        let limits = &ctx.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
         Ok(key)
+    }
+
+    /// Takes a slot for a call to an upstream, unless the request has one.
+    ///
+    /// # Errors
+    /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
+    pub(crate) fn enter_upstream_slot(&self, ctx: &mut RequestContext) -> Result<(), GatewayError> {
+        if ctx.admission.upstream_slot.is_none() {
+            let account = ctx.admission.slot.as_ref().and_then(|place| place.account());
+            let limits = &ctx.snapshot.limits;
+            ctx.admission.upstream_slot = Some(self.slots.enter(&self.open, limits, account)?);
+        }
+        Ok(())
     }
 
     /// A place for a request that has shown no valid key, or needs none.
     ///
     /// # Errors
     /// `RateLimited` without a place.
-    pub(crate) fn admit_stranger(
+    pub(crate) fn admit_unauthenticated(
         &self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
     ) -> Result<(), GatewayError> {
-        let address = exchange.client(session);
-        let place = self.places.unauthenticated(address, &exchange.snapshot.limits);
-        exchange.place = Some(place.map_err(|error| shed(session, &mut exchange.is_shed, error))?);
+        let address = ctx.client(session);
+        let place = self.admission.unauthenticated(address, &ctx.snapshot.limits);
+        ctx.admission.slot =
+            Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
         Ok(())
     }
 
@@ -98,12 +109,12 @@ impl Gateway {
     pub(crate) fn refuse(
         &self,
         session: &mut Session,
-        exchange: &mut Exchange,
+        ctx: &mut RequestContext,
         error: GatewayError,
     ) -> Box<Error> {
-        let has_place = exchange.place.is_some() || exchange.is_shed;
-        let entered = if has_place { Ok(()) } else { self.admit_stranger(session, exchange) };
-        exchange.fail(entered.err().unwrap_or(error))
+        let has_place = ctx.admission.slot.is_some() || ctx.admission.is_shed;
+        let entered = if has_place { Ok(()) } else { self.admit_unauthenticated(session, ctx) };
+        ctx.fail(entered.err().unwrap_or(error))
     }
 }
 

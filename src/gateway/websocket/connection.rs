@@ -15,8 +15,8 @@ use super::frames::{Broken, Frames, Unframed};
 use super::turn::LastResponse;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::receive::body::ReadLimits;
-use crate::gateway::receive::budget::{BodyBudget, BudgetShare};
-use crate::gateway::receive::idle::IdleState;
+use crate::gateway::wire::memory::budget::{BodyBudget, BudgetShare};
+use crate::gateway::wire::memory::idle::IdleState;
 use crate::ledger::AccountId;
 
 /// Time that a connection may wait for its next message. Clients open another one when they need it.

@@ -9,8 +9,7 @@ use pingora::http::RequestHeader;
 use tungstenite::handshake::derive_accept_key;
 
 use crate::error::GatewayError;
-use crate::gateway::answer::head::{self, AnswerHead};
-use crate::gateway::answer::respond::X_REQUEST_ID;
+use crate::gateway::wire::head::{self, AnswerHead, X_REQUEST_ID};
 use crate::ids::RequestId;
 
 /// The only version of the protocol.

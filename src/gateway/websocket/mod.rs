@@ -34,16 +34,17 @@ use pingora_proxy::Session;
 
 use crate::config::snapshot::Route;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::answer::envelope::Envelope;
-use crate::gateway::answer::respond::{self, X_REQUEST_ID};
-use crate::gateway::answer::{head, refused};
-use crate::gateway::call::failure::is_json;
-use crate::gateway::describe_error;
-use crate::gateway::exchange::Exchange;
+use crate::gateway::answer::refused;
+use crate::gateway::listen::loopback::{Inner, Reply};
 use crate::gateway::listen::origin::Origin;
-use crate::gateway::local::inward::{Inner, Reply};
-use crate::gateway::proxy::Gateway;
 use crate::gateway::receive::body::ReadLimits;
+use crate::gateway::request::context::RequestContext;
+use crate::gateway::request::envelope::Envelope;
+use crate::gateway::request::failure::is_json;
+use crate::gateway::request::services::Gateway;
+use crate::gateway::request::status;
+use crate::gateway::wire::error::client_disconnected;
+use crate::gateway::wire::head::{self, X_REQUEST_ID};
 use crate::ids::RequestId;
 use crate::money::Nanousd;
 use connection::{CustomerSocket, Ended};
@@ -71,31 +72,31 @@ const OF_CONNECTION: [HeaderName; 9] = [
 pub(crate) async fn serve(
     gateway: &Gateway,
     session: &mut Session,
-    exchange: &mut Exchange,
+    ctx: &mut RequestContext,
     route: &Route,
 ) -> Result<(), GatewayError> {
-    exchange.local_route = "/v1/responses (WebSocket)";
+    ctx.routing.local_route = "/v1/responses (WebSocket)";
     // Its turns are requests for the operation; it is none itself.
-    exchange.route = None;
-    gateway.admit_customer(session, exchange)?;
+    ctx.routing.route = None;
+    gateway.admit_customer(session, ctx)?;
     let head = session.req_header();
     let accept = handshake::accept(&head.headers)?;
     let mut headers = head.headers.clone();
     OF_CONNECTION.iter().for_each(|name| drop(headers.remove(name)));
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let address = exchange.client(session);
+    let address = ctx.client(session);
     let origin = Origin::of_session(session).cloned();
     let turns = Turns { gateway, route, headers, address, origin, last: None };
-    let limits = ReadLimits::new(exchange, route.body_bytes_max);
-    let _open = gateway.places.websocket(exchange.place.as_ref(), &exchange.snapshot.limits)?;
-    let header = handshake::head(&accept, exchange.id);
-    head::write(session, header, false).await.map_err(|error| gone(&error))?;
-    exchange.first_byte = Some(exchange.started.elapsed());
+    let limits = ReadLimits::new(ctx, route.body_bytes_max);
+    let _open = gateway.admission.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
+    let header = handshake::head(&accept, ctx.id);
+    head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
+    ctx.response.first_byte = Some(ctx.started.elapsed());
     // Its turns are requests in flight, each for itself.
-    exchange.leave_in_flight();
+    ctx.end_in_flight();
     // Its turns have places of their own, and in between it needs none.
-    exchange.place = None;
-    let deadline = Arc::clone(&exchange.deadline);
+    ctx.admission.slot = None;
+    let deadline = Arc::clone(&ctx.services.deadline);
     let mut connection = CustomerSocket::new(session, &gateway.bodies, limits, deadline);
     let ended = turns.serve(&mut connection).await;
     connection.end(ended).await;
@@ -326,15 +327,10 @@ async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<
 /// The message for an error of the gateway's own.
 fn refusal(error: &GatewayError) -> Bytes {
     let body = Envelope::Responses.body(RequestId::new(), error).to_string();
-    events::error(respond::status_of(error), body.as_bytes(), &[])
+    events::error(status::status_of(error), body.as_bytes(), &[])
 }
 
 /// The letters and digits of an id.
 fn plain(id: RequestId) -> String {
     id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "")
-}
-
-fn gone(error: &pingora::Error) -> GatewayError {
-    GatewayError::new(ErrorKind::ClientDisconnected, "The customer went away.")
-        .cause(describe_error(error))
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tokio::sync::watch;
 
 use super::*;
-use crate::gateway::listen::framing;
+use crate::gateway::wire::framing;
 
 /// Answers every request with its path and the bytes of its body.
 #[derive(Clone)]

@@ -9,8 +9,8 @@ use pingora::http::RequestHeader;
 use pingora::protocols::http::date;
 use pingora::{Error, ErrorType, Result};
 
-use crate::gateway::answer::head::AnswerHead;
-use crate::gateway::declared_length;
+use crate::gateway::wire::head::AnswerHead;
+use crate::gateway::wire::length::declared_length;
 
 /// Room for a head, in bytes: those of most answers fit, with a short body.
 const HEAD_BYTES: usize = 2 * 1024;

@@ -6,7 +6,7 @@ use pingora::http::RequestHeader;
 
 use super::request_body::RequestBody;
 use crate::error::GatewayError;
-use crate::gateway::listen::framing::{self, RequestLine};
+use crate::gateway::wire::framing::{self, RequestLine};
 
 /// Room for the fields of a head, of which SDKs send some ten and proxies add a few.
 const FIELDS: usize = 16;

@@ -9,9 +9,9 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use tokio::io::AsyncReadExt as _;
 
 use crate::error::GatewayError;
-use crate::gateway::chunk_scan::ChunkScan;
 use crate::gateway::listen::custom::within;
-use crate::gateway::listen::framing::{self, BodyIs};
+use crate::gateway::wire::chunk_scan::ChunkScan;
+use crate::gateway::wire::framing::{self, BodyIs};
 
 /// The most that is read at once, and the most of a body that is given in one piece.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

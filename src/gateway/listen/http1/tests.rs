@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::watch;
 
 use super::*;
-use crate::gateway::listen::hooks;
+use crate::gateway::listen::driver;
 use crate::gateway::listen::open::ConnectionState;
 
 /// Answers with what it was asked, in the way in which it was asked to.
@@ -111,7 +111,7 @@ async fn break_off(session: &mut Session, how: &[u8]) -> Result<bool> {
 }
 
 /// Send `request` in pieces of `step` bytes; returns the answer and whether the connection is kept.
-async fn exchange<F>(
+async fn ctx<F>(
     request: &[u8],
     piece_bytes: usize,
     serve: impl FnOnce(DuplexStream) -> F,
@@ -146,7 +146,7 @@ fn without_date(answer: &str) -> String {
 async fn over_pingoras(request: &[u8], piece_bytes: usize) -> (String, bool) {
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), Echo));
     let (_stop, stopped) = watch::channel(false);
-    exchange(request, piece_bytes, |stream| async move {
+    ctx(request, piece_bytes, |stream| async move {
         let mut session = ServerSession::new_http1(Box::new(stream));
         session.set_keepalive(Some(600));
         session.set_keepalive_reuses_remaining(Some(100));
@@ -156,7 +156,7 @@ async fn over_pingoras(request: &[u8], piece_bytes: usize) -> (String, bool) {
 }
 
 async fn over_ours(request: &[u8], piece_bytes: usize) -> (String, bool) {
-    exchange(request, piece_bytes, serve_ours).await
+    ctx(request, piece_bytes, serve_ours).await
 }
 
 /// The origin of requests over a connection that nobody has shown a key on.
@@ -179,7 +179,7 @@ async fn serve_ours(stream: DuplexStream) -> bool {
     let Ok(head) = SoundHead::read(bytes, end) else { return false };
     let returned = Returned::default();
     let own = Http1Session::new(head, wire, Arc::clone(&returned));
-    hooks::serve(&Echo, &mut hooks::session(), Box::new(own)).await;
+    driver::serve(&Echo, &mut driver::session(), Box::new(own)).await;
     let kept = returned.lock().take();
     kept.is_some()
 }

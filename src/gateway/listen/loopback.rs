@@ -1,0 +1,227 @@
+//! Requests that the process makes to its own front.
+//!
+//! They pass through every stage that a customer's request passes through: the key, the limits, the
+//! checks, the hold, the meter, the log. What they do without is the wire. Pingora takes sessions of
+//! any kind; this one has its request in memory, and gives its answer through a queue.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use parking_lot::Mutex;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora_proxy::Session;
+
+use crate::error::{ErrorKind, GatewayError};
+use crate::finished::Settled;
+use crate::gateway::listen::deadline::Deadline;
+use crate::gateway::listen::driver::{self, ServeSession};
+use crate::gateway::listen::origin::Origin;
+use crate::gateway::wire::head::AnswerHead;
+
+mod queue;
+mod serving;
+mod session;
+
+use queue::{QueueReader, SettlementSender, queue};
+use serving::Serving;
+use session::InnerSession;
+
+/// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
+const SESSIONS_MAX: usize = 64;
+
+/// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
+/// clones lead to the same one.
+#[derive(Clone, Default)]
+pub struct Inward(Arc<OnceLock<Arc<Front>>>);
+
+struct Front {
+    gateway: Box<dyn ServeSession>,
+    deadline: Arc<Deadline>,
+    /// Pingora's sessions that no request is in, for those to come.
+    sessions: Mutex<Vec<Session>>,
+}
+
+impl Front {
+    async fn serve(&self, own: InnerSession) {
+        let free = self.sessions.lock().pop();
+        let mut session = free.unwrap_or_else(driver::session);
+        self.gateway.serve(&mut session, Box::new(own)).await;
+        let mut free = self.sessions.lock();
+        if free.len() < SESSIONS_MAX {
+            free.push(session);
+        }
+    }
+}
+
+/// A request from inside.
+#[derive(Clone, Debug)]
+pub struct Inner {
+    /// The method of the request.
+    pub method: Method,
+    /// Its path, and its query if it has one.
+    pub path: String,
+    /// Its headers; the length of the body and `Host` are added.
+    pub headers: HeaderMap,
+    /// The body of the request, which is whole.
+    pub body: Bytes,
+    /// The customer's address, for logs and limits.
+    pub address: Option<IpAddr>,
+    /// The connection on behalf of which the request is made; `None` for one of the process itself.
+    pub origin: Option<Origin>,
+}
+
+impl Inward {
+    /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
+    /// that calls itself would never end.
+    pub(crate) fn connect(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
+        let gateway = Box::new(gateway);
+        // One that leads somewhere already goes on leading there.
+        drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
+    }
+
+    /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
+    /// request as a customer does who leaves.
+    ///
+    /// # Errors
+    /// `Internal` when there is no gateway, or it ends the request without an answer.
+    pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let mut reply = self.begin(request)?;
+        if let Some(serving) = reply.serving.take() {
+            // However seldom the reply is looked at.
+            serving.go_on();
+        }
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
+    /// as they do, which spares a task of its own. A panic in it is theirs: it unwinds them too.
+    ///
+    /// # Errors
+    /// As for [`Self::ask`].
+    pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let mut reply = self.begin(request)?;
+        reply.read_head().await?;
+        Ok(reply)
+    }
+
+    /// A reply whose head is not there yet.
+    fn begin(&self, request: Inner) -> Result<Reply, GatewayError> {
+        let front = self.0.get().ok_or_else(unanswered)?;
+        let (writer, completion, queue) = queue();
+        let session = InnerSession::new(request, writer, completion, Arc::clone(&front.deadline))
+            .map_err(|error| {
+            unanswered().cause(crate::gateway::wire::error::describe_error(&error))
+        })?;
+        let front = Arc::clone(front);
+        let serving = Some(Serving::new(async move { front.serve(session).await }));
+        let (status, headers) = (0, HeaderMap::new());
+        Ok(Reply { status, headers, queue, serving, is_whole: false })
+    }
+}
+
+/// The request whose head this is was settled.
+pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
+    if let Some(completion) = head.extensions.get::<SettlementSender>() {
+        completion.complete(settled);
+    }
+}
+
+impl fmt::Debug for Inward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inward").field("leads_somewhere", &self.0.get().is_some()).finish()
+    }
+}
+
+/// An answer of the gateway, as far as it has come.
+pub struct Reply {
+    /// The HTTP status of the answer.
+    pub status: u16,
+    /// The headers of the answer.
+    pub headers: HeaderMap,
+    queue: QueueReader,
+    /// The request, where it is served by whoever reads this; behind what tells it that they have left.
+    serving: Option<Serving>,
+    is_whole: bool,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, headers, serving, is_whole, .. } = self;
+        f.debug_struct("Reply")
+            .field("status", status)
+            .field("headers", headers)
+            .field("serving", serving)
+            .field("is_whole", is_whole)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A part of an answer.
+#[derive(Debug)]
+enum Piece {
+    Head(Box<ResponseHeader>),
+    Data(Bytes),
+    End,
+}
+
+impl Piece {
+    /// The bytes of the body in it.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Data(data) => data.len(),
+            Self::Head(_) | Self::End => 0,
+        }
+    }
+}
+
+impl Reply {
+    async fn read_head(&mut self) -> Result<(), GatewayError> {
+        let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
+        let head = AnswerHead::from(*head);
+        (self.status, self.headers) = (head.status.as_u16(), head.headers.into());
+        Ok(())
+    }
+
+    /// The next part of the answer; `None` at its end.
+    async fn next(&mut self) -> Option<Piece> {
+        let Self { queue, serving, .. } = self;
+        let Some(serving) = serving else { return queue.next().await };
+        serving.until(|| queue.try_next()).await.flatten()
+    }
+
+    /// The settlement of the request, once its answer was read to the end; `None` if nothing was held.
+    pub async fn settled(mut self) -> Option<Settled> {
+        let Self { queue, serving, .. } = &mut self;
+        let Some(serving) = serving else { return queue.settled().await };
+        serving.until(|| queue.try_settled()).await.flatten()
+    }
+
+    /// The next piece of its body; `None` at its end.
+    ///
+    /// # Errors
+    /// `BadGateway` when it breaks off.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, GatewayError> {
+        if self.is_whole {
+            return Ok(None);
+        }
+        match self.next().await {
+            Some(Piece::Data(piece)) => Ok(Some(piece)),
+            Some(Piece::End | Piece::Head(_)) => {
+                self.is_whole = true;
+                Ok(None)
+            }
+            None => {
+                let message = "The answer broke off. What was delivered is charged.";
+                Err(GatewayError::new(ErrorKind::BadGateway, message))
+            }
+        }
+    }
+}
+
+fn unanswered() -> GatewayError {
+    GatewayError::new(ErrorKind::Internal, "The gateway did not answer.")
+}

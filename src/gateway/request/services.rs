@@ -1,0 +1,139 @@
+//! The gateway: what all of its requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crate::balance::Balancer;
+use crate::config::ConfigHandle;
+use crate::gateway::listen::deadline::Deadline;
+use crate::gateway::listen::descriptors::Descriptors;
+use crate::gateway::listen::loopback::Inward;
+use crate::gateway::listen::open::ConnectionTable;
+use crate::gateway::listen::places::Admission;
+use crate::gateway::request::hosted::Hosted;
+use crate::gateway::request::slots::UpstreamSlots;
+use crate::gateway::upstream::client::Upstreams;
+use crate::gateway::upstream::connectors::Connectors;
+use crate::gateway::upstream::token_counts::TokenCounts;
+use crate::gateway::wire::memory::budget::BodyBudget;
+use crate::gateway::wire::offload::Offload;
+use crate::holds::HoldQueue;
+use crate::ledger::Ledger;
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::outbound::Outbound;
+use crate::request_log::RequestLog;
+use crate::tasks::Tasks;
+
+/// The services that a gateway is made of.
+#[derive(Clone)]
+pub struct GatewayParts {
+    /// The configuration that is in force.
+    pub config: Arc<ConfigHandle>,
+    /// Accounts, keys and money.
+    pub ledger: Arc<Ledger>,
+    /// The metrics that Prometheus reads.
+    pub metrics: Arc<Metrics>,
+    /// Log of finished requests.
+    pub requests: Arc<RequestLog>,
+    /// Dialers for relayed calls.
+    pub connectors: Arc<Connectors>,
+    /// Calls that are not relayed.
+    pub outbound: Outbound,
+    /// Work that outlives its request.
+    pub tasks: Arc<Tasks>,
+    /// Health and choice of targets.
+    pub balancer: Arc<Balancer>,
+    /// Usage of rate limits.
+    pub limits: Arc<Limits>,
+    /// Deadline of requests in flight during a shutdown.
+    pub deadline: Arc<Deadline>,
+    /// Services that answer below paths of their own.
+    pub hosted: Vec<Hosted>,
+    /// Handle that this gateway is connected to, for in-process requests.
+    pub inward: Inward,
+    /// Shares of the file descriptors.
+    pub descriptors: Descriptors,
+    /// Customers' connections that are open.
+    pub open: Arc<AtomicUsize>,
+}
+
+/// The proxy. What it keeps is shared by its clones: one for each listener.
+#[derive(Clone)]
+pub struct Gateway {
+    pub(crate) config: Arc<ConfigHandle>,
+    pub(crate) ledger: Arc<Ledger>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) requests: Arc<RequestLog>,
+    pub(crate) bodies: Arc<BodyBudget>,
+    pub(crate) offload: Arc<Offload>,
+    pub(crate) outbound: Outbound,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) admission: Arc<Admission>,
+    /// The budget of calls to upstreams.
+    pub(crate) slots: Arc<UpstreamSlots>,
+    pub(crate) balancer: Arc<Balancer>,
+    pub(crate) limits: Arc<Limits>,
+    /// Parallel calls of accounts with little money: their number, and their queue.
+    pub(crate) desk: Arc<HoldQueue>,
+    /// Counts of tokens by providers.
+    pub(crate) counts: Arc<TokenCounts>,
+    pub(crate) hosted: Arc<[Hosted]>,
+    /// The way to the gateway from a connection that has one request after the other; it leads nowhere
+    /// for those that come that way.
+    pub(crate) inward: Inward,
+    pub(crate) deadline: Arc<Deadline>,
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) open: Arc<ConnectionTable>,
+}
+
+impl Gateway {
+    /// A gateway over these parts.
+    #[must_use]
+    pub fn new(parts: GatewayParts) -> Self {
+        let GatewayParts {
+            config,
+            ledger,
+            metrics,
+            requests,
+            connectors,
+            outbound,
+            tasks,
+            balancer,
+            limits,
+            deadline,
+            hosted,
+            inward,
+            descriptors,
+            open,
+        } = parts;
+        let bodies = BodyBudget::new(Arc::clone(&metrics));
+        let admission = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
+        let open =
+            ConnectionTable::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
+        let inner = Self {
+            config,
+            ledger,
+            metrics,
+            requests,
+            bodies,
+            offload: Arc::new(Offload::new()),
+            outbound,
+            tasks,
+            admission,
+            slots,
+            balancer,
+            limits,
+            desk: Arc::default(),
+            counts: Arc::new(TokenCounts::new()),
+            hosted: Arc::default(),
+            inward: Inward::default(),
+            deadline: Arc::clone(&deadline),
+            upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
+            open: Arc::new(open),
+        };
+        inward.connect(inner.clone(), deadline);
+        Self { hosted: hosted.into(), inward, ..inner }
+    }
+}

@@ -1,0 +1,12 @@
+//! HTTP without a connection: heads, framing, lengths, media types, and the memory of bodies.
+
+pub(super) mod error;
+pub(super) mod length;
+pub(super) mod framing;
+pub(super) mod chunk_scan;
+pub(super) mod head;
+pub(super) mod kind;
+pub(super) mod cors;
+pub(super) mod patience;
+pub(super) mod offload;
+pub(super) mod memory;
