@@ -24,15 +24,9 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
     ("crates/mcp/src", 13),
-    ("crates/pipeline/src", 9),
     ("crates/translation/src/chat", 2),
     ("crates/translation/src/gemini", 2),
     ("crates/translation/src/responses", 2),
-    ("src/gateway", 8),
-    ("src/gateway/answer", 2),
-    ("src/gateway/call", 5),
-    ("src/gateway/listen", 2),
-    ("src/gateway/receive", 2),
 ];
 
 /// Places shown of each arrow of a cycle.
