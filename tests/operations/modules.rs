@@ -19,7 +19,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/customer-console/src", 2),
     ("crates/ledger/src/calls", 2),
     ("crates/ledger/src/memory", 6),
-    ("crates/ledger/src/people", 2),
+    ("crates/ledger/src/customers", 2),
     ("crates/ledger/src/projection", 2),
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
