@@ -20,6 +20,9 @@ pub(super) fn kept(data_dir: &Path) -> anyhow::Result<Secret> {
 }
 
 /// Admin token of a gateway: configured, or else generated.
+///
+/// # Errors
+/// When the data directory cannot be read or written.
 pub fn configured_or_made(config: &Snapshot) -> anyhow::Result<Secret> {
     match &config.admin.token {
         Some(token) => Ok(token.clone()),

@@ -282,7 +282,7 @@ impl<'p> AlternatingTurns<'p> {
 
 impl<'p> MergedTurn<'p> {
     fn push(&mut self, content: TurnContent<'p>, cache: Option<Cache>) {
-        self.blocks.push(TurnBlock { content: content, cache });
+        self.blocks.push(TurnBlock { content, cache });
     }
 
     /// Adds a text, unless it is blank: "text content blocks must contain non-whitespace text"

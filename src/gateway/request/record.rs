@@ -62,22 +62,9 @@ impl RequestContext {
         let refused = refused.map(|_| "upstream_refused");
         let code = |failure: &GatewayError| failure.code.unwrap_or(status::wire(failure.kind).2);
         let failure = self.response.failure.as_ref().map(code);
-        if let Some(failure) =
-            self.response.failure.as_ref().filter(|failure| failure.cause.is_some())
-        {
-            // A customer who leaves is in the access log: a line more would fill the log of faults at
-            // the customer's will.
-            let is_fault = failure.kind != ErrorKind::ClientDisconnected;
-            let level = if is_fault { log::Level::Warn } else { log::Level::Debug };
-            log::log!(level, "request {}: {failure}", self.id);
-        }
         let model = tried.as_ref().map_or("", |model| &model.id);
         let requested = self.model.as_ref().map_or("", |model| &model.id);
-        if let Some(limited) =
-            self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref())
-        {
-            self.services.metrics.rate_limited(requested, limited.limit, limited.scope);
-        }
+        self.report_failure(requested);
         Finished {
             request_id: self.id,
             account_id: self.key.as_ref().map(|key| key.account),
@@ -109,6 +96,21 @@ impl RequestContext {
             traceparent: traceparent(&head.headers),
         }
         .report(&self.services.metrics, &self.services.requests, &self.snapshot.access_log);
+    }
+
+    /// Log the cause of a failure, and count the limit that refused the request.
+    fn report_failure(&self, model: &str) {
+        let Some(failure) = &self.response.failure else { return };
+        if failure.cause.is_some() {
+            // A customer who leaves is in the access log: a line more would fill the log of faults at
+            // the customer's will.
+            let is_fault = failure.kind != ErrorKind::ClientDisconnected;
+            let level = if is_fault { log::Level::Warn } else { log::Level::Debug };
+            log::log!(level, "request {}: {failure}", self.id);
+        }
+        if let Some(limited) = &failure.limited {
+            self.services.metrics.rate_limited(model, limited.limit, limited.scope);
+        }
     }
 
     /// Tells the operator of an upstream that has reported more than the model can use by its limits.
