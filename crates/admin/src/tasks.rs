@@ -17,12 +17,12 @@ use tollgate_tasks::Announced;
 /// Every submit of which nobody knows whether its upstream took it.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct TasksInDoubt {
-    data: Vec<TaskView>,
+    data: Vec<UnresolvedTaskView>,
 }
 
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TaskInDoubt")]
-struct TaskView {
+struct UnresolvedTaskView {
     id: TaskId,
     account_id: AccountId,
     hold: HoldId,
@@ -34,7 +34,7 @@ struct TaskView {
     given_up_at: Time,
 }
 
-impl From<&Task> for TaskView {
+impl From<&Task> for UnresolvedTaskView {
     fn from(task: &Task) -> Self {
         Self {
             id: task.id(),
@@ -52,7 +52,9 @@ impl From<&Task> for TaskView {
 /// `GET /admin/v1/tasks/in-doubt`, oldest first.
 pub(super) async fn in_doubt(State(state): State<AdminState>) -> ApiResult<Json<TasksInDoubt>> {
     let tasks = state.ledger.tasks_in_doubt().await?;
-    Ok(Json(TasksInDoubt { data: tasks.iter().map(|task| TaskView::from(&**task)).collect() }))
+    Ok(Json(TasksInDoubt {
+        data: tasks.iter().map(|task| UnresolvedTaskView::from(&**task)).collect(),
+    }))
 }
 
 /// Secret with which an account's receivers check the signatures of webhooks.

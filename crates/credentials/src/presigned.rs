@@ -12,15 +12,17 @@ use url::Url;
 use crate::sigv4::{self, ALGORITHM, QUERY, Scope};
 
 /// Returns the URL of a request to S3 with its signature, which is valid from the moment `now` for the
-/// duration beside it. The request must also carry the header `signed`, by its name in small letters,
+/// duration `valid`. The request must also carry the header `signed`, by its name in small letters,
 /// and `Host`; its body is not signed.
 #[must_use]
 pub fn presigned_s3_url(
     keys: &AwsKeys,
     region: &str,
-    (method, mut url): (&str, Url),
+    method: &str,
+    mut url: Url,
     signed: Option<(&str, &str)>,
-    (now, valid): (UnixMs, Duration),
+    now: UnixMs,
+    valid: Duration,
 ) -> Url {
     let at = sigv4::timestamp(now);
     let scope = Scope { region, service: "s3", at: &at };
@@ -72,8 +74,8 @@ mod tests {
             session_token: None,
         };
         let url: Url = "https://examplebucket.s3.amazonaws.com/test.txt".parse().expect("a URL");
-        let moment = (UnixMs(1_369_353_600_000), Duration::from_secs(86_400));
-        let presigned = presigned_s3_url(&keys, "us-east-1", ("GET", url), None, moment);
+        let (now, valid) = (UnixMs(1_369_353_600_000), Duration::from_secs(86_400));
+        let presigned = presigned_s3_url(&keys, "us-east-1", "GET", url, None, now, valid);
         assert_eq!(
             presigned.query(),
             Some(
@@ -93,14 +95,14 @@ mod tests {
             session_token: Some(Secret::new("a/b+c=".to_owned())),
         };
         let url: Url = "http://127.0.0.1:9000/books/a%20b.seg".parse().expect("a URL");
-        let moment = (UnixMs(1_369_353_600_000), Duration::from_secs(900));
+        let (now, valid) = (UnixMs(1_369_353_600_000), Duration::from_secs(900));
         let md5 = Some(("content-md5", "1B2M2Y8AsgTpgAmY7PhCfg=="));
-        let presigned = presigned_s3_url(&keys, "auto", ("PUT", url.clone()), md5, moment);
+        let presigned = presigned_s3_url(&keys, "auto", "PUT", url.clone(), md5, now, valid);
         assert_eq!(presigned.path(), "/books/a%20b.seg");
         let query = presigned.query().expect("a query");
         assert!(query.contains("&X-Amz-Security-Token=a%2Fb%2Bc%3D&"), "{query}");
         assert!(query.contains("&X-Amz-SignedHeaders=content-md5%3Bhost&"), "{query}");
-        let without = presigned_s3_url(&keys, "auto", ("PUT", url), None, moment);
+        let without = presigned_s3_url(&keys, "auto", "PUT", url, None, now, valid);
         assert_ne!(presigned, without);
     }
 }

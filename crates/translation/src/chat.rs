@@ -14,7 +14,7 @@ mod stream;
 mod thoughts;
 mod write;
 
-use crate::dialect::implement_dialect;
+use crate::kit::implement_dialect;
 use crate::names::Naming;
 
 /// `format` of the entries of `reasoning_details` that this gateway writes.

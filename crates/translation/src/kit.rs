@@ -647,3 +647,69 @@ pub(crate) fn searches(usage: &mut Members, counts: &Counts, out: &mut Vec<u8>) 
         tools.end(out);
     }
 }
+
+/// Implements both traits for a dialect whose module has the submodules `read`, `write` and `answer`, from
+/// its names of tools and the types that read and write its streams. Its failures have OpenAI's shape.
+macro_rules! implement_dialect {
+    ($dialect:ty, $target:ident => $naming:expr, $reader:ty, $writer:ty) => {
+        impl $crate::dialect::UpstreamDialect for $dialect {
+            fn naming(
+                &self,
+                $target: &$crate::dialect::TranslationTarget,
+            ) -> $crate::names::Naming {
+                $naming
+            }
+
+            fn write_request(
+                &self,
+                parts: &[$crate::part::PromptPart<'_>],
+                target: &$crate::dialect::TranslationTarget,
+                losses: &mut $crate::dialect::Losses,
+            ) -> Result<Vec<u8>, $crate::dialect::Untranslatable> {
+                let naming = $crate::dialect::UpstreamDialect::naming(self, target);
+                write::request(&naming.applied(parts), target, losses)
+            }
+
+            fn read_answer<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<Vec<$crate::part::AnswerPart<'a>>, $crate::dialect::Malformed> {
+                answer::read(body)
+            }
+
+            fn stream_reader(&self) -> Box<dyn $crate::dialect::ReadStream> {
+                Box::new(<$reader>::default())
+            }
+
+            fn read_failure(&self, status: u16, body: &[u8]) -> $crate::part::UpstreamFailure {
+                $crate::kit::failure(status, body)
+            }
+        }
+
+        impl $crate::dialect::Dialect for $dialect {
+            fn read_request<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<$crate::dialect::TranslatableRequest<'a>, $crate::dialect::Untranslatable>
+            {
+                read::request(body)
+            }
+
+            fn write_answer(
+                &self,
+                answer: &[$crate::part::AnswerPart<'_>],
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Vec<u8> {
+                answer::write(answer, frame)
+            }
+
+            fn stream_writer(
+                &self,
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Box<dyn $crate::dialect::WriteStream> {
+                Box::new(<$writer>::new(frame))
+            }
+        }
+    };
+}
+pub(crate) use implement_dialect;

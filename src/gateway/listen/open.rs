@@ -26,7 +26,7 @@ use crate::metrics::{ConnectionShed, Metrics};
 
 pub(crate) use member::ConnectionState;
 pub(crate) use streams::{StreamSlot, Streams, stream_bytes};
-use table::Entries;
+use table::ConnectionEntries;
 
 /// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
 /// overloaded.
@@ -65,7 +65,7 @@ pub(crate) struct SharedBounds {
 
 /// The connections that are open.
 pub(crate) struct ConnectionTable {
-    table: Mutex<Entries>,
+    table: Mutex<ConnectionEntries>,
     freed: Notify,
     count: Arc<AtomicUsize>,
     streams: Arc<Streams>,
@@ -123,7 +123,7 @@ impl ConnectionTable {
         let memory = source.as_ref().and_then(|(config, _)| config.load().limits.memory_bytes);
         let streams_max = descriptors.streams.min(fitting(memory, streams::STREAM_BYTES as u64));
         let streams = Arc::new(Streams::new(streams_max, metrics));
-        let table = Entries { grace: GRACE, ..Entries::default() };
+        let table = ConnectionEntries { grace: GRACE, ..ConnectionEntries::default() };
         let (table, freed) = (Mutex::new(table), Notify::new());
         Self { table, freed, count, streams, descriptors, source }
     }
@@ -243,8 +243,8 @@ impl ConnectionTable {
     }
 
     /// True if the network may have one more connection; if need be, one of its own is closed for it.
-    fn has_room_at(&self, table: &mut Entries, network: IpAddr, bounds: Bounds) -> bool {
-        let arriving = |table: &Entries| {
+    fn has_room_at(&self, table: &mut ConnectionEntries, network: IpAddr, bounds: Bounds) -> bool {
+        let arriving = |table: &ConnectionEntries| {
             table.arriving.values().filter(|(at, _)| *at == Some(network)).count()
         };
         let here = table.addresses.get(&network).map_or(0, |address| address.count);
@@ -264,7 +264,7 @@ impl ConnectionTable {
     }
 
     /// Nobody can give way. Those about to come could, once they are here, and new ones after their grace.
-    fn nobody_leaves(&self, table: &Entries, reason: ConnectionShed) -> Arrival {
+    fn nobody_leaves(&self, table: &ConnectionEntries, reason: ConnectionShed) -> Arrival {
         if !table.arriving.is_empty() || table.is_grace_pending {
             return Arrival::Wait;
         }

@@ -151,8 +151,8 @@ pub(crate) struct LimitsSection {
     /// 20000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_max: Option<usize>,
-    /// The same from one address: an IPv4 address, or 64 bits of an IPv6 address. It does not hold for
-    /// `trusted_proxies`. Default: half of `connections_max`.
+    /// Most connections from one address: an IPv4 address, or 64 bits of an IPv6 address. It does not
+    /// hold for `trusted_proxies`. Default: half of `connections_max`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_per_address_max: Option<usize>,
     /// Calls to upstreams at one time, with those that go on although their customers have left. Never more

@@ -45,7 +45,7 @@ impl Bucket {
     fn url(&self, method: &Method, key: &str, signed: Option<(&str, &str)>) -> io::Result<Url> {
         let url = self.options.object_url(key).map_err(io::Error::other)?;
         let (region, now) = (&self.options.region, UnixMs::now());
-        Ok(presigned_s3_url(&self.keys, region, (method.as_str(), url), signed, (now, VALID)))
+        Ok(presigned_s3_url(&self.keys, region, method.as_str(), url, signed, now, VALID))
     }
 
     /// Puts an object there that `body` has, whose length and checksum are `sum`. That the store says

@@ -20,7 +20,7 @@ const UNAUTHENTICATED_SHARE: usize = 4;
 const ACCOUNTS_SHARE: usize = 4;
 
 #[derive(Default)]
-pub(super) struct Entries {
+pub(super) struct ConnectionEntries {
     pub(super) members: Vec<Option<Arc<ConnectionState>>>,
     pub(super) free: Vec<usize>,
     pub(super) count: usize,
@@ -51,7 +51,7 @@ pub(super) struct Chosen {
     futile_until: Option<Instant>,
 }
 
-impl Entries {
+impl ConnectionEntries {
     pub(super) fn add(&mut self, member: Arc<ConnectionState>) -> usize {
         self.count += 1;
         if let Some(network) = member.network {

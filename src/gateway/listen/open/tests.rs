@@ -9,7 +9,7 @@ fn network(number: u8) -> Option<IpAddr> {
 
 /// A connection that came after those before it.
 fn add(
-    table: &mut Entries,
+    table: &mut ConnectionEntries,
     network: Option<IpAddr>,
     is_authenticated: bool,
 ) -> Arc<ConnectionState> {
@@ -25,7 +25,7 @@ fn add(
 
 /// Lets one give way, and says which of these it was.
 fn given_way(
-    table: &mut Entries,
+    table: &mut ConnectionEntries,
     from: Option<IpAddr>,
     max: usize,
     all: &[Arc<ConnectionState>],
@@ -38,7 +38,7 @@ fn given_way(
 
 #[test]
 fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let authenticated = [false, true, false, true, false, true, false, false];
     let all: Vec<_> =
         authenticated.map(|authenticated| add(&mut table, None, authenticated)).into();
@@ -56,7 +56,7 @@ fn strangers_give_way_first_and_those_idle_the_longest_of_them() {
 #[test]
 fn who_has_just_come_has_time_to_show_a_key() {
     let grace = Duration::from_millis(200);
-    let mut table = Entries { grace, ..Entries::default() };
+    let mut table = ConnectionEntries { grace, ..ConnectionEntries::default() };
     let all: Vec<_> = [true, false, false, false, false]
         .map(|authenticated| add(&mut table, None, authenticated))
         .into();
@@ -70,7 +70,7 @@ fn who_has_just_come_has_time_to_show_a_key() {
 /// A customer who is idle does not give way to a flood because most of it is still about to come.
 #[test]
 fn those_about_to_come_are_strangers_too() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let all: Vec<_> =
         [true, false].map(|authenticated| add(&mut table, None, authenticated)).into();
     for port in 1..=6 {
@@ -84,7 +84,7 @@ fn those_about_to_come_are_strangers_too() {
 
 #[test]
 fn a_customers_request_that_is_under_way_is_not_cut() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let all: Vec<_> = (0..3).map(|_| add(&mut table, None, true)).collect();
     assert!(all[0].begin() && all[2].begin(), "requests are under way");
     assert_eq!(given_way(&mut table, None, 3, &all), 1, "the idle one");
@@ -97,7 +97,7 @@ fn a_customers_request_that_is_under_way_is_not_cut() {
 
 #[test]
 fn one_who_was_chosen_and_is_at_work_again_stays() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let all: Vec<_> = (0..4).map(|_| add(&mut table, None, false)).collect();
     assert_eq!(given_way(&mut table, None, 4, &all), 0, "the oldest of four");
     all[1].set_authenticated();
@@ -107,14 +107,15 @@ fn one_who_was_chosen_and_is_at_work_again_stays() {
 
 #[test]
 fn an_address_makes_room_for_itself_alone() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let addresses = [1, 2, 1, 2, 1].map(network);
     let all: Vec<_> = addresses.map(|address| add(&mut table, address, false)).into();
     let mut next = || given_way(&mut table, network(2), 2, &all);
     assert_eq!([next(), next()], [1, 3], "of the address that wants room");
     assert!(!table.one_gives_way(network(2), 2), "no other gives way for it");
     assert!(!table.one_gives_way(network(9), 2), "nor for one that has none");
-    let counts = |table: &Entries| table.addresses.values().map(|it| it.count).collect::<Vec<_>>();
+    let counts =
+        |table: &ConnectionEntries| table.addresses.values().map(|it| it.count).collect::<Vec<_>>();
     assert_eq!(counts(&table), [3], "who was told does not count for its address");
     for index in 0..5 {
         table.remove(index);
@@ -129,8 +130,9 @@ fn an_address_makes_room_for_itself_alone() {
 #[test]
 fn giving_way_is_cheap_when_thousands_come() {
     const MAX: usize = 20_000;
-    let mut table = Entries::default();
-    let push = |table: &mut Entries| table.add(Arc::new(ConnectionState::new(network(1), None)));
+    let mut table = ConnectionEntries::default();
+    let push =
+        |table: &mut ConnectionEntries| table.add(Arc::new(ConnectionState::new(network(1), None)));
     for _ in 0..MAX {
         push(&mut table);
     }
@@ -162,7 +164,7 @@ fn small_machines_have_fewer_connections_and_streams() {
 /// Whoever has few connections keeps them when somebody with very many wants more.
 #[test]
 fn an_account_with_many_connections_gives_way_before_others() {
-    let mut table = Entries::default();
+    let mut table = ConnectionEntries::default();
     let accounts = [1, 2, 2, 2, 1, 2, 3, 2];
     let all: Vec<_> = accounts.map(|_| add(&mut table, None, true)).into();
     for (member, account) in all.iter().zip(accounts) {
