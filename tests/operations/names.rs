@@ -42,7 +42,7 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
     Swept Taken Told Understood Unpaid Woken Written Begun Withheld Reread";
 
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
-const SHORT_DOCS: usize = 120;
+const SHORT_DOCS: usize = 175;
 /// Type names that two modules define. Goal: 60.
 const TWICE: usize = 320;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
