@@ -44,17 +44,17 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
 const SHORT_DOCS: usize = 175;
 /// Type names that two modules define. Goal: 60.
-const TWICE: usize = 320;
+const TWICE: usize = 291;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
-const PRODUCT_PARTICIPLES: usize = 81;
+const PRODUCT_PARTICIPLES: usize = 5;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
-const TESTS_PARTICIPLES: usize = 30;
+const TESTS_PARTICIPLES: usize = 27;
 /// Documentation that begins with one of `RELATIVES`, in tenths of a percent. Goal: 40.
-const PRODUCT_RELATIVES: usize = 82;
+const PRODUCT_RELATIVES: usize = 2;
 /// `PRODUCT_RELATIVES` for the integration tests.
 const TESTS_RELATIVES: usize = 0;
 /// Type names that are no nouns.
-const NO_NOUN_TYPES: usize = 167;
+const NO_NOUN_TYPES: usize = 114;
 /// Comments inside code, in 1,000 lines of code. Goal: 20.
 const REASONS: usize = 10;
 /// One source file.
@@ -240,7 +240,7 @@ fn a_type_name_is_defined_in_two_modules_at_most() {
 #[test]
 fn functions_say_what_they_do() {
     let places = poor_functions(|name, _| VAGUE_FUNCTIONS.contains(&name));
-    hold("functions called `of`, `told` or `said`", &places, 29);
+    hold("functions called `of`, `told` or `said`", &places, 24);
 }
 
 #[test]

@@ -181,19 +181,19 @@ mod tests {
     }
 
     #[test]
-    fn a_call_and_its_answer_are_said_in_both_protocols() {
+    fn a_call_and_its_answer_are_written_in_both_protocols() {
         let call = json!({"id": "call_1", "type": "function",
             "function": {"name": "weather", "arguments": "{\"city\":\"Bern\"}"}});
-        let call = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+        let request = json!({"role": "assistant", "content": null, "tool_calls": [call]});
         let answer = json!({"role": "tool", "tool_call_id": "call_1", "content": "rain"});
-        for message in [&call, &answer] {
+        for message in [&request, &answer] {
             let read = read(message.clone()).expect("a message");
             assert_eq!(read.write(Vec::new()), message.to_string().into_bytes());
         }
-        let call = read(call).expect("a message").in_messages().expect("translated");
+        let translated = read(request).expect("a message").in_messages().expect("translated");
         let used = json!({"type": "tool_use", "id": "call_1", "name": "weather",
             "input": {"city": "Bern"}});
-        assert_eq!(call, json!({"role": "assistant", "content": [used]}));
+        assert_eq!(translated, json!({"role": "assistant", "content": [used]}));
         let answered = read(answer).expect("a message").in_messages().expect("translated");
         let result = json!({"type": "tool_result", "tool_use_id": "call_1", "content": "rain"});
         assert_eq!(answered, json!({"role": "user", "content": [result]}));
