@@ -81,7 +81,7 @@ fn finished(status: u16, model: &'static str, error_code: &'static str) -> Finis
         route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
         model,
-        asked_model: None,
+        requested_model: None,
         upstream: "openai",
         upstream_request_id: None,
         status,
