@@ -31,16 +31,48 @@ const FOREIGN_LEVEL: LevelFilter = LevelFilter::Warn;
 /// A crate that logs each certificate that it refuses as an error, without the server. The gateway's own
 /// line has that, and the reason.
 const SILENCED_CRATE: &str = "rustls_platform_verifier";
-/// Prefix of the names of the gateway's own crates beside `tollgate` itself, which log at every level that
-/// the operator asks for.
-const OWN_CRATES: &str = "tollgate_";
+/// The gateway's own crates, which log at every level that the operator asks for.
+const OWN_CRATES: [&str; 32] = [
+    "tollgate",
+    "tollgate_admin",
+    "tollgate_balance",
+    "tollgate_catalogue",
+    "tollgate_cli",
+    "tollgate_client_address",
+    "tollgate_config",
+    "tollgate_credentials",
+    "tollgate_customer_console",
+    "tollgate_fleet",
+    "tollgate_holds",
+    "tollgate_journal",
+    "tollgate_ledger",
+    "tollgate_limits",
+    "tollgate_mcp",
+    "tollgate_money",
+    "tollgate_options",
+    "tollgate_outbound",
+    "tollgate_pipeline",
+    "tollgate_pricing",
+    "tollgate_process_memory",
+    "tollgate_protocols",
+    "tollgate_reconcile",
+    "tollgate_reload",
+    "tollgate_simulator",
+    "tollgate_tasks",
+    "tollgate_telemetry",
+    "tollgate_traces",
+    "tollgate_translation",
+    "tollgate_types",
+    "tollgate_upstream_calls",
+    "tollgate_web_kit",
+];
 /// The target of the access log's lines.
 const ACCESS: &str = "access";
 /// The target of the lines of tasks that have ended.
 const TASK: &str = "task";
-/// How long [`flush`] waits for a standard error that takes nothing.
+/// Time that [`flush`] waits for a blocked standard error.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long lines gather: short for a reader, long for a processor.
+/// Time for which lines are gathered: short for a reader, long for a processor.
 const GATHER: Duration = Duration::from_millis(100);
 
 static QUEUE: LineQueue = LineQueue::new(GATHER);
@@ -164,7 +196,7 @@ struct Backend;
 impl Log for Backend {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let crate_name = metadata.target().split("::").next().unwrap_or_default();
-        let is_own = crate_name == "tollgate" || crate_name.starts_with(OWN_CRATES);
+        let is_own = OWN_CRATES.contains(&crate_name);
         let level = match crate_name {
             _ if is_own => LevelFilter::Trace,
             SILENCED_CRATE => LevelFilter::Off,
