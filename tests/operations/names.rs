@@ -14,8 +14,8 @@ use crate::sources::{
 
 /// Modules in which one type name may be defined.
 const MODULES_PER_NAME_MAX: usize = 2;
-/// Words of a documentation comment that says too little. Three can be enough: "Number of warnings."
-const SHORT_DOC_WORDS: usize = 2;
+/// Words of a documentation comment that says too little.
+const SHORT_DOC_WORDS: usize = 3;
 /// Names of functions that do not say what the function does.
 const VAGUE_FUNCTIONS: [&str; 3] = ["of", "told", "said"];
 /// How a documentation comment begins that cannot be read without its neighbour.
@@ -42,7 +42,7 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
     Swept Taken Told Understood Unpaid Woken Written Begun Withheld Reread";
 
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
-const SHORT_DOCS: usize = 175;
+const SHORT_DOCS: usize = 307;
 /// Type names that two modules define. Goal: 60.
 const TWICE: usize = 291;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
@@ -250,12 +250,12 @@ fn parameters_have_names() {
 }
 
 #[test]
-fn documentation_says_more_than_two_words() {
+fn documentation_says_more_than_three_words() {
     let places = poor_documentation(|text| {
         let is_endpoint = METHODS.iter().any(|method| text.starts_with(method));
         !is_endpoint && text.split_whitespace().count() <= SHORT_DOC_WORDS
     });
-    hold("documentation of two words or fewer", &places, SHORT_DOCS);
+    hold("documentation of three words or fewer", &places, SHORT_DOCS);
 }
 
 #[test]

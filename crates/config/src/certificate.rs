@@ -63,7 +63,7 @@ pub struct CertificateError {
     pub file: CertificateFile,
     /// Cause, for the operator.
     pub message: String,
-    /// Suggested fix.
+    /// Suggested fix for the operator.
     pub help: &'static str,
 }
 

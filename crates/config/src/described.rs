@@ -38,8 +38,8 @@ pub struct Change {
 pub struct Described(Value);
 
 impl Described {
-    /// What people may read of it. Fingerprints of secrets can be compared with others that were made
-    /// with the same `key` only, and say nothing to who does not know it.
+    /// The description without secrets. Fingerprints of secrets can be compared with others that were made
+    /// with the same `key` only, and reveal nothing without it.
     #[must_use]
     pub fn shown(&self, key: &Secret) -> Value {
         let mut shown = self.0.clone();

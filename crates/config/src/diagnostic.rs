@@ -17,14 +17,14 @@ pub enum Severity {
     Error,
     /// It can be used, but probably not as meant.
     Warning,
-    /// Worth knowing.
+    /// Information that the operator should know.
     Note,
 }
 
 /// One thing to say about a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnostic {
-    /// Severity.
+    /// Severity of the diagnostic.
     pub severity: Severity,
     /// Message: one sentence without a full stop.
     pub message: String,
@@ -33,7 +33,7 @@ pub struct Diagnostic {
     /// Excerpt of the file; `None` for a fault of the file as a whole.
     #[serde(flatten)]
     pub place: Option<SourceExcerpt>,
-    /// Suggested fix.
+    /// Suggested fix for the operator.
     pub help: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Diagnostic {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename = "Place")]
 pub struct SourceExcerpt {
-    /// Line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
@@ -176,9 +176,9 @@ impl SourceExcerpt {
 pub struct DiagnosticReport {
     /// True if the files can be used.
     pub ok: bool,
-    /// Number of errors.
+    /// Number of errors among the diagnostics.
     pub errors: usize,
-    /// Number of warnings.
+    /// Number of warnings among the diagnostics.
     pub warnings: usize,
     /// The hash of files that can be used.
     pub configuration: Option<String>,

@@ -319,7 +319,7 @@ fn prune<'a>(value: &mut Value, paths: impl Iterator<Item = &'a Path>, maps: &[&
     fields.retain(|key, _| !is_in(&whole, key));
 }
 
-/// What keeps a text from being read here.
+/// Reason why a text cannot be read.
 fn refused(
     file: &str,
     text: &str,

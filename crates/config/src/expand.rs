@@ -25,13 +25,13 @@ pub(super) struct Unfilled {
     pub(super) path: Path,
     /// Name of the variable or file, and the reason: the beginning of a sentence.
     pub(super) reason: String,
-    /// Suggested fix.
+    /// Suggested fix for the operator.
     pub(super) help: String,
 }
 
 /// Fills in the values of a document.
 pub(super) struct Expansion<'a> {
-    /// Source of variables.
+    /// Source of the environment variables.
     pub(super) env: Env<'a>,
     /// Directory that relative paths of `{file: PATH}` begin at.
     pub(super) directory: &'a FilePath,

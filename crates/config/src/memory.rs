@@ -57,7 +57,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// What is found where these files are below the root.
+    /// Memory limit found where these files are below the root.
     fn found(files: &[(&str, &str)]) -> Option<u64> {
         let root = tempfile::tempdir().expect("a directory");
         for (name, text) in files {

@@ -98,7 +98,7 @@ word!(AudioFormatName, AudioFormat, "a format of audio");
 word!(MeansName, Means, "a means to serve a request that does not fit its account");
 word!(AffinityName, Affinity, "a way to keep requests together");
 
-/// What a request may be repeated after although its upstream may have begun with it.
+/// Errors after which a request may be repeated although its upstream may have begun with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RepeatAfterName(pub(super) RepeatAfter);
 

@@ -20,8 +20,8 @@ pub struct ConfigHandle {
     started: Arc<Snapshot>,
     sources: Sources,
     overrides: Overrides,
-    /// What the files held when they were last tried, whether they were taken or refused. Its lock
-    /// keeps two reloads at a time from finishing in the wrong order.
+    /// Contents of the files at the last attempt, accepted or refused. Its lock keeps two simultaneous
+    /// reloads from finishing in the wrong order.
     tried: Mutex<String>,
     /// Time when the configuration in force was loaded, in milliseconds since 1970.
     loaded_at: AtomicU64,

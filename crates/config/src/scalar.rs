@@ -16,9 +16,9 @@ use tollgate_types::secret::Secret;
 /// The reason why a text is not valid for a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalarError {
-    /// Message.
+    /// Message that says what is wrong.
     pub(super) message: String,
-    /// Suggested value.
+    /// Value that was probably intended.
     pub(super) help: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl ScalarError {
 pub(super) trait Scalar: Sized {
     /// Its name in JSON Schema's `format`.
     const FORMAT: &'static str;
-    /// Description for people.
+    /// Description of valid values, for people.
     const DESCRIPTION: &'static str;
     /// True if a YAML number is also valid.
     const NUMBER: bool;

@@ -12,7 +12,7 @@ use tollgate_types::clock::UnixMs;
 use crate::snapshot::{Model, Snapshot};
 use crate::{Overrides, Sources, load_with};
 
-/// What `tollgate demo` begins with.
+/// Balance of the account of `tollgate demo`.
 const DEMO: Nanousd = Nanousd::new(10_000_000_000);
 
 fn shipped() -> Snapshot {
@@ -33,7 +33,7 @@ fn read(model: &Model, operation: Operation, dialect: Dialect, body: &str) -> Bo
     codec.read(&request, &model.limits).unwrap_or_else(|error| panic!("{}: {error}", model.id))
 }
 
-/// What is held for a call, as the gateway's pipeline computes it.
+/// Hold of a call, as the gateway's pipeline computes it.
 fn hold(model: &Model, call: &dyn Call) -> Nanousd {
     let bound = call.max_usage();
     let alone = Usage { cache_read_tokens: 0, ..bound };
@@ -225,8 +225,7 @@ fn assert_within(held: &ModelHolds, models_min: usize) {
     }
 }
 
-/// What Codex sends with its first turn: 45 KB of instructions and tools, a search among them, and no limit
-/// of output.
+/// First turn of Codex: 45 KB of instructions and tools, a search among them, and no output limit.
 fn codex() -> String {
     let function = |number: usize| {
         let text = "Runs a command in a shell and returns its output. ".repeat(24);

@@ -1,5 +1,5 @@
-//! What the models of the shipped `models.yaml` say of translated requests: a decision for each, so that a new
-//! model cannot be added without.
+//! Settings of the shipped `models.yaml` for translated requests: a decision for each model, so that a new
+//! one cannot be added without.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What of a file people may read: in messages, in the log, over the admin API. A value is shown where
-//! the file's schema knows a field that is no secret; everything else may be one under a misspelt name.
+//! Parts of a file that may be displayed: in messages, in the log, over the admin API. A value is shown where
+//! the file's schema has a field that is no secret; any other may be a secret under a misspelt name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

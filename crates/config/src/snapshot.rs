@@ -55,7 +55,7 @@ pub struct Snapshot {
     pub shutdown_delay: Duration,
     /// Time that requests in flight get after that. Restart-only.
     pub shutdown_grace: Duration,
-    /// Automatic reloads.
+    /// Settings of automatic reloads.
     pub reload: Reload,
     /// Bounds on what is taken in.
     pub limits: Limits,
@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub mcp: Mcp,
     /// Target selection, circuits and retries.
     pub balancing: Balancing,
-    /// The customers' console.
+    /// Settings of the customers' console.
     pub console: Console,
     /// Sampling of the access log.
     pub access_log: AccessLog,
@@ -129,14 +129,14 @@ pub struct Admin {
     pub console: bool,
 }
 
-/// The customers' console.
+/// Settings of the customers' console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Console {
     /// True if it is served. Restart-only.
     pub enabled: bool,
     /// Its path, without a slash at the end. Restart-only.
     pub path: String,
-    /// Rule for registrations.
+    /// Rule for who may register.
     pub sign_up: SignUp,
     /// Credit of a new account.
     pub trial_credit: Nanousd,
@@ -146,7 +146,7 @@ pub struct Console {
     pub public_url: Option<PublicUrl>,
 }
 
-/// Rule for registrations.
+/// Rule for who may register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignUp {
     /// Nobody: the operator makes the accounts.
@@ -162,7 +162,7 @@ pub enum SignUp {
 pub struct PublicUrl {
     /// The URL, without a slash at the end.
     pub text: String,
-    /// True for `https`.
+    /// True for `https`, false for `http`.
     pub tls: bool,
 }
 
@@ -212,7 +212,7 @@ pub struct RequestLog {
     pub size_max: u64,
 }
 
-/// Automatic reloads.
+/// Settings of automatic reloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reload {
     /// True if changed files are reloaded automatically.
@@ -257,7 +257,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What holds for bodies here, for operators: the figures depend on the machine.
+    /// Summary of the bounds of body memory, for operators: the figures depend on the machine.
     #[must_use]
     pub fn body_memory_summary(&self) -> String {
         let mib = |bytes: u64| bytes >> 20;
@@ -346,11 +346,11 @@ pub struct Tasks {
     pub webhook_hosts: Vec<WebhookHost>,
     /// The time that a receiver of webhooks may take.
     pub webhook_timeout: Duration,
-    /// Concurrency of webhooks.
+    /// Largest numbers of concurrent webhooks.
     pub webhooks: WebhookShares,
 }
 
-/// Concurrency of webhooks.
+/// Largest numbers of concurrent webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookShares {
     /// The most in the whole process.
@@ -414,7 +414,7 @@ pub struct CircuitRules {
     pub failure_percent: u32,
     /// First open time; doubled at each further opening without a success between.
     pub open: Duration,
-    /// Longest open time.
+    /// Longest time for which a circuit stays open.
     pub open_max: Duration,
     /// Time until a recovered target has its whole share again.
     pub slow_start: Duration,

@@ -277,7 +277,7 @@ impl Spans {
     }
 }
 
-/// Whether a field's URL, which may bring a password that is refused later, says more than where something is.
+/// True if a field's URL contains more than a location, such as a password, which is refused later.
 pub(super) fn is_telling(field: &str, text: &str) -> bool {
     let user = text.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
     match field {

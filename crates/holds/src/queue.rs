@@ -34,7 +34,7 @@ pub struct HoldQueue {
 struct AccountCalls {
     /// Calls without a hold, by their numbers.
     deciding: Vec<u64>,
-    /// Those of them that wait for money, in order of arrival.
+    /// Calls of the account that wait for money, in order of arrival.
     waiting: VecDeque<(u64, Arc<Notify>)>,
     /// Calls with a hold.
     running: u64,

@@ -128,7 +128,7 @@ pub use tollgate_types::ids::{
 /// One group commit, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
-    /// Records in it.
+    /// Number of records in the commit.
     pub records: usize,
     /// Bytes that the journal grew by.
     pub bytes: u64,

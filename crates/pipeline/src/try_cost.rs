@@ -1,4 +1,4 @@
-//! Where a request was tried, and what that cost the operator.
+//! Targets that a request was tried at, and their cost to the operator.
 
 use std::sync::Arc;
 

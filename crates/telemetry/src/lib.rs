@@ -1,4 +1,4 @@
-//! What is kept and shown of requests and tasks once they are over.
+//! Records of finished requests and tasks: metrics, logs and the request log.
 //!
 //! | Module | Contents |
 //! |---|---|

@@ -30,7 +30,7 @@ use tollgate_telemetry::finished::Finished;
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 /// Name of the service in spans, unless `OTEL_SERVICE_NAME` says another.
 const SERVICE: &str = "tollgate";
-/// How long the end of the process waits for a collector to take the last spans.
+/// Time for which the end of the process waits for a collector to take the last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 static TRACES: OnceCell<Traces> = OnceCell::new();
@@ -114,7 +114,7 @@ fn parent(traceparent: Option<&str>) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &carrier)
 }
 
-/// What the conventions call it: the operation and the model.
+/// Name of the span by the conventions: the operation and the model.
 fn span_name(finished: &Finished<'_>) -> String {
     match finished.operation {
         Some(operation) => format!("{} {}", operation_name(operation), finished.model),

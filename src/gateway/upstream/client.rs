@@ -437,10 +437,9 @@ impl UpstreamCall {
         self.connection.is_reused
     }
 
-    /// Whether the upstream has not begun with the request, after an error in the place of an answer:
-    /// it has not got all of it. On a connection that was kept, the upstream may have closed its side
-    /// before the request came. What the other machine has acknowledged tells
-    /// (docs/adr/0065-connections-to-upstreams.md).
+    /// True if the upstream cannot have begun with the request, after an error in the place of an answer:
+    /// it has not received all of it. A kept connection may have been closed by the upstream before the
+    /// request came; the bytes that TCP acknowledged decide (docs/adr/0065-connections-to-upstreams.md).
     pub(crate) fn has_not_begun(&self) -> bool {
         if self.sent == WriteProgress::NotWhole {
             return true;

@@ -29,7 +29,7 @@ pub(super) fn check(document: &mut Document, path: &Path, raw: &raw::Upstream) {
     document.note(Fault::at_value(&path.key("base_url"), message).warning().help(help));
 }
 
-/// What is odd about the path of a base URL, and what to do about it.
+/// Suspicious path of a base URL, with its remedy.
 fn fault(protocol: Protocol, host: &str, prefix: &str) -> Option<(String, String)> {
     let dialect = protocol.dialect();
     if let Some(endpoint) = endpoint(prefix) {

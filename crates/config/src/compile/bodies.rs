@@ -22,7 +22,7 @@ pub(super) struct Bodies {
     pub(super) all: usize,
     /// The memory that the process may use, as far as that is known.
     pub(super) memory: Option<u64>,
-    /// Whether `all` follows from that.
+    /// True if `all` follows from that.
     pub(super) is_default: bool,
 }
 
@@ -90,8 +90,8 @@ pub(super) fn largest_of(
     largest(document, path, requested, all, is_default, "`body_memory_max` of `limits`")
 }
 
-/// What bodies of one account may take: its share, and never less than one of the largest with what
-/// goes upstream of it.
+/// Memory for the bodies of one account: its share, and never less than one of the largest with its upstream
+/// copy.
 pub(super) fn of_one_account(limits: &Limits, percent: u32, largest: usize) -> usize {
     let all = limits.body_memory_bytes_max;
     part_of(all, percent).max(largest.saturating_mul(2)).min(all)

@@ -10,8 +10,8 @@ use tollgate_money::money::{Factor, Nanousd, Rate};
 use tollgate_money::price::{PriceList, Unit, Usage};
 use tollgate_protocols::Operation;
 
-/// What is compared of targets: some text, an image, a second of video, what is spoken in it, a thousand
-/// rankings, and an hour that is heard.
+/// Typical usage by which costs of targets are compared: some text, an image, a second of video with its
+/// sound, a thousand rankings, and an hour of audio.
 const TYPICAL: Usage = Usage {
     input_tokens: 750_000,
     output_tokens: 250_000,

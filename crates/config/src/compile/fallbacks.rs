@@ -71,7 +71,7 @@ impl TypedOperations {
         compiled
     }
 
-    /// Why `name` cannot serve requests for the model `id`, and what helps.
+    /// Reason why `name` cannot serve requests for the model `id`, with a remedy.
     fn fault(&self, id: &str, name: &str) -> Option<(String, Option<String>)> {
         if name == id {
             return Some((format!("`{id}` cannot be a fallback of its own"), None));

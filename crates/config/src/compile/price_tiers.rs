@@ -63,8 +63,8 @@ pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Mod
     document.note(Fault::at_key(&at.key("prices"), message).help(help));
 }
 
-/// What is known of a provider's model: of the name itself, with a list's prefix or a release's date
-/// around it, or of a name that a pattern fits.
+/// Known tiers of a provider's model: by the name itself, with a list's prefix or a release's date around it,
+/// or by a pattern.
 fn tiers_of(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
     let name = name.rsplit('/').next().unwrap_or(name);
     let is_date = |text: &str| {

@@ -90,7 +90,7 @@ impl TypedProxy {
     }
 }
 
-/// Where the upstream at `path` is and how it is reached, of what is in order.
+/// Compile the connection settings of the upstream at `path`, as far as they are valid.
 pub(super) fn compile(
     document: &mut Document,
     path: &Path,

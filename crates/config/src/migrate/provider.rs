@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// What is said of the gateway follows from its own tables.
+    /// The gateway's own tables name every protocol.
     #[test]
     fn every_protocol_that_a_file_can_name_is_named() {
         let message = find("replicate/llama", None).expect_err("nobody speaks it");

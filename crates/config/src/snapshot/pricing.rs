@@ -14,7 +14,7 @@ pub const LIST: &str = "models.yaml";
 /// Prices by which calls of a model are charged.
 #[derive(Debug)]
 pub struct Pricing {
-    /// Prices by unit.
+    /// Prices of the model, by unit.
     pub list: Arc<PriceList>,
     /// Source of the prices: [`LIST`], or a customer's rule.
     pub source: String,

@@ -34,7 +34,7 @@ pub struct Upstream {
     pub headers: Arc<[UpstreamHeader]>,
     /// Active health check, if configured.
     pub health_check: Option<HealthCheck>,
-    /// Timeouts.
+    /// Timeouts of calls to the upstream.
     pub timeouts: UpstreamTimeouts,
     /// Outcomes after which a request is repeated at another target although this upstream may have done the
     /// work.

@@ -21,15 +21,15 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 /// Parameters of a hold.
 #[derive(Clone, Debug)]
 pub struct Reserve {
-    /// Account that pays.
+    /// Account that pays for the call.
     pub account: AccountId,
-    /// With which key.
+    /// API key of the call.
     pub key: KeyId,
     /// The public id of the model that is called.
     pub model: Arc<str>,
     /// The price that it is charged by.
     pub price: Option<PriceVersion>,
-    /// The call.
+    /// Id of the request.
     pub request: RequestId,
     /// The most that the call can cost. Less than zero counts as zero.
     pub amount: Nanousd,
@@ -49,7 +49,7 @@ pub struct PostedCharge {
 }
 
 impl PostedCharge {
-    /// It cost nothing.
+    /// Charge of a call that was free.
     pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
 }
 

@@ -19,9 +19,9 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 /// Money that is to be set aside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FundsRequest {
-    /// Account to charge.
+    /// Account that pays for the call.
     pub(crate) account: AccountId,
-    /// By which key.
+    /// API key of the call.
     pub(crate) key: KeyId,
     /// Amount to set aside.
     pub(crate) amount: Nanousd,
@@ -34,7 +34,7 @@ impl Ledger {
         self.fleet.as_ref()
     }
 
-    /// The data directory.
+    /// The data directory of the ledger.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir

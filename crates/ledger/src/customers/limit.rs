@@ -37,7 +37,7 @@ impl RatesPatch {
 /// Changes to what a key may use; `None` leaves a limit as it is, `Some(None)` takes it away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimitsPatch {
-    /// Requests and tokens.
+    /// Limits of requests and tokens a minute.
     pub rates: RatesPatch,
     /// Another amount a day; zero or more.
     pub spend_per_day: Option<Option<Nanousd>>,

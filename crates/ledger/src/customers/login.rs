@@ -40,7 +40,7 @@ const RECALLED_POLL: Duration = Duration::from_millis(250);
 /// A change to an account; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountPatch {
-    /// Another name.
+    /// New display name of the account.
     pub name: Option<String>,
     /// Suspended, or taken up again.
     pub suspended: Option<bool>,

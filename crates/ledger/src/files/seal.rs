@@ -26,7 +26,7 @@ pub(crate) struct Summary {
     pub(crate) accounts_sha256: [u8; 32],
     /// The earliest that one of the records happened.
     pub(crate) first_at: UnixMs,
-    /// The latest.
+    /// Time of the latest record.
     pub(crate) last_at: UnixMs,
 }
 

@@ -61,7 +61,7 @@ pub type OnMaintenance = Box<dyn Fn(MaintenanceEvent) + Send + Sync>;
 pub enum MaintenanceEvent {
     /// Total size of the journal's files in the data directory.
     Journal {
-        /// In bytes.
+        /// Size of the files, in bytes.
         bytes: u64,
     },
     /// A checkpoint was written.

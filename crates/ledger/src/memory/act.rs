@@ -35,7 +35,7 @@ pub struct IdempotencyKey {
 pub struct ListedAct {
     /// Cursor of the next page.
     pub seq: Seq,
-    /// The act.
+    /// Write as the audit log records it.
     pub act: Act,
 }
 
@@ -57,7 +57,7 @@ pub struct ActorScope<'a> {
 }
 
 impl Ledger {
-    /// Writes of `actor`.
+    /// Scope for writes on behalf of `actor`.
     #[must_use]
     pub fn by(&self, actor: &Actor) -> ActorScope<'_> {
         ActorScope { ledger: self, actor: actor.clone(), asked: IdempotencyKey::default() }
@@ -120,7 +120,7 @@ impl IdempotencyIndex {
         self.0.insert((act.by.clone(), scope(&act.by, act.account), id), done);
     }
 
-    /// Removes expired keys.
+    /// Removes expired keys of idempotent writes.
     pub(crate) fn forget(&mut self, now: UnixMs) {
         self.0.retain(|_, done| is_recent(done.at, (now, IDS_KEPT)));
     }

@@ -31,7 +31,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Its id.
+    /// Id of the hold, which names it in the journal.
     #[must_use]
     pub fn id(&self) -> HoldId {
         self.id

@@ -209,7 +209,7 @@ impl Iterator for Slots {
 pub(crate) struct CrashRemnants {
     /// Number of its slots.
     slots: u64,
-    /// Noted holds.
+    /// Holds of calls that were sent upstream before the crash.
     noted: Vec<Seq>,
     /// Noted calls without a journal record.
     lost: Vec<(Seq, Reservation)>,

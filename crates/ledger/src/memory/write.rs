@@ -24,7 +24,7 @@ use crate::rules::shards::shard_index;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, Seq};
 
-/// Outcome of [`ActorScope::write`].
+/// Outcome of [`ActorScope::write`]: a new write, or the repetition of an earlier one.
 pub(crate) enum IdempotentOutcome<T> {
     /// It happened now, and the last record of it has this place.
     Applied(T, Seq),

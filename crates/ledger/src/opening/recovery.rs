@@ -66,7 +66,7 @@ pub struct Recovery {
     /// Number of them that had no record: the crash came between sending the call and flushing its
     /// hold.
     pub unrecorded: usize,
-    /// Duration of opening.
+    /// Time that opening the ledger took.
     pub took: Duration,
 }
 

@@ -65,11 +65,11 @@ pub struct Repair {
 /// A place that is damaged.
 #[derive(Debug, Serialize)]
 pub struct DamageFound {
-    /// The file.
+    /// Path of the damaged file.
     pub file: PathBuf,
-    /// From this byte.
+    /// Offset at which the damage begins, in bytes.
     pub from: u64,
-    /// To this byte.
+    /// Offset at which the damage ends, in bytes.
     pub to: u64,
     /// Description of the damage.
     pub what: String,
@@ -78,9 +78,9 @@ pub struct DamageFound {
 /// Cost of a repair for an account, or for the operator.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// The account.
+    /// Account whose balance changes.
     pub account: AccountId,
-    /// Its display name.
+    /// Display name of the account.
     pub name: String,
     /// Its money after the repair.
     pub repaired: Balance,
@@ -216,7 +216,7 @@ struct Survey {
     chains: BTreeMap<Seq, [u8; 32]>,
     /// Accounts and keys that were made by what can be read.
     made: Made,
-    /// The last records.
+    /// Last records, as samples for the report.
     samples: VecDeque<(Seq, Record)>,
 }
 

@@ -47,19 +47,19 @@ pub struct CopySummary {
 /// Records of the original that a copy omits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OmittedRecords {
-    /// Records in all.
+    /// Number of omitted records in all.
     pub records: u64,
     /// Calls that were charged or owed something, or ended without.
     pub calls: u64,
     /// Amount charged for them.
     pub charged: Nanousd,
-    /// Grants.
+    /// Number of omitted grants to accounts.
     pub grants: u64,
-    /// Amount granted.
+    /// Sum of the omitted grants.
     pub granted: Nanousd,
-    /// Refunds.
+    /// Number of omitted refunds to accounts.
     pub refunds: u64,
-    /// Amount refunded.
+    /// Sum of the omitted refunds.
     pub refunded: Nanousd,
     /// Accounts that were opened.
     pub accounts: u64,

@@ -45,7 +45,7 @@ pub struct NewKey {
 /// Changes to a key; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyPatch {
-    /// A new name.
+    /// New display name of the key.
     pub name: Option<String>,
     /// Another choice of models; `Some(None)` for all.
     pub models: Option<Option<Vec<String>>>,
@@ -53,7 +53,7 @@ pub struct KeyPatch {
     pub expires_at: Option<Option<UnixMs>>,
     /// Switched off, or on again.
     pub disabled: Option<bool>,
-    /// Other limits.
+    /// New limits of the key.
     pub limits: KeyLimitsPatch,
 }
 

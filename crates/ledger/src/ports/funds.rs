@@ -63,7 +63,7 @@ pub trait SharedFunds: Any + Send + Sync {
     /// The log of writes that all nodes share.
     fn writes(&self) -> &dyn WriteLog;
 
-    /// Shared tasks.
+    /// Store of the tasks that all nodes share.
     fn tasks(self: Arc<Self>) -> Arc<dyn TaskStore>;
 
     /// The time by the ledger's own clock, from any moment on.

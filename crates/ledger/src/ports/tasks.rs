@@ -90,7 +90,7 @@ impl TaskFilter {
 /// A task in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedTask {
-    /// The task.
+    /// Task as it was listed.
     pub task: Task,
     /// The last try to announce its end.
     pub tried: Option<DeliveryAttempt>,
@@ -99,7 +99,7 @@ pub struct ListedTask {
 /// A part of a list of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPage {
-    /// Newest first.
+    /// Tasks of the page, newest first.
     pub tasks: Vec<ListedTask>,
     /// Behind which task the list goes on; `None` at its end.
     pub next_after: Option<TaskId>,

@@ -7,7 +7,7 @@ use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 /// Time resolution of usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
-    /// By the hour.
+    /// Buckets of an hour each.
     Hour,
     /// By the day of UTC.
     Day,

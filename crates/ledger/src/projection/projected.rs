@@ -22,9 +22,9 @@ pub(crate) struct Projected {
     away: Mutex<Option<String>>,
     /// Error of a query, not yet examined by the projector.
     suspicion: Mutex<Option<StoreError>>,
-    /// Number of repairs.
+    /// Number of repairs since the start.
     mended: AtomicU64,
-    /// Number of compactions.
+    /// Number of compactions since the start.
     packed: AtomicU64,
 }
 

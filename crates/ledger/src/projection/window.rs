@@ -102,7 +102,7 @@ pub struct UsageCell {
 /// Usage and cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotal {
-    /// Settled calls.
+    /// Number of calls that were settled.
     pub calls: u64,
     /// Amount paid when they were settled.
     pub charged: Nanousd,
@@ -110,7 +110,7 @@ pub struct UsageTotal {
     pub owed: Nanousd,
     /// Amount borne by the operator.
     pub written_off: Nanousd,
-    /// Usage.
+    /// Usage of the calls, by unit.
     pub usage: Usage,
 }
 

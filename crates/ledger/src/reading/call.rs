@@ -23,7 +23,7 @@ pub struct CallMoney {
     pub reserved_at: UnixMs,
     /// End of the call; `None` while it is open.
     pub end: Option<Entry>,
-    /// Refunds, oldest first.
+    /// Refunds of the call, oldest first.
     pub refunds: Vec<Entry>,
 }
 

@@ -76,7 +76,7 @@ pub const CSV_COLUMNS: [&str; BEFORE.len() + Unit::COUNT + BEHIND.len()] = {
 };
 
 impl ExportFormat {
-    /// The media type.
+    /// Media type of the exported file.
     #[must_use]
     pub fn media_type(self) -> &'static str {
         match self {

@@ -22,15 +22,15 @@ const LISTED_MAX: usize = 1000;
 pub struct Loss {
     /// Account of the call. None of its money moves.
     pub account: AccountId,
-    /// With which key.
+    /// API key of the call.
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
     /// The upstream that may bill for it.
     pub upstream: String,
-    /// The call.
+    /// Id of the request.
     pub request: RequestId,
-    /// Cause.
+    /// Cause of the possible loss.
     pub cause: LossCause,
     /// The most that it can be.
     pub amount: Nanousd,

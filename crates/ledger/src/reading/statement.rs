@@ -28,7 +28,7 @@ pub struct Entry {
     pub at: UnixMs,
     /// The call that it belongs to.
     pub call: Option<Call>,
-    /// The event.
+    /// Event that the entry records.
     #[serde(flatten)]
     pub kind: EntryKind,
 }
@@ -38,7 +38,7 @@ pub struct Entry {
 pub struct Call {
     /// The hold that pays for it.
     pub hold: HoldId,
-    /// The request.
+    /// Id of the request.
     pub request: RequestId,
     /// The key that was used.
     pub key: KeyId,

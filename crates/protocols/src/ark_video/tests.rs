@@ -194,7 +194,7 @@ fn what_the_contract_allows_is_taken() {
     }
 }
 
-/// -1, which leaves the choice to the model, needs the operator's permission.
+/// A seed of -1, which leaves the choice to the model, needs the operator's permission.
 #[test]
 fn minus_one_is_refused_unless_the_operator_says_otherwise() {
     for (field, code) in

@@ -33,7 +33,7 @@ macro_rules! operations {
     };
 }
 
-/// What most operations have: JSON that is billed.
+/// Defaults of a row: JSON that is billed.
 const JSON: OperationInfo = OperationInfo {
     name: "",
     path: "",

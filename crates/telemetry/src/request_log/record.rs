@@ -261,7 +261,7 @@ fn micros(duration: Duration) -> u64 {
 /// Head of every frame's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
-    /// Where the same account's record before is; zero for none.
+    /// Position of the same account's previous record; zero for none.
     pub(super) previous: Position,
     pub(super) account: u64,
     pub(super) ended_at: UnixMs,
@@ -314,17 +314,17 @@ pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
     })
 }
 
-/// What stands behind the head of the frame of this request, to begin with.
+/// First bytes behind the head of a request's frame.
 pub(super) fn mark_of(request: RequestId) -> Vec<u8> {
     postcard::to_stdvec(&Some(request)).unwrap_or_default()
 }
 
-/// Whether what stands behind a frame's head begins with `mark`.
+/// True if the bytes behind a frame's head begin with `mark`.
 pub(super) fn has_mark(frame: &[u8], mark: &[u8]) -> bool {
     frame.get(CONTENT_AT + HEAD_BYTES..).is_some_and(|rest| rest.starts_with(mark))
 }
 
-/// What stands behind the head of a whole frame.
+/// Record behind the head of a whole frame.
 pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
     let content = ring::content(frame)?.get(HEAD_BYTES..)?;
     let (mut stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(content).ok()?;

@@ -22,10 +22,10 @@ const HEADS_INTERVAL_BYTES: u64 = 32 << 20;
 const HEADS_SHARE: u64 = 16;
 /// While less is free, nothing is written: twice what the ledger needs for itself.
 const FREE_BYTES_MIN: u64 = 128 << 20;
-/// How often free space is looked at.
+/// Interval of checking the free space.
 const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the thread owns.
+/// State of the writing thread.
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     dir: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct Writer {
     /// Bytes since the heads were saved.
     unsaved_bytes: u64,
     space: Option<(Instant, bool)>,
-    /// Whether the log told that nothing can be written.
+    /// True once it was logged that nothing can be written.
     is_reported: bool,
 }
 

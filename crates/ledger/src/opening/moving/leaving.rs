@@ -64,7 +64,7 @@ pub struct Part {
 /// A task with what a fleet keeps beside it.
 #[derive(Clone, Debug)]
 pub struct MovedTask {
-    /// The task.
+    /// Task to be moved, as it stands.
     pub task: Arc<Task>,
     /// Hold that pays or paid for the task, if the journal has it.
     pub hold: Option<OpenHold>,
@@ -93,7 +93,7 @@ pub struct Parts<'a> {
     pub given: Vec<Record>,
     /// Possible losses of the operator.
     pub losses: Vec<ListedLoss>,
-    /// Holds in doubt.
+    /// Holds of unresolved calls, by id.
     pub doubts: BTreeMap<HoldId, JournaledRecord>,
     tasks: BTreeMap<TaskId, MovedTask>,
     last_at: UnixMs,

@@ -14,7 +14,7 @@ use tollgate_types::ids::AccountId;
 pub struct Tally {
     /// Everything that was ever paid in.
     pub granted: Nanousd,
-    /// Available amount.
+    /// Sum that can be spent now.
     pub available: Nanousd,
     /// Amount held by open tasks.
     pub held: Nanousd,
@@ -30,9 +30,9 @@ pub struct Tally {
     pub written_off: Nanousd,
     /// Keys, whatever became of them.
     pub keys: u64,
-    /// Grants.
+    /// Number of grants that were made.
     pub grants: u64,
-    /// Refunds.
+    /// Number of refunds that were made.
     pub refunds: u64,
     /// Debts that were given up, wholly or in part.
     #[serde(default)]
@@ -42,11 +42,11 @@ pub struct Tally {
     pub losses: u64,
     /// Calls in doubt that nobody has looked into.
     pub doubts: u64,
-    /// Tasks.
+    /// Number of tasks, open and ended.
     pub tasks: u64,
     /// Lines of the statement.
     pub lines: u64,
-    /// Settled calls.
+    /// Number of calls that were settled.
     pub calls: u64,
     /// Amount of these losses.
     pub cost: Nanousd,
@@ -57,11 +57,11 @@ pub struct Tally {
 /// Tallies of one side.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tallies {
-    /// By account.
+    /// Tallies of the single accounts, by id.
     pub accounts: BTreeMap<AccountId, Tally>,
-    /// Codes.
+    /// Number of codes that operators have issued.
     pub codes: u64,
-    /// Uses of them.
+    /// Number of uses of codes.
     pub uses: u64,
 }
 
