@@ -12,6 +12,7 @@ mod read;
 mod read_messages;
 mod stream;
 mod thoughts;
+mod wire;
 mod write;
 
 use crate::kit::implement_dialect;

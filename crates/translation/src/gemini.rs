@@ -7,6 +7,7 @@
 mod answer;
 mod calls;
 mod fields;
+mod members;
 mod read;
 mod schema;
 mod settings;

@@ -1,6 +1,5 @@
 //! A whole chat completion: from an upstream, and for a customer.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Deserialize;
@@ -9,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::chat::DETAIL_FORMAT;
 use crate::chat::thoughts::ThoughtReader;
+use crate::chat::wire::{WireMessage, citations};
 use crate::dialect::{AnswerFrame, Malformed};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -39,60 +39,6 @@ struct WholeChoice<'a> {
     error: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireMessage<'a> {
-    #[serde(borrow)]
-    pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Option<Borrowed<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning: Option<Borrowed<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) refusal: Option<Borrowed<'a>>,
-    #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
-    #[serde(borrow)]
-    pub(super) annotations: Option<&'a RawValue>,
-}
-
-/// A page of the web that a text refers to.
-#[derive(Debug, Deserialize)]
-pub(super) struct CitedUrl {
-    start_index: u64,
-    end_index: u64,
-    url: String,
-    #[serde(default)]
-    title: String,
-}
-
-impl CitedUrl {
-    /// The citation as a part, once the `length` characters of the text are complete.
-    pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
-        let back = (length.checked_sub(self.start_index)?, length.checked_sub(self.end_index)?);
-        let (url, title) = (self.url.as_str().into(), self.title.as_str().into());
-        Some(AnswerPart::Citation(Citation { back, url, title }))
-    }
-
-    /// Bytes that it takes.
-    pub(super) fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.url.len() + self.title.len()
-    }
-}
-
-/// The pages in `annotations`. What is no `url_citation` with places in the text is left out.
-pub(super) fn citations(annotations: &RawValue) -> Vec<CitedUrl> {
-    #[derive(Deserialize)]
-    struct WireAnnotation {
-        url_citation: CitedUrl,
-    }
-    let list = json::read::<Vec<&RawValue>>(annotations.get()).unwrap_or_default();
-    let read = |one: &RawValue| json::read::<WireAnnotation>(one.get());
-    list.into_iter().filter_map(read).map(|one| one.url_citation).collect()
-}
-
 /// Writes an entry of `annotations`, of a text that has so many characters by now.
 pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>) {
     let (start, end) = citation.back;
@@ -106,27 +52,6 @@ pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>
     cited.text(out, "title", &citation.title);
     cited.end(out);
     entry.end(out);
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireCall<'a> {
-    pub(super) index: Option<usize>,
-    #[serde(borrow)]
-    pub(super) id: Option<Borrowed<'a>>,
-    #[serde(borrow, alias = "custom")]
-    pub(super) function: WireFunction<'a>,
-    #[serde(borrow)]
-    pub(super) extra_content: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireFunction<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<Borrowed<'a>>,
-    #[serde(borrow, alias = "input")]
-    pub(super) arguments: Option<&'a RawValue>,
 }
 
 /// Of the tokens of output, those of thoughts. `usage` is the meter's matter, which understands more ways
@@ -147,22 +72,6 @@ pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     let usage = json::read::<ThoughtUsage>(usage.get())?;
     let details = usage.completion_tokens_details.and_then(|details| details.reasoning_tokens);
     details.or(usage.reasoning_tokens)
-}
-
-impl<'a> WireFunction<'a> {
-    /// The input as text. Some upstreams write the object itself.
-    pub(super) fn input(&self) -> Option<Cow<'a, str>> {
-        let arguments = self.arguments.filter(|arguments| arguments.get() != "null")?;
-        Some(json::string(arguments).unwrap_or(Cow::Borrowed(arguments.get())))
-    }
-}
-
-impl<'a> WireCall<'a> {
-    /// The signature of a call in `extra_content`, as Gemini's compatible API sends it.
-    pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?.get())?;
-        Some(seal::wrap(Maker::Gemini, &signature).into())
-    }
 }
 
 /// The failure that an upstream sends instead of an answer: in `error`, or in MiniMax's `base_resp`.

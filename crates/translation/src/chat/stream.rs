@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::chat::answer::{self, CitedUrl, WireMessage, detail, finish_reason};
+use crate::chat::answer::{self, detail, finish_reason};
 use crate::chat::open_calls::OpenCalls;
 use crate::chat::thoughts::ThoughtReader;
+use crate::chat::wire::{self, CitedUrl, WireMessage};
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
@@ -172,7 +173,7 @@ impl ChatReader {
         if let Some(content) = delta.content {
             thoughts.content(content, &mut say)?;
         }
-        cited.extend(delta.annotations.into_iter().flat_map(answer::citations));
+        cited.extend(delta.annotations.into_iter().flat_map(wire::citations));
         if let Some(refusal) = delta.refusal.filter(|text| !text.0.is_empty()) {
             thoughts.finish(&mut say);
             say(AnswerPart::Refusal(refusal.0));

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::WireMessage;
+use super::wire::WireMessage;
 use crate::dialect::Malformed;
 use crate::json::{self, Borrowed, Members};
 use crate::part::{AnswerPart, Reasoning};
