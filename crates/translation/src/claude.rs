@@ -2,8 +2,8 @@
 
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::Members;
-use crate::kit;
 use crate::part::{Effort, PromptPart, Sampling, Thinking, ToolChoice};
+use crate::thinking;
 use crate::turns::AlternatingTurns;
 
 /// The least that a model can be told to think, in tokens.
@@ -54,13 +54,13 @@ pub(crate) fn thinking(
             ThinkingSetting::Adaptive(Some(effort))
         }
         (Some(Thinking::Budget(tokens)), ThinkingStyle::Effort) => {
-            ThinkingSetting::Adaptive(Some(kit::effort_of(tokens)))
+            ThinkingSetting::Adaptive(Some(thinking::effort_of(tokens)))
         }
         (Some(Thinking::Adaptive), ThinkingStyle::Budget) => {
-            ThinkingSetting::Budget(kit::budget_of(Effort::Medium))
+            ThinkingSetting::Budget(thinking::budget_of(Effort::Medium))
         }
         (Some(Thinking::Effort(effort)), ThinkingStyle::Budget) => {
-            ThinkingSetting::Budget(kit::budget_of(effort))
+            ThinkingSetting::Budget(thinking::budget_of(effort))
         }
         (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => ThinkingSetting::Budget(tokens),
     };

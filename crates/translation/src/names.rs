@@ -34,6 +34,14 @@ pub fn in_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}{NAMESPACE_END}{name}")
 }
 
+/// An id for the call at `place` of an answer whose upstream gives none. `answer` is a word that no other
+/// answer has, so the id is that of one call in the whole conversation.
+#[must_use]
+pub fn call_id(answer: &str, place: usize) -> String {
+    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
+}
+
 /// A tool's name as a text for a model shows it: `namespace__name`.
 pub(crate) fn shown(name: &str) -> String {
     name.replace(NAMESPACE_END, "__")

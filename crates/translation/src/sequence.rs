@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-use crate::kit;
 use crate::part::AnswerPart;
 
 /// Blocks of one answer, each with a key of the upstream's numbering.
@@ -67,7 +66,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         // Pieces are words or letters: each in a place of its own would take many times their length.
         let is_joined = block.pieces.last_mut().is_some_and(|last| last.join(&piece));
         if !is_joined {
-            block.pieces.push(kit::owned(piece));
+            block.pieces.push(piece.into_owned());
         }
         let place = if is_joined { 0 } else { size_of::<AnswerPart<'_>>() };
         self.held_bytes += grown + place;

@@ -8,8 +8,8 @@ use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, ReadStream, UpstreamDialect, WriteStream,
 };
-use tollgate_translation::kit::call_id;
 use tollgate_translation::names::Aliases;
+use tollgate_translation::names::call_id;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
 use tollgate_types::error::GatewayError;
 

@@ -6,14 +6,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::chat::DETAIL_FORMAT;
 use crate::chat::thoughts::ThoughtReader;
 use crate::chat::wire::{WireMessage, citations};
 use crate::dialect::{AnswerFrame, Malformed};
+use crate::failure;
 use crate::json::{self, Borrowed, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
+use crate::usage;
 
 #[derive(Deserialize)]
 pub(super) struct WireCompletion<'a> {
@@ -81,9 +83,9 @@ pub(super) fn failure(
 ) -> Option<UpstreamFailure> {
     let value = |raw: Option<&RawValue>| json::read::<Value>(raw?.get());
     if let Some(error) = value(error).filter(|error| !error.is_null()) {
-        return Some(kit::failure_in_answer(&serde_json::json!({"error": error})));
+        return Some(failure::in_answer(&serde_json::json!({"error": error})));
     }
-    value(base_resp).and_then(|base_resp| kit::failure_of_base_resp(&base_resp))
+    value(base_resp).and_then(|base_resp| failure::of_base_resp(&base_resp))
 }
 
 /// The failure that an upstream sends instead of a choice: OpenRouter in the choice's `error`, Zhipu in its
@@ -102,7 +104,7 @@ pub(super) fn failure_of_choice(
     failure(error, None).or_else(|| {
         let message = match &*word {
             "error" | "network_error" => "The provider failed while it answered.".to_owned(),
-            word => return has_failed.then(|| kit::failed_stop(word)),
+            word => return has_failed.then(|| failure::of_stop(word)),
         };
         Some(UpstreamFailure { kind: FailureKind::Upstream, message, param: None })
     })
@@ -141,7 +143,7 @@ fn read_message(
     out: &mut Vec<AnswerPart<'_>>,
 ) -> Result<(), Malformed> {
     let mut thoughts = ThoughtReader::default();
-    let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
+    let mut push = |piece: AnswerPart<'_>| out.push(piece.into_owned());
     thoughts.fields(message, &mut push);
     if let Some(value) = message.content {
         thoughts.content(value, &mut push)?;
@@ -155,11 +157,11 @@ fn read_message(
         };
         let length = out.iter().map(of_piece).sum();
         for citation in cited.iter().filter_map(|cited| cited.at_end_of(length)) {
-            out.push(kit::owned(citation));
+            out.push(citation.into_owned());
         }
     }
     if let Some(refusal) = message.refusal.take().filter(|text| !text.0.is_empty()) {
-        out.push(kit::owned(AnswerPart::Refusal(refusal.0)));
+        out.push(AnswerPart::Refusal(refusal.0).into_owned());
     }
     Ok(())
 }
@@ -218,15 +220,15 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.key(out, "prompt_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    kit::cache_writes(&mut details, counts, false, out);
-    kit::media_input(&mut details, counts, out);
+    usage::cache_writes(&mut details, counts, false, out);
+    usage::media_input(&mut details, counts, out);
     details.end(out);
     usage.key(out, "completion_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
-    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    usage::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
-    kit::searches(&mut usage, counts, out);
+    usage::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -357,11 +359,11 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     let mut gathered = WrittenMessage { reason: "stop", ..WrittenMessage::default() };
     answer.iter().for_each(|piece| gathered.take(piece));
     if let Some(failure) = gathered.failure {
-        return kit::openai_error(failure);
+        return failure::openai_document(failure);
     }
     let mut out = Vec::with_capacity(512 + gathered.text.len() + gathered.thoughts.len());
     let mut document = Members::object(&mut out);
-    document.text(&mut out, "id", &kit::id("chatcmpl-", &frame.nonce));
+    document.text(&mut out, "id", &frame.id("chatcmpl-"));
     document.text(&mut out, "object", "chat.completion");
     document.integer(&mut out, "created", frame.created);
     document.text(&mut out, "model", &frame.model);
@@ -393,7 +395,7 @@ impl WrittenCall {
         let mut inner = Members::object(out);
         inner.text(out, "name", &self.name);
         match is_free {
-            true => inner.text(out, "input", &kit::unwrap_free(&self.input)),
+            true => inner.text(out, "input", &call_input::unwrap_free(&self.input)),
             false if self.input.is_empty() => inner.text(out, "arguments", "{}"),
             false => inner.text(out, "arguments", &self.input),
         }

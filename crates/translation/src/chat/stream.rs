@@ -3,13 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::chat::answer::{self, detail, finish_reason};
 use crate::chat::open_calls::OpenCalls;
 use crate::chat::thoughts::ThoughtReader;
 use crate::chat::wire::{self, CitedUrl, WireMessage};
+use crate::dialect;
 use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
+use crate::failure;
 use crate::json::{self, Borrowed, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
 
 #[derive(Deserialize)]
@@ -231,7 +233,7 @@ impl ChatWriter {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
         let mut head = b"data: ".to_vec();
         let mut chunk = Members::object(&mut head);
-        chunk.text(&mut head, "id", &kit::id("chatcmpl-", &frame.nonce));
+        chunk.text(&mut head, "id", &frame.id("chatcmpl-"));
         chunk.text(&mut head, "object", "chat.completion.chunk");
         chunk.integer(&mut head, "created", frame.created);
         chunk.text(&mut head, "model", &frame.model);
@@ -338,7 +340,7 @@ impl ChatWriter {
             self.call(out, |call, out| {
                 call.key(out, "custom");
                 let mut custom = Members::object(out);
-                custom.text(out, "input", &kit::unwrap_free(&input));
+                custom.text(out, "input", &call_input::unwrap_free(&input));
                 custom.end(out);
             });
         } else if self.calls > 0 && !self.has_input {
@@ -359,7 +361,7 @@ impl WriteStream for ChatWriter {
                     out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
                 });
             }
-            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive => out.extend_from_slice(dialect::KEEP_ALIVE),
             AnswerPart::Text(text) => {
                 self.characters += text.chars().count() as u64;
                 self.text("content", text, out);
@@ -400,7 +402,7 @@ impl WriteStream for ChatWriter {
             AnswerPart::End(counts) => self.end(counts, out),
             AnswerPart::Error(failure) => {
                 out.extend_from_slice(b"data: ");
-                out.extend_from_slice(&kit::openai_error(failure));
+                out.extend_from_slice(&failure::openai_document(failure));
                 out.extend_from_slice(b"\n\n");
             }
         }

@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::json::{self, Borrowed};
-use crate::kit;
 use crate::part::{AnswerPart, Citation};
 use crate::seal::{self, Maker};
 
@@ -96,7 +95,7 @@ impl<'a> WireFunction<'a> {
 impl<'a> WireCall<'a> {
     /// The signature of a call in `extra_content`, as Gemini's compatible API sends it.
     pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?.get())?;
+        let signature = seal::thought_signature(self.extra_content?.get())?;
         Some(seal::wrap(Maker::Gemini, &signature).into())
     }
 }

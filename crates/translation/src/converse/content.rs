@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::call_input;
 use crate::dialect::Untranslatable;
 use crate::json::Members;
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{Cache, ContentPart, MediaPart, Reasoning, Source, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
@@ -233,7 +233,7 @@ fn tool_use(call: &ToolCall<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable
     let mut inner = Members::object(out);
     inner.text(out, "toolUseId", &call.id);
     inner.text(out, "name", &call.name);
-    inner.raw(out, "input", &kit::object_input(call)?);
+    inner.raw(out, "input", &call_input::object_input(call)?);
     inner.end(out);
     object.end(out);
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::converse::answer::{self, WireToolUse};
 use crate::dialect::{Malformed, ReadStream};
 use crate::json::{self, Borrowed, Members};
-use crate::kit;
+use crate::media;
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
 use crate::sequence::Sequencer;
@@ -216,7 +216,7 @@ impl ConverseReader {
                 return Err(Malformed("the input of a call that is not open".to_owned()));
             }
             WireBlockDelta { reasoning: Some(more), .. } => self.think(index, more, out)?,
-            WireBlockDelta { image: Some(_), .. } => return Err(kit::picture()),
+            WireBlockDelta { image: Some(_), .. } => return Err(media::undeliverable_picture()),
             _ => {}
         }
         Ok(())
@@ -236,7 +236,7 @@ impl ConverseReader {
                 self.blocks.begin(index);
                 let signature = self.signatures.iter_mut().find(|(place, _)| *place == index);
                 match signature {
-                    Some((_, signature)) => kit::push_signature(signature, &more.0)?,
+                    Some((_, signature)) => seal::push_signature(signature, &more.0)?,
                     None => self.signatures.push((index, more.0.into_owned())),
                 }
             }

@@ -3,12 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::dialect::{AnswerFrame, Malformed};
+use crate::failure;
 use crate::gemini::signature_of_seal;
 use crate::json::{self, Borrowed, Members};
-use crate::kit;
+use crate::media;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
+use crate::usage;
 
 /// An answer, or a chunk of one.
 #[derive(Deserialize)]
@@ -198,7 +201,7 @@ impl ContentState {
             // A part can have nothing but a signature. Code that ran there and what it came to, and parts
             // of new kinds, have no words in other dialects; a picture is what was asked for.
             if part.inline_data.is_some() {
-                return Err(kit::picture());
+                return Err(media::undeliverable_picture());
             }
             if let Some(seal) = seal {
                 self.seal(seal, out);
@@ -261,7 +264,7 @@ impl ContentState {
         let stop = match ended {
             FinishOutcome::Stopped(stop) => stop,
             FinishOutcome::Failed(reason) => {
-                return out(AnswerPart::Error(kit::failed_stop(&reason)));
+                return out(AnswerPart::Error(failure::of_stop(&reason)));
             }
         };
         self.end_thoughts(out);
@@ -275,8 +278,8 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
         .map_err(|error| Malformed(format!("no generated content: {error}")))?;
     let mut state = ContentState::default();
     let mut answer = Vec::new();
-    state.take(wire, &mut |piece| answer.push(kit::owned(piece)))?;
-    state.end(&mut |piece| answer.push(kit::owned(piece)));
+    state.take(wire, &mut |piece| answer.push(piece.into_owned()))?;
+    state.end(&mut |piece| answer.push(piece.into_owned()));
     match answer.last() {
         Some(AnswerPart::End(_) | AnswerPart::Error(_)) => Ok(answer),
         _ => Err(Malformed("generated content without an end".to_owned())),
@@ -287,7 +290,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
 fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = value["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-    kit::failure_of(status.filter(|code| *code >= 400).unwrap_or(500), &value)
+    failure::of_error(status.filter(|code| *code >= 400).unwrap_or(500), &value)
 }
 
 /// The word for why the model stopped.
@@ -308,12 +311,12 @@ fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.integer(out, "promptTokenCount", input);
     usage.integer(out, "candidatesTokenCount", output.saturating_sub(reasoning));
     usage.integer(out, "totalTokenCount", input.saturating_add(output));
-    kit::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
+    usage::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    kit::counted(&mut usage, "cacheWriteTokenCount", written, out);
-    kit::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
-    kit::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
-    kit::counted(&mut usage, "webSearchCount", counts.web_searches, out);
+    usage::counted(&mut usage, "cacheWriteTokenCount", written, out);
+    usage::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
+    usage::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
+    usage::counted(&mut usage, "webSearchCount", counts.web_searches, out);
     let media = [counts.audio_input, counts.image_input, counts.video_input];
     let text = media.into_iter().fold(input, u64::saturating_sub);
     modalities("promptTokensDetails", text, media, &mut usage, out);
@@ -378,7 +381,7 @@ pub(super) struct ContentFrame {
 
 impl ContentFrame {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
-        Self { model: frame.model.clone(), id: kit::id("gen-", &frame.nonce) }
+        Self { model: frame.model.clone(), id: frame.id("gen-") }
     }
 
     /// A document with these parts, which `write` writes; with an end, the last.
@@ -442,7 +445,7 @@ impl WrittenCall {
         call.text(out, "id", &self.id);
         call.text(out, "name", &self.name);
         call.key(out, "args");
-        kit::push_input(&self.input, out);
+        call_input::push_input(&self.input, out);
         call.end(out);
         signature(self.seal.as_deref(), &mut part, out);
         part.end(out);

@@ -1,12 +1,12 @@
 //! Parts as a request for content for an upstream.
 
+use crate::call_input;
 use crate::claude::PREFILL;
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::gemini::FOREIGN_CALL_SIGNATURE;
 use crate::gemini::read::media_type_of;
 use crate::gemini::write_settings;
 use crate::json::Members;
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{ContentPart, MediaPart, PromptPart, Reasoning, Speaker, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
@@ -254,7 +254,7 @@ fn tool_call(
     let mut inner = Members::object(out);
     inner.text(out, "id", &call.id);
     inner.text(out, "name", &call.name);
-    inner.raw(out, "args", &kit::object_input(call)?);
+    inner.raw(out, "args", &call_input::object_input(call)?);
     inner.end(out);
     if let Some(signature) = signature {
         part.text(out, "thoughtSignature", signature);

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::cache_marks;
 use crate::customer_tools::{self, CustomerTools};
 use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Members, Raw, is_given};
-use crate::kit;
 use crate::messages::fields;
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
@@ -91,7 +91,7 @@ impl<'a> TurnReader<'_, 'a> {
             match &*key {
                 "role" => role = Some(at.text(value)?),
                 "content" => content = Some(value),
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::MESSAGE.field(&at, &key, value)?,
             }
         }
@@ -104,7 +104,7 @@ impl<'a> TurnReader<'_, 'a> {
             "system" => self.instructions(&at_content, content)?,
             _ => return Err(at.key("role").malformed("user or assistant")),
         }
-        kit::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
+        cache_marks::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
         Ok(())
     }
 
@@ -176,7 +176,9 @@ impl<'a> TurnReader<'_, 'a> {
             let at = at.key(&key);
             match &*key {
                 "content" => self.instructions(&at, value)?,
-                "cache_control" => kit::mark_last(self.parts, kit::cache_control(&at, value)?),
+                "cache_control" => {
+                    cache_marks::mark_last(self.parts, cache_marks::cache_control(&at, value)?)
+                }
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
         }
@@ -247,7 +249,7 @@ impl<'a> TurnReader<'_, 'a> {
                 _ if !is_given(value) => {}
                 "content" => summary = Some(at.text(value)?),
                 "encrypted_content" => is_sealed = true,
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
         }
@@ -279,7 +281,7 @@ impl<'a> TurnReader<'_, 'a> {
                 "tool_use_id" => id = Some(at.text(value)?),
                 _ if !is_given(value) => {}
                 "is_error" => is_error = at.boolean(value)?,
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 "content" => content = self.output(&at, value)?,
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
@@ -356,7 +358,7 @@ fn text<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a>, Untran
         let at = at.key(&key);
         match &*key {
             "text" => text = Some(at.text(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::BLOCK.field(&at, &key, value)?,
         }
     }
@@ -378,7 +380,7 @@ fn search_result<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a
                     texts.push(text(&at, at.object(value)?)?.text);
                 }
             }
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::SEARCH_RESULT.field(&at, &key, value)?,
         }
     }
@@ -399,7 +401,7 @@ fn media<'a>(
         match &*key {
             "type" => {}
             "source" => source = Some(self::source(&at, value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
@@ -422,7 +424,7 @@ fn document<'a>(
             "source" => source = Some(value),
             "title" => name = Some(at.text(value)?),
             "context" => context = Some(at.text(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
@@ -513,7 +515,7 @@ fn tool_use<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<ToolCall<'a>
             "id" => id = Some(at.text(value)?),
             "name" => name = Some(at.text(value)?),
             "input" => input = Some(at.json_object(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             // Who calls is the model itself, where nothing else is said.
             "caller" if value.get().contains("\"direct\"") => {}
             _ => fields::BLOCK.field(&at, &key, value)?,

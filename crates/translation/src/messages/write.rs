@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::call_input;
 use crate::claude::{self, ThinkingSetting};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{
     AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker,
@@ -200,7 +200,7 @@ fn tool_use(
     object.text(out, "type", "tool_use");
     object.text(out, "id", &call.id);
     object.text(out, "name", &call.name);
-    object.raw(out, "input", &kit::object_input(call)?);
+    object.raw(out, "input", &call_input::object_input(call)?);
     cache_control(cache, &mut object, out);
     object.end(out);
     Ok(())

@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::dialect::{AnswerFrame, Malformed};
+use crate::failure;
 use crate::json::{self, Borrowed, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::responses::item;
 use crate::responses::open_items::{ItemName, OpenItems};
+use crate::usage;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -74,7 +76,7 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
         Some("server_error") | None => 500,
         Some(_) => 400,
     };
-    kit::failure_of(status, &value)
+    failure::of_error(status, &value)
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
@@ -90,7 +92,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     for (raw, place) in wire.output.iter().zip(0..) {
         let item = item::read(raw)?;
         let name = ItemName { index: Some(place), id: None };
-        items.end(name, &item, raw, &mut |piece| out.push(kit::owned(piece)))?;
+        items.end(name, &item, raw, &mut |piece| out.push(piece.into_owned()))?;
     }
     out.push(AnswerPart::Stop(wire.stop(items.has_calls())));
     let reasoning = wire.reasoning();
@@ -106,17 +108,17 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.key(out, "input_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    kit::cache_writes(&mut details, counts, true, out);
-    kit::media_input(&mut details, counts, out);
+    usage::cache_writes(&mut details, counts, true, out);
+    usage::media_input(&mut details, counts, out);
     details.end(out);
     usage.integer(out, "output_tokens", output);
     usage.key(out, "output_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
-    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    usage::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
     usage.integer(out, "total_tokens", input.saturating_add(output));
-    kit::searches(&mut usage, counts, out);
+    usage::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -162,7 +164,7 @@ pub(super) struct ResponseState<'s> {
 /// Writes a response object.
 pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut Vec<u8>) {
     let mut document = Members::object(out);
-    document.text(out, "id", &kit::id("resp_", &frame.nonce));
+    document.text(out, "id", &frame.id("resp_"));
     document.text(out, "object", "response");
     document.integer(out, "created_at", frame.created);
     document.key(out, "completed_at");
@@ -285,7 +287,7 @@ impl OpenItem {
     /// The input of a call as the customer reads it.
     pub(super) fn customers_input(&self) -> std::borrow::Cow<'_, str> {
         match self {
-            Self::Call { input, is_free: true, .. } => kit::unwrap_free(input),
+            Self::Call { input, is_free: true, .. } => call_input::unwrap_free(input),
             Self::Call { input, .. } if input.is_empty() => "{}".into(),
             Self::Call { input, .. } => input.as_str().into(),
             Self::Message { .. } | Self::Reasoning { .. } => "".into(),
@@ -336,7 +338,7 @@ impl OpenItem {
                 item.text(out, "call_id", id);
                 item.text(out, "execution", "client");
                 item.key(out, "arguments");
-                kit::push_input(input, out);
+                call_input::push_input(input, out);
             }
             Self::Call { id, namespace, name, is_free, .. } => {
                 let (kind, field) = match is_free {
@@ -454,7 +456,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             }
             AnswerPart::Stop(stop) => status = Status::after(stop),
             AnswerPart::End(reported) => counts = *reported,
-            AnswerPart::Error(failure) => return kit::openai_error(failure),
+            AnswerPart::Error(failure) => return failure::openai_document(failure),
         }
     }
     let mut output = Vec::new();

@@ -73,7 +73,7 @@ impl PartKind {
             Self::Refusal(_) => AnswerPart::Refusal(text),
             Self::Summary(_) | Self::Thought(_) => AnswerPart::Reasoning(text),
             Self::Input => AnswerPart::Input(text),
-            Self::FreeInput => AnswerPart::Input(crate::kit::wrap_free(&text).into()),
+            Self::FreeInput => AnswerPart::Input(crate::call_input::wrap_free(&text).into()),
         }
     }
 }

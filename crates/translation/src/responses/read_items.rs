@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::cache_marks;
 use crate::customer_tools;
 use crate::dialect::{NamespacedTool, Untranslatable};
 use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
-use crate::kit;
+use crate::media;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
@@ -100,7 +101,7 @@ impl<'a> ItemReader<'_, 'a> {
                 _ if !is_given(value) => {}
                 "content" => contents = content_list(&at, value)?,
                 "cache_control" | "copilot_cache_control" => {
-                    cache = kit::cache_control(&at, value)?;
+                    cache = cache_marks::cache_control(&at, value)?;
                 }
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
@@ -130,7 +131,7 @@ impl<'a> ItemReader<'_, 'a> {
             }
             _ => return Err(at.key("role").uncarried()),
         }
-        kit::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
+        cache_marks::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
         Ok(())
     }
 
@@ -213,7 +214,7 @@ impl<'a> ItemReader<'_, 'a> {
                 // What a tool of the provider's kind does is an object.
                 "action" | "operation" | "actions" => input = Some(as_object(&key, value)),
                 "namespace" => namespace = Some(at.text(value)?),
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
         }
@@ -247,7 +248,7 @@ impl<'a> ItemReader<'_, 'a> {
                 "status" => is_error = at.text(value)? == "failed",
                 "output" => content = output(&at, value)?,
                 "name" | "namespace" | "acknowledged_safety_checks" => {}
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
         }
@@ -342,13 +343,13 @@ fn content<'a>(
             }
             ("input_image" | "computer_screenshot", "image_url")
             | ("input_file", "file_data" | "file_url") => {
-                media = Some(kit::source_of_url(&at, at.text(value)?)?);
+                media = Some(media::source_of_url(&at, at.text(value)?)?);
             }
             ("input_audio", "input_audio") => media = Some(audio(&at, value)?),
             ("input_image" | "computer_screenshot", "detail") => detail = Some(at.text(value)?),
             ("input_file", "filename") => name = Some(at.text(value)?),
             (_, "cache_control" | "copilot_cache_control") => {
-                cache = kit::cache_control(&at, value)?;
+                cache = cache_marks::cache_control(&at, value)?;
             }
             _ => table.field(&at, &key, value)?,
         }

@@ -3,9 +3,9 @@
 //! The last event repeats the whole output, so what was written of it is kept until then: the one place
 //! where a stream takes memory by its length.
 
+use crate::dialect;
 use crate::dialect::{AnswerFrame, WriteStream};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, UpstreamFailure};
 use crate::responses::answer::{
     self, CitedPages, OpenItem, ResponseState, Status, item_id, refusal_content, sealed,
@@ -306,7 +306,7 @@ impl WriteStream for ResponseWriter {
             }
             AnswerPart::Text(text) | AnswerPart::Refusal(text) | AnswerPart::Reasoning(text)
                 if text.is_empty() => {}
-            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive => out.extend_from_slice(dialect::KEEP_ALIVE),
             AnswerPart::Text(text) => self.say(text, false, out),
             AnswerPart::Citation(citation) => self.cite(citation, out),
             AnswerPart::Refusal(text) => self.say(text, true, out),
