@@ -37,6 +37,7 @@ pub(super) fn messages<'a>(
             "user" => user(&at, members, parts)?,
             "assistant" => assistant(&at, members, parts)?,
             "tool" => {
+                // Results that stand together are one turn of the user, as other dialects need them.
                 if !is_among_results {
                     parts.push(PromptPart::Turn(Speaker::User));
                 }
@@ -91,6 +92,8 @@ fn instruction<'a>(
             "content" => {
                 let mut others = false;
                 contents(&at, value, &fields::CONTENTS, |content| match content {
+                    // Each text keeps its own part: joined they would lose their marks for the
+                    // cache.
                     ContentPart::Text(text) => parts.push(PromptPart::Instruction(text)),
                     _ => others = true,
                 })?;

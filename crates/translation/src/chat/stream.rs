@@ -78,6 +78,7 @@ impl ReadStream for ChatReader {
         }
         let chunk: WireChunk<'_> = json::parse(data)
             .map_err(|error| Malformed(format!("no chunk of a chat completion: {error}")))?;
+        // Every chunk repeats the id; the first one decides, also where later ones differ.
         if !std::mem::replace(&mut self.has_begun, true) {
             let id = chunk.id.unwrap_or_default().0;
             out(AnswerPart::Begin { id, counts: Counts::default() });
@@ -86,6 +87,7 @@ impl ReadStream for ChatReader {
             return self.fail(failure, out);
         }
         let tokens = chunk.usage.and_then(answer::reasoning);
+        // Some upstreams report usage in every chunk, cumulatively: the last count stands.
         self.reasoning = tokens.unwrap_or(self.reasoning);
         for choice in chunk.choices.into_iter().flatten() {
             let index = choice.index.unwrap_or(0);
@@ -93,6 +95,7 @@ impl ReadStream for ChatReader {
             if let Some(delta) = choice.delta {
                 self.delta(index, delta, out)?;
             }
+            // Some write an empty `finish_reason` where others write `null`.
             let word = choice.finish_reason.filter(|word| !word.0.is_empty());
             let word = word.as_ref().map(|word| &*word.0);
             if let Some(failure) = answer::failure_of_choice(choice.error, word) {
@@ -131,6 +134,7 @@ impl ChatReader {
             let choices: Vec<u64> = self.choices.iter().map(|choices| choices.index).collect();
             choices.into_iter().for_each(|index| self.end_content(index, out));
             self.blocks.end_all(out);
+            // A missing reason counts as the usual end: the answer itself is whole.
             let stop = self.stop.take().unwrap_or(Stop::Done);
             out(AnswerPart::Stop(answer::stop_with(stop, self.blocks.has_calls())));
             out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));
@@ -177,6 +181,7 @@ impl ChatReader {
         }
         cited.extend(delta.annotations.into_iter().flat_map(wire::citations));
         if let Some(refusal) = delta.refusal.filter(|text| !text.0.is_empty()) {
+            // The refusal takes the place of a text: thoughts that were held back come before it.
             thoughts.finish(&mut say);
             say(AnswerPart::Refusal(refusal.0));
         }
@@ -238,6 +243,7 @@ impl ChatWriter {
         chunk.integer(&mut head, "created", frame.created);
         chunk.text(&mut head, "model", &frame.model);
         chunk.key(&mut head, "choices");
+        // With `include_usage`, OpenAI writes `"usage":null` into every chunk but the last.
         let tail: &[u8] = if frame.shows_usage { b"],\"usage\":null}\n\n" } else { b"]}\n\n" };
         Self {
             head,
@@ -310,6 +316,7 @@ impl ChatWriter {
             call.key(out, kind);
             let mut inner = Members::object(out);
             inner.text(out, "name", name);
+            // OpenAI begins a call with an empty text as well, to which clients append the pieces.
             inner.text(out, if is_free { "input" } else { "arguments" }, "");
             inner.end(out);
             if let Some(seal) = seal {
@@ -327,6 +334,7 @@ impl ChatWriter {
         out.extend_from_slice(self.tail);
         if self.shows_usage {
             out.extend_from_slice(&self.head);
+            // The chunk with the usage has no choice: clients tell it by that.
             out.extend_from_slice(b"[],\"usage\":");
             answer::usage(counts, out);
             out.extend_from_slice(b"}\n\n");
@@ -344,6 +352,7 @@ impl ChatWriter {
                 custom.end(out);
             });
         } else if self.calls > 0 && !self.has_input {
+            // Clients parse the joined input as JSON when the call ends, and an empty text is none.
             self.input("{}", out);
         }
         self.has_input = true;
@@ -352,6 +361,7 @@ impl ChatWriter {
 
 impl WriteStream for ChatWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
+        // A sign of life may come in the middle of an input, and ends nothing.
         if !matches!(answer, AnswerPart::Input(_) | AnswerPart::Alive) && self.calls > 0 {
             self.end_call(out);
         }
@@ -379,6 +389,8 @@ impl WriteStream for ChatWriter {
                 self.text("reasoning_content", text, out);
             }
             AnswerPart::Seal(seal) => {
+                // The seal says how many bytes of thoughts it belongs to: the text beside it carries
+                // no borders.
                 let (bytes, index) = (std::mem::take(&mut self.thought_bytes), self.seals);
                 self.seals += 1;
                 self.delta(out, |out| {

@@ -72,6 +72,7 @@ impl ContentWriter {
                 }
                 TurnContent::Content(one) => self.content(one, &mut list, out)?,
             }
+            // Documents alone are refused: the turn needs a text beside them, wherever it stands.
             has_text |= match &block.content {
                 TurnContent::Note(_) => true,
                 TurnContent::Content(one) => turns::text_of(one).is_some(),

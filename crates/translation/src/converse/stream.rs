@@ -148,6 +148,8 @@ impl ReadStream for ConverseReader {
                 self.close(end.index.unwrap_or(self.last), out);
             }
             "messageStop" => {
+                // No block lives on behind the end of the message, also where its own end was not
+                // sent.
                 self.close_all(out);
                 let stop: WireStop<'_> = event.read()?;
                 if let Some(failure) = answer::failure_of_stop(&stop.reason.0, self.has_calls) {
@@ -187,6 +189,7 @@ impl ConverseReader {
     /// Blocks of text and of thoughts begin with their first delta. Others, such as pictures, have no
     /// words in other dialects.
     fn begin(&mut self, wire: WireStart<'_>, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        // Where an event has no index, the blocks are numbered as they come.
         let index = wire.index.unwrap_or(self.last + 1);
         self.close(index, out);
         self.last = index;

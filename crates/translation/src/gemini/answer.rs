@@ -98,6 +98,7 @@ enum FinishOutcome {
 fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
     let stopped = if has_calls { Stop::Tools } else { Stop::Done };
     match reason {
+        // Google says `STOP` behind calls as well, where clients need to hear of the tools.
         "STOP" => FinishOutcome::Stopped(stopped),
         "MAX_TOKENS" => FinishOutcome::Stopped(Stop::Length),
         "SAFETY"
@@ -119,6 +120,7 @@ fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
         {
             FinishOutcome::Failed(reason.to_owned())
         }
+        // A reason that is new ends an answer that is there; only nothing at all is a failure.
         _ if has_text || has_calls => FinishOutcome::Stopped(stopped),
         _ => FinishOutcome::Failed(reason.to_owned()),
     }
@@ -166,6 +168,8 @@ impl ContentState {
         self.reasoning = thought.map_or(self.reasoning, |usage| usage.thoughts_token_count);
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
+            // A blocked prompt has no candidates, so the refusal is all that the customer would
+            // read.
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
             self.ended = Some(FinishOutcome::Stopped(Stop::Refused));
         }
@@ -250,6 +254,8 @@ impl ContentState {
     /// Ends thoughts that were not signed.
     fn end_thoughts(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if std::mem::take(&mut self.is_thinking) {
+            // The empty seal keeps these thoughts apart from the next ones; sent back, it is left
+            // out.
             out(AnswerPart::Seal(seal::wrap(Maker::Gemini, "").into()));
         }
     }
@@ -259,6 +265,7 @@ impl ContentState {
         if self.has_ended {
             return;
         }
+        // Usage is reported in every chunk: without a reason to finish, more follows.
         let Some(ended) = self.ended.take() else { return };
         self.has_ended = true;
         let stop = match ended {
@@ -306,6 +313,7 @@ fn finish_reason(stop: &Stop<'_>) -> &'static str {
 /// output. Cache writes and searches have no field at Google, so they get ones of ours.
 fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let (input, output) = (counts.input_total(), counts.output_total());
+    // What is subtracted below must not exceed what it is a part of, whatever was reported.
     let reasoning = counts.reasoning.min(counts.output);
     let mut usage = Members::object(out);
     usage.integer(out, "promptTokenCount", input);
@@ -398,6 +406,7 @@ impl ContentFrame {
             out.extend_from_slice(b",\"finishReason\":");
             json::push_string(out, finish_reason(stop));
         }
+        // One candidate is all that was requested, so its index is always this one.
         out.extend_from_slice(b",\"index\":0}]");
         if let Some((_, counts)) = end {
             out.extend_from_slice(b",\"usageMetadata\":");

@@ -113,6 +113,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
 pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = match value["error"]["type"].as_str() {
+        // Both are told to try again later; 529 is no status that other dialects know.
         Some("overloaded_error" | "rate_limit_error") => 429,
         Some("invalid_request_error") => 400,
         _ => 500,
@@ -251,6 +252,8 @@ impl Blocks {
     fn seal(&mut self, seal: &str, out: &mut Vec<u8>) {
         let text = match std::mem::replace(&mut self.open, OpenBlock::None) {
             OpenBlock::Thinking(text) => text,
+            // A seal without thoughts before it: Gemini signs calls and texts, which have no place
+            // for it here.
             other => {
                 self.open = other;
                 self.close(out);
@@ -320,6 +323,8 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             AnswerPart::ToolCall { id, name, seal } => {
                 blocks.close(&mut out);
                 if let Some(seal) = seal {
+                    // A call has no field for a seal: it travels in a block of its own before it,
+                    // and back the same way.
                     blocks.redacted(seal, &mut out);
                 }
                 let (id, name) = (id.clone().into_owned(), name.clone().into_owned());

@@ -59,6 +59,8 @@ impl<'a> TurnReader<'_, 'a> {
 
     fn instruct(&mut self, at: &FieldPath<'_>, text: Text<'a>) {
         match text.text.starts_with(BILLING_HEADER) {
+            // It changes with each request, and nothing behind it would be found in a provider's
+            // cache.
             true => at.leave_out_kind(BILLING_HEADER.trim_end_matches(':')),
             false => self.parts.push(PromptPart::Instruction(text)),
         }
@@ -101,6 +103,7 @@ impl<'a> TurnReader<'_, 'a> {
         match &*at.needed("role", role)? {
             "user" => self.turn(&at_content, content, Speaker::User)?,
             "assistant" => self.turn(&at_content, content, Speaker::Assistant)?,
+            // Instructions can stand between the turns as well, with a role of their own.
             "system" => self.instructions(&at_content, content)?,
             _ => return Err(at.key("role").malformed("user or assistant")),
         }
@@ -152,6 +155,8 @@ impl<'a> TurnReader<'_, 'a> {
             "tool_addition" | "tool_removal" => self.tool_change(at, members, &kind)?,
             "tool_reference" => self.reference(at, members)?,
             "tool_search_tool_result" => {
+                // The search itself has no words elsewhere, but what it found can be called from
+                // here on.
                 self.found(&members);
                 at.leave_out_kind(&kind);
             }
@@ -260,9 +265,12 @@ impl<'a> TurnReader<'_, 'a> {
                 self.parts.push(PromptPart::Turn(Speaker::User));
                 let text = Text { text, cache };
                 self.parts.push(PromptPart::Content(ContentPart::Text(text)));
+                // The block stands in the assistant's turn, which goes on behind the summary.
                 self.parts.push(PromptPart::Turn(Speaker::Assistant));
                 Ok(())
             }
+            // Only the provider that wrote it can read it: the conversation before it would be lost
+            // unseen.
             None if is_sealed => fields::BLOCKS.item(at, "compaction"),
             // One that failed says nothing.
             None => Ok(()),

@@ -60,6 +60,8 @@ impl WireResponse<'_> {
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match (self.status.as_ref().map(|word| &*word.0), reason) {
             (Some("incomplete"), Some("content_filter")) => Stop::Refused,
+            // Any other reason that an answer stops early is treated as its limit, which clients
+            // know to continue from.
             (Some("incomplete"), _) => Stop::Length,
             _ if has_calls => Stop::Tools,
             _ => Stop::Done,
@@ -73,6 +75,7 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
     let value = serde_json::json!({"error": error});
     let status = match value["error"]["code"].as_str() {
         Some("rate_limit_exceeded") => 429,
+        // `failed` without an error is the upstream's own fault: clients try again.
         Some("server_error") | None => 500,
         Some(_) => 400,
     };
@@ -91,6 +94,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     let mut items = OpenItems::default();
     for (raw, place) in wire.output.iter().zip(0..) {
         let item = item::read(raw)?;
+        // In a whole response the place alone names an item: ids may be missing.
         let name = ItemName { index: Some(place), id: None };
         items.end(name, &item, raw, &mut |piece| out.push(piece.into_owned()))?;
     }
@@ -207,6 +211,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
         _ => out.extend_from_slice(b"null"),
     }
     document.raw(out, "previous_response_id", "null");
+    // Nothing is stored, whatever was asked for: a later `previous_response_id` would find nothing.
     document.raw(out, "store", "false");
     document.raw(out, "background", "false");
     document.raw(out, "service_tier", "\"default\"");

@@ -70,6 +70,8 @@ impl<'a> ItemReader<'_, 'a> {
                 self.call(at, members, &kind)
             }
             _ if CLIENTS_CALLS.iter().any(|calls| calls.output == kind) => self.result(at, members),
+            // An unknown item that is done repeats an earlier answer; any other may mean or cost
+            // something.
             _ if fields::ITEMS.knows(&kind) || !fields::is_done(&kind) => {
                 fields::ITEMS.item(at, &kind)
             }
@@ -113,6 +115,8 @@ impl<'a> ItemReader<'_, 'a> {
                     let ContentPart::Text(text) = content else {
                         return Err(at.key("content").malformed("text"));
                     };
+                    // An instruction ends the turn before it: what the same role says next is a turn
+                    // of its own.
                     self.parts.push(PromptPart::Instruction(text));
                 }
                 self.role = None;
@@ -209,6 +213,7 @@ impl<'a> ItemReader<'_, 'a> {
                 "call_id" => id = Some(at.text(value)?),
                 "id" => item = Some(at.text(value)?),
                 "name" => name = Some(at.text(value)?),
+                // The API wants a string; some clients send the object itself.
                 "arguments" if value.get().starts_with('{') => input = Some(value.get().into()),
                 "arguments" | "input" => input = Some(at.text(value)?),
                 // What a tool of the provider's kind does is an object.
@@ -224,6 +229,7 @@ impl<'a> ItemReader<'_, 'a> {
         }
         let fixed = CLIENTS_CALLS.iter().find(|calls| calls.call == kind);
         let fixed = fixed.and_then(|calls| calls.name).map(Cow::Borrowed);
+        // A local shell's call may have the id of its item alone.
         let id = at.needed("call_id", id.or_else(|| item.clone()))?;
         let name = at.needed("name", fixed.or(name))?;
         let name = match namespace.filter(|namespace| !namespace.is_empty()) {
@@ -303,6 +309,7 @@ fn output<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<ContentPart<'a>>
         Some(b'"') => content_list(at, value),
         Some(b'{') if is_contents(&value) => Ok(content(at, value)?.into_iter().collect()),
         Some(b'[') if at.list(value)?.iter().all(is_contents) => content_list(at, value),
+        // What a shell or a screen has put out is an object of its kind: the model reads it as JSON.
         _ => Ok(vec![ContentPart::Text(Text { text: value.get().into(), cache: None })]),
     }
 }
