@@ -128,7 +128,8 @@ impl MessagesResponse {
             stream.send_chunk(&event);
         }
         send(&mut stream, "content_block_stop", json!({"index": 0}));
-        let mut end = json!({"delta": {"stop_reason": self.reply.stop_reason(), "stop_sequence": null}});
+        let mut end =
+            json!({"delta": {"stop_reason": self.reply.stop_reason(), "stop_sequence": null}});
         if let Some(usage) = self.usage {
             // The last report leaves out what has not changed since the first.
             end["usage"] = json!({"output_tokens": usage.output});

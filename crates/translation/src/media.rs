@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::dialect::{Malformed, Untranslatable};
+use crate::dialect::{MalformedAnswer, Untranslatable};
 use crate::field_path::FieldPath;
 use crate::part::{MediaPart, Source};
 
@@ -160,8 +160,8 @@ pub(crate) fn check_openai_picture(media_type: &str) -> Result<(), Untranslatabl
 
 /// Error for an answer that holds a picture: the picture was requested, and must not be charged without being
 /// delivered.
-pub(crate) fn undeliverable_picture() -> Malformed {
-    Malformed("a picture, for which the customer's dialect has no words".to_owned())
+pub(crate) fn undeliverable_picture() -> MalformedAnswer {
+    MalformedAnswer("a picture, for which the customer's dialect has no words".to_owned())
 }
 
 #[cfg(test)]

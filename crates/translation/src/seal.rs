@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::dialect::Malformed;
+use crate::dialect::MalformedAnswer;
 use crate::json;
 use crate::part::{PromptPart, Reasoning, ToolCall};
 
@@ -94,9 +94,9 @@ pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Adds a piece to the signature of thoughts.
-pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), Malformed> {
+pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), MalformedAnswer> {
     if signature.len() + more.len() > SIGNATURE_BYTES_MAX {
-        return Err(Malformed("a signature that has no end".to_owned()));
+        return Err(MalformedAnswer("a signature that has no end".to_owned()));
     }
     signature.push_str(more);
     Ok(())

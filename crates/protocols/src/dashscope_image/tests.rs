@@ -22,7 +22,7 @@ fn read(body: &str, edits: bool) -> Result<Box<dyn Call>, GatewayError> {
     DashscopeImage.read(&Request::Json(object), &limits)
 }
 
-fn collect(answer: &str) -> Result<Collected, Fault> {
+fn collect(answer: &str) -> Result<CollectedAnswer, Fault> {
     let call = read(REQUEST, false).expect("valid");
     let collect = call.collected().expect("it is collected");
     collect.read(&[Bytes::copy_from_slice(answer.as_bytes())])

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::call_input;
-use crate::dialect::{AnswerFrame, Malformed};
+use crate::dialect::{AnswerFrame, MalformedAnswer};
 use crate::failure;
-use crate::json::{self, Borrowed, Members};
+use crate::json::{self, BorrowedStr, Members};
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::responses::item;
 use crate::responses::open_items::{ItemName, OpenItems};
@@ -16,9 +16,9 @@ use crate::usage;
 #[serde(default)]
 pub(super) struct WireResponse<'a> {
     #[serde(borrow)]
-    pub(super) id: Borrowed<'a>,
+    pub(super) id: BorrowedStr<'a>,
     #[serde(borrow)]
-    status: Option<Borrowed<'a>>,
+    status: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) output: Vec<&'a RawValue>,
     incomplete_details: Option<WireIncomplete>,
@@ -82,9 +82,9 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
     failure::of_error(status, &value)
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
     let wire: WireResponse<'_> =
-        json::parse(body).map_err(|error| Malformed(format!("no response: {error}")))?;
+        json::parse(body).map_err(|error| MalformedAnswer(format!("no response: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
     let has_failed = wire.status.as_ref().is_some_and(|status| status.0 == "failed");
     if has_failed || wire.error.is_some_and(|error| error.get() != "null") {
