@@ -22,13 +22,13 @@ use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
 use crate::options::holds::{HoldRules, Means};
 use crate::pipeline::{
-    Admitted, Holding, Payment, Priced, PromptCount, affordable_output, cost_at,
+    AdmittedRequest, Holding, Payment, PricedRequest, PromptCount, affordable_output, cost_at,
 };
 use crate::protocols::output_limit::OutputLimit;
 
 /// A valid request of an account with little money.
 pub(crate) struct TightRequest {
-    pub(crate) priced: Box<Priced>,
+    pub(crate) priced: Box<PricedRequest>,
     pub(crate) candidates: Candidates,
     pub(crate) body: HeldBody,
     pub(crate) rereading: Rereading,
@@ -37,7 +37,7 @@ pub(crate) struct TightRequest {
 impl TightRequest {
     /// The request of this exchange, which came by `route`.
     pub(crate) fn new(
-        priced: Box<Priced>,
+        priced: Box<PricedRequest>,
         candidates: Candidates,
         body: HeldBody,
         ctx: &RequestContext,
@@ -51,8 +51,8 @@ impl TightRequest {
 }
 
 /// A request that is paid for, with the body that goes upstream.
-pub(crate) struct Fitted {
-    pub(crate) admitted: Box<Admitted>,
+pub(crate) struct FundedRequest {
+    pub(crate) admitted: Box<AdmittedRequest>,
     pub(crate) candidates: Candidates,
     pub(crate) body: HeldBody,
 }
@@ -63,7 +63,7 @@ pub(crate) async fn admit(
     session: &mut Session,
     ctx: &mut RequestContext,
     request: TightRequest,
-) -> Result<Fitted, GatewayError> {
+) -> Result<FundedRequest, GatewayError> {
     let account = request.priced.account();
     let mut rules = rules(&gateway.ledger, ctx, &request.priced);
     if !may_be_clamped(&session.req_header().headers)? {
@@ -91,7 +91,7 @@ pub(crate) async fn admit(
 }
 
 /// The rules for this request: of its account, else of its model, else of all.
-fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &Priced) -> HoldRules {
+fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &PricedRequest) -> HoldRules {
     let model = &priced.validated().resolved.model;
     let rules = ctx.snapshot.holds.with(&model.holds);
     match ledger.hold_overrides(priced.account()) {
@@ -125,17 +125,17 @@ struct PendingRequest<'a> {
 }
 
 /// A hold, and how the request is served under it.
-struct Held {
+struct HoldGrant {
     hold: Hold,
     holding: Holding,
-    clamped: Option<Clamped>,
+    clamped: Option<ClampedRequest>,
 }
 
 /// A request with its output limit lowered.
-struct Clamped {
+struct ClampedRequest {
     tokens: u64,
     body: Bytes,
-    priced: Box<Priced>,
+    priced: Box<PricedRequest>,
 }
 
 impl PendingRequest<'_> {
@@ -150,32 +150,32 @@ impl PendingRequest<'_> {
 
     /// The request with the largest output limit that costs no more than `funds`, if that is not below
     /// the floor.
-    fn clamp(&self, funds: Nanousd) -> Option<Clamped> {
+    fn clamp(&self, funds: Nanousd) -> Option<ClampedRequest> {
         let TightRequest { priced, body, rereading, .. } = &self.request;
         let tokens = affordable_output(&priced.output_costs(), funds)?;
         let limit = self.limit.as_ref().filter(|_| tokens >= self.floor())?;
         let read = || rereading.lowered(&body.bytes, limit, tokens);
         let (body, validated) = offload::run_now(body.bytes.len(), read)?;
-        let mut priced = Box::new(Priced::new(self.ledger, validated));
+        let mut priced = Box::new(PricedRequest::new(self.ledger, validated));
         if let Some(counted) = &self.counted {
             priced.apply_count(counted);
         }
         // It is read anew, and what it costs then is what counts.
         let fits = priced.amount(Holding::Whole) <= funds;
-        fits.then_some(Clamped { tokens, body, priced })
+        fits.then_some(ClampedRequest { tokens, body, priced })
     }
 
-    fn admitted(self, held: Held) -> Fitted {
-        let Held { hold, holding, clamped } = held;
+    fn admitted(self, held: HoldGrant) -> FundedRequest {
+        let HoldGrant { hold, holding, clamped } = held;
         let TightRequest { priced, candidates, mut body, .. } = self.request;
-        let Some(Clamped { tokens, body: lowered, priced }) = clamped else {
+        let Some(ClampedRequest { tokens, body: lowered, priced }) = clamped else {
             let admitted = priced.admitted(Payment::Held(hold), holding);
-            return Fitted { admitted, candidates, body };
+            return FundedRequest { admitted, candidates, body };
         };
         body.bytes = lowered;
         let mut admitted = priced.admitted(Payment::Held(hold), holding);
         admitted.clamped_to(tokens);
-        Fitted { admitted, candidates, body }
+        FundedRequest { admitted, candidates, body }
     }
 
     fn refused(&self, unfit: Unfit<Refusal>) -> GatewayError {
@@ -194,7 +194,7 @@ impl PendingRequest<'_> {
 }
 
 impl TightCall for PendingRequest<'_> {
-    type Held = Held;
+    type Held = HoldGrant;
     type Refused = Refusal;
 
     async fn funds(&self) -> Result<Funds, Refusal> {
@@ -246,7 +246,7 @@ impl TightCall for PendingRequest<'_> {
         }
     }
 
-    async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
+    async fn hold(&mut self, kind: HoldKind) -> Result<HoldGrant, NotHeld<Refusal>> {
         let (holding, clamped) = match kind {
             HoldKind::Whole => (Holding::Whole, None),
             HoldKind::Slice => (self.slice(), None),
@@ -258,7 +258,7 @@ impl TightCall for PendingRequest<'_> {
         let own = &self.request.priced;
         let priced = clamped.as_ref().map_or(own, |clamped| &clamped.priced);
         match priced.hold(self.ledger, self.id, holding).await {
-            Ok(hold) => Ok(Held { hold, holding, clamped }),
+            Ok(hold) => Ok(HoldGrant { hold, holding, clamped }),
             Err(Refusal::Insufficient { available }) => {
                 Err(NotHeld::Short(Funds { available, ..Funds::default() }))
             }
