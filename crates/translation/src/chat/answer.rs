@@ -12,7 +12,7 @@ use crate::chat::thoughts::ThoughtReader;
 use crate::chat::wire::{WireMessage, citations};
 use crate::dialect::{AnswerFrame, MalformedAnswer};
 use crate::failure;
-use crate::json::{self, Borrowed, Members};
+use crate::json::{self, BorrowedStr, Members};
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 use crate::usage;
@@ -20,7 +20,7 @@ use crate::usage;
 #[derive(Deserialize)]
 pub(super) struct WireCompletion<'a> {
     #[serde(borrow, default)]
-    id: Option<Borrowed<'a>>,
+    id: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<WholeChoice<'a>>>,
     #[serde(borrow, default)]
@@ -36,7 +36,7 @@ struct WholeChoice<'a> {
     #[serde(borrow, default)]
     message: Option<WireMessage<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Borrowed<'a>>,
+    finish_reason: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }

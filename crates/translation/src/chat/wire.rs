@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{self, Borrowed};
+use crate::json::{self, BorrowedStr};
 use crate::part::{AnswerPart, Citation};
 use crate::seal::{self, Maker};
 
@@ -15,13 +15,13 @@ pub(super) struct WireMessage<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) reasoning_content: Option<Borrowed<'a>>,
+    pub(super) reasoning_content: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    pub(super) reasoning: Option<Borrowed<'a>>,
+    pub(super) reasoning: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) refusal: Option<Borrowed<'a>>,
+    pub(super) refusal: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
     #[serde(borrow)]
@@ -68,7 +68,7 @@ pub(super) fn citations(annotations: &RawValue) -> Vec<CitedUrl> {
 pub(super) struct WireCall<'a> {
     pub(super) index: Option<usize>,
     #[serde(borrow)]
-    pub(super) id: Option<Borrowed<'a>>,
+    pub(super) id: Option<BorrowedStr<'a>>,
     #[serde(borrow, alias = "custom")]
     pub(super) function: WireFunction<'a>,
     #[serde(borrow)]
@@ -79,7 +79,7 @@ pub(super) struct WireCall<'a> {
 #[serde(default)]
 pub(super) struct WireFunction<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Borrowed<'a>>,
+    pub(super) name: Option<BorrowedStr<'a>>,
     #[serde(borrow, alias = "input")]
     pub(super) arguments: Option<&'a RawValue>,
 }
