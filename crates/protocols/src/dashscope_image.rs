@@ -265,6 +265,7 @@ impl Collect for ImageCall {
 
     fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
         let answer = answers.first().cloned().unwrap_or_default();
+        // DashScope reports failures of its models with status 200 as well.
         if dashscope::error_in(&answer).is_some() {
             return Err(dashscope::fault(200, &answer));
         }
@@ -277,6 +278,7 @@ impl Collect for ImageCall {
         // Neither a figure nor an image, as of a task that is under way: what was asked for is made.
         let count = reported.or(Some(made).filter(|made| *made > 0));
         let source = count.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
+        // A report of fewer images than were sent is not believed: those are there.
         let images = count.map_or(self.bounds.max_usage.images, |count| count.max(made));
         Ok(CollectedAnswer {
             usage: Usage { images, ..Usage::ZERO },
