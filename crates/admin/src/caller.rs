@@ -2,18 +2,20 @@
 
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::AdminState;
 use super::connections;
+use super::description::{HandlerInput, Operation};
 use super::error::ApiError;
 use super::request::whole;
-use super::route::{HandlerInput, Operation};
-use tollgate_ledger::{Actor, ActorScope, IdempotencyKey};
+use tollgate_ledger::{Actor, ActorScope, IdempotencyKey, RequestId};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::Client;
 
@@ -22,12 +24,43 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The longest such name, in bytes.
 const KEY_BYTES_MAX: usize = 256;
 
+/// Middleware of all handlers: authenticates the caller, gives the response its request id, and logs
+/// the operator's request.
+pub(super) async fn middleware(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::new().to_string();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let guarded = path.starts_with("/admin");
+    let mut response = match authenticate(&state, request, guarded).await {
+        Err(error) => error.into_response(),
+        Ok(request) => next.run(request).await,
+    };
+    let status = response.status().as_u16();
+    if guarded && status != 401 {
+        // What was not found may be anything, even a customer's key pasted in the place of its id.
+        let path = if status == 404 { "not found" } else { path.as_str() };
+        log::info!(
+            request_id = id.as_str(), method = method.as_str(), path, status;
+            "admin request"
+        );
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// Lets in whoever presents an operator's token, and notes on the request who that is and what a
 /// write asks for. Paths that are not guarded pass as they are.
 ///
 /// # Errors
 /// A request without a token that is known, and a body that does not arrive whole.
-pub(super) async fn authenticate(
+async fn authenticate(
     state: &AdminState,
     request: Request,
     guarded: bool,

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::AdminState;
 use super::caller::{Caller, Token};
+use super::description::{Operation, Output};
 use super::error::ApiResult;
 use super::request::Params;
-use super::route::{Operation, Output};
 use tollgate_config::Trigger;
 use tollgate_ledger::{AccountId, Actor, ActorScope};
 use tollgate_reload::{self as reload, Attempt};

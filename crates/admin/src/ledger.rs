@@ -15,9 +15,9 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::AdminState;
 use super::accounts::BalanceView;
+use super::description::{Operation, Output};
 use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
-use super::route::{Operation, Output};
 use super::value::Time;
 use tollgate_ledger::{
     AccountId, BooksReport, ExportFormat, Exporter, KeyId, ListedLoss, LossSums, Report, RequestId,

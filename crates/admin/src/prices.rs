@@ -14,13 +14,10 @@ use super::accounts::find;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::request::{Body, ListView, PageQuery, Params, Path};
-use super::value::Time;
+use super::value::{GROUP_PATTERN, Time};
 use tollgate_ledger::{AccountPrices, IfMatch, PriceGroup, PriceNote};
 use tollgate_money::money::{Factor, Rate};
 use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
-
-/// The names that a price group can have.
-pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
 /// Rule for the prices of some models: a factor of the list, or other prices.
 #[derive(Serialize, Deserialize, JsonSchema)]

@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::description::{Operation, Output};
 use super::error::{ApiError, ApiResult};
-use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
 use tollgate_balance::Outcome;
 use tollgate_fleet::HasFleet;

@@ -1,23 +1,20 @@
-//! Common parts of all requests: id, token, time, and parsing of parameters and bodies.
+//! Parsing of paths, query strings and bodies, and the pages of lists.
 
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::caller;
+use super::description::{HandlerInput, Operation, Output};
 use super::error::ApiError;
-use super::route::{Operation, Output};
 use super::value::{Object, Time};
-use tollgate_ledger::RequestId;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
@@ -42,37 +39,6 @@ pub(super) fn period(from: Option<Time>, to: Option<Time>) -> (UnixMs, UnixMs) {
     (from.map_or(default, |from| from.0), to)
 }
 
-/// Around every handler: the token is asked for, the answer gets its id, and
-/// the log tells what the operator did.
-pub(super) async fn around(
-    State(state): State<AdminState>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let id = RequestId::new().to_string();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let guarded = path.starts_with("/admin");
-    let mut response = match caller::authenticate(&state, request, guarded).await {
-        Err(error) => error.into_response(),
-        Ok(request) => next.run(request).await,
-    };
-    let status = response.status().as_u16();
-    if guarded && status != 401 {
-        // What was not found may be anything, even a customer's key pasted in the place of its id.
-        let path = if status == 404 { "not found" } else { path.as_str() };
-        log::info!(
-            request_id = id.as_str(), method = method.as_str(), path, status;
-            "admin request"
-        );
-    }
-    let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        headers.insert("x-request-id", id);
-    }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
 /// A JSON body. What `T` does not know is refused by name.
 pub(super) struct Body<T>(pub(super) T);
 
@@ -82,6 +48,15 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
     async fn from_request(request: Request, _: &AdminState) -> Result<Self, ApiError> {
         let bytes = whole(request.into_body()).await?;
         parse(&bytes).map(|Object(body)| Self(body))
+    }
+}
+
+impl<T: JsonSchema> HandlerInput for Body<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.json_body::<T>();
+        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
+        operation.refusal(StatusCode::REQUEST_TIMEOUT, "The body took longer than 10 seconds.");
+        operation.refusal(StatusCode::PAYLOAD_TOO_LARGE, "The body is larger than 1 MiB.");
     }
 }
 
@@ -145,6 +120,13 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
     }
 }
 
+/// A 404, since the table of routes names the parameters of a path already.
+impl<T> HandlerInput for Path<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.refusal(StatusCode::NOT_FOUND, "There is nothing with this id.");
+    }
+}
+
 /// The query string. What `T` does not know is refused by name.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -156,6 +138,13 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
             Ok(Query(params)) => Ok(Self(params)),
             Err(error) => Err(ApiError::malformed(format!("{}.", error.body_text()))),
         }
+    }
+}
+
+impl<T: JsonSchema> HandlerInput for Params<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.query::<T>();
+        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
     }
 }
 

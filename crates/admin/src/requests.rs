@@ -16,9 +16,9 @@ use serde_json::json;
 
 use super::AdminState;
 use super::accounts;
+use super::description::{Operation, Output};
 use super::error::{ApiError, ApiResult};
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
-use super::route::{Operation, Output};
 use super::value::Time;
 use tollgate_ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::customer::{LoggedInCustomer, PageResult};
 use super::password;
-use super::{CustomerConsole, playground};
+use super::{CustomerConsole, playground_keys};
 use tollgate_config::snapshot::SignUp;
 use tollgate_ledger::{AccountId, Login};
 use tollgate_types::secret::Secret;
@@ -135,7 +135,7 @@ pub(super) async fn log_out(
 ) -> PageResult {
     let failed = |error| customer.failed(&console, &error);
     let Session { id, until, .. } = customer.session;
-    playground::end_keys(&console, &customer).await.map_err(failed)?;
+    playground_keys::end(&console, &customer).await.map_err(failed)?;
     let writes = customer.writes(&console);
     writes.end_session(customer.account.id, id, until).await.map_err(failed)?;
     Ok((Extension(SessionChange::End), Redirect::to(&console.at("/login"))).into_response())

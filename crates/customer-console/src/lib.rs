@@ -35,6 +35,7 @@ mod keys;
 mod lines;
 mod password;
 mod playground;
+mod playground_keys;
 mod prices;
 mod requests;
 mod sign_up;

@@ -113,6 +113,7 @@ async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
 
 /// A page of leases, and whether there are more.
 async fn leases(fleet: &Fleet, filter: LeaseFilter) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
+    // One more than is shown tells whether there are more.
     let limit = PAGE.saturating_add(1);
     let mut leases = fleet.db().leases(LeaseFilter { limit, ..filter }).await?;
     let has_more = leases.len() > PAGE as usize;

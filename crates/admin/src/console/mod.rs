@@ -8,7 +8,6 @@ mod audit;
 mod codes;
 mod configuration;
 mod customer;
-mod customer_credit;
 mod customer_prices;
 mod customers;
 mod done;
@@ -16,6 +15,7 @@ mod doubts;
 mod entries;
 mod fleet;
 mod form;
+mod hold_rules;
 mod keys;
 mod ledger;
 mod login;
@@ -109,8 +109,8 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/customers/{account}/grants", post(customer::grant))
         .route("/operator/customers/{account}/write-offs", post(customer::write_off))
         .route("/operator/customers/{account}/limits", post(customer::limit))
-        .route("/operator/customers/{account}/credit", post(customer_credit::set_line))
-        .route("/operator/customers/{account}/holds", post(customer_credit::set_holds))
+        .route("/operator/customers/{account}/credit", post(customer::set_line))
+        .route("/operator/customers/{account}/holds", post(customer::set_holds))
         .route("/operator/customers/{account}/keys", get(keys::page).post(keys::create))
         .route("/operator/customers/{account}/keys/{key}", post(keys::switch))
         .route("/operator/customers/{account}/entries", get(entries::page))
