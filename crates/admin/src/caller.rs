@@ -188,7 +188,7 @@ impl HandlerInput for Caller {
              of the first, and nothing happens again.",
             &json!({"type": "string", "pattern": format!("^[!-~]{{1,{KEY_BYTES_MAX}}}$")}),
         );
-        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
         operation.refusal(StatusCode::CONFLICT, "The key was used before for another request.");
     }
 }

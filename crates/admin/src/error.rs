@@ -35,7 +35,7 @@ struct ErrorDetails {
     /// Class of the error: the caller's or the gateway's fault.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The field or parameter that will not do.
+    /// The invalid field or parameter.
     param: Option<String>,
     /// Stable code for programs.
     code: &'static str,
@@ -63,7 +63,7 @@ impl ApiError {
         Self { status, kind: "invalid_request_error", code, message: message.into(), param: None }
     }
 
-    /// A value that will not do; `param` names it.
+    /// An invalid value; `param` names it.
     pub(super) fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         let error = Self::malformed(message);
         Self { param: Some(param.into()), ..error }

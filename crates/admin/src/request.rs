@@ -54,7 +54,7 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
 impl<T: JsonSchema> HandlerInput for Body<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.json_body::<T>();
-        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
         operation.refusal(StatusCode::REQUEST_TIMEOUT, "The body took longer than 10 seconds.");
         operation.refusal(StatusCode::PAYLOAD_TOO_LARGE, "The body is larger than 1 MiB.");
     }
@@ -144,7 +144,7 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
 impl<T: JsonSchema> HandlerInput for Params<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.query::<T>();
-        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
     }
 }
 

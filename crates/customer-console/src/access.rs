@@ -15,7 +15,7 @@ use tollgate_config::snapshot::SignUp;
 use tollgate_ledger::{AccountId, Login};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{
-    Client, DeviceId, Form, HtmlPage, PageFrame, Session, SessionChange, Tone, Trying,
+    Client, DeviceId, FlashLevel, Form, HtmlPage, PageFrame, Session, SessionChange, Trying,
 };
 
 /// Message for a wrong address and a wrong password alike.
@@ -62,7 +62,7 @@ pub(super) async fn log_in(
     let (email, password) = (form.text("email"), form.exact_text("password"));
     let refused = |status: StatusCode, text: &str| {
         let mut page = LogIn::new(&console, &session, email.get(..254).unwrap_or(email));
-        page.frame = page.frame.saying(Tone::Bad, text);
+        page.frame = page.frame.with_flash(FlashLevel::Error, text);
         (status, HtmlPage(page)).into_response()
     };
     match check(&console, client, &headers, email, password).await {

@@ -16,7 +16,9 @@ use tollgate_ledger::{AccountPatch, LedgerError, Login, normal_email};
 use tollgate_money::money::Nanousd;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::password::CHARS_MIN;
-use tollgate_web_kit::{Client, DoneMessages, FieldErrors, Form, HtmlPage, PageFrame, Tone, show};
+use tollgate_web_kit::{
+    Client, DoneMessages, FieldErrors, FlashLevel, Form, HtmlPage, PageFrame, show,
+};
 
 #[derive(Template)]
 #[template(path = "customer_account.html")]
@@ -83,7 +85,7 @@ pub(super) async fn page(
         (word, _) => word.and_then(|word| DONE.text(word)).map(str::to_owned),
     };
     if let Some(text) = text {
-        page.frame = page.frame.saying(Tone::Good, text);
+        page.frame = page.frame.with_flash(FlashLevel::Success, text);
     }
     HtmlPage(page).into_response()
 }

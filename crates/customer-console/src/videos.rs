@@ -51,7 +51,7 @@ struct VideoRow {
     short: String,
     at: String,
     state: String,
-    tone: &'static str,
+    badge_class: &'static str,
     model: String,
     key: String,
     /// Charge; `None` while the task has not ended.
@@ -67,7 +67,7 @@ impl VideoRow {
             id: page_id(task),
             short: short(task),
             at: show::time(&task.intent.at),
-            tone: record.tone(),
+            badge_class: record.badge_class(),
             state: record.state,
             model: task.intent.model.to_string(),
             key: keys.name(task.intent.key),

@@ -185,7 +185,7 @@ impl Form {
         if text.is_empty() {
             return Ok(None);
         }
-        let wrong = |error| FieldError::new(name, format!("This will not do: {error}."));
+        let wrong = |error| FieldError::new(name, format!("Not valid: {error}."));
         text.parse().map(Some).map_err(wrong)
     }
 

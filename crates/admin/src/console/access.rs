@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{Account, Actor, ActorScope, Ledger};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{
-    self as web, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
+    self as web, Client, FailurePage, FlashLevel, Form, HtmlPage, PageFrame, Session, SessionChange,
 };
 
 /// Lifetime of an operator's session: a working day.
@@ -66,7 +66,7 @@ impl LoggedInOperator {
         let frame =
             self.console.frame(&self.session).logged_in(self.name.clone(), nav(self.admin()), here);
         match self.done {
-            Some(text) => frame.saying(Tone::Good, text),
+            Some(text) => frame.with_flash(FlashLevel::Success, text),
             None => frame,
         }
     }
@@ -172,7 +172,7 @@ pub(super) async fn log_in(
     form: Form,
 ) -> Response {
     let refused = |status: StatusCode, text: &str| {
-        let frame = console.frame(&session).saying(Tone::Bad, text);
+        let frame = console.frame(&session).with_flash(FlashLevel::Error, text);
         (status, HtmlPage(LogIn { frame })).into_response()
     };
     let address = web::customer(client.and_then(|Extension(client)| client.address));

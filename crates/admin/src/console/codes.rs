@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/codes";
@@ -73,9 +73,10 @@ pub(super) async fn create(operator: LoggedInOperator, form: Form) -> Response {
         Ok(made) => {
             let frame = match made {
                 Some(_) => frame,
-                None => {
-                    frame.saying(Tone::Bad, "This code was made before. It is not shown again.")
-                }
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This code was made before. It is not shown again.",
+                ),
             };
             let none = CodesQuery::default();
             render(&operator, frame, Form::default(), none, made).into_response()

@@ -41,7 +41,7 @@ struct EntryRow {
     at: UnixMs,
     what: &'static str,
     /// A class of the style sheet.
-    tone: &'static str,
+    badge_class: &'static str,
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
@@ -51,10 +51,10 @@ struct EntryRow {
 
 impl From<Entry> for EntryRow {
     fn from(entry: Entry) -> Self {
-        let plain = |what, tone, detail: String, amount| Self {
+        let plain = |what, badge_class, detail: String, amount| Self {
             at: entry.at,
             what,
-            tone,
+            badge_class,
             detail,
             call: entry.call.clone(),
             amount,

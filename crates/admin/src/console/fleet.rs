@@ -163,13 +163,13 @@ fn took(ms: &u64) -> String {
 
 /// State of a node, with its class of the style sheet.
 fn state(node: &NodeOverview) -> (&'static str, &'static str) {
-    let tone = match node.state {
+    let badge_class = match node.state {
         NodeState::Alive => "good",
         NodeState::Joining => "warn",
         NodeState::Silent => "bad",
         NodeState::Gone => "",
     };
-    (node.state.as_str(), tone)
+    (node.state.as_str(), badge_class)
 }
 
 /// The fleet in a line, for the overview: `3 of 3 nodes alive, $0.00 in suspense`. Nodes that were

@@ -13,7 +13,7 @@ use tollgate_ledger::{Account, AccountId, Key, KeyId, KeyLimits, KeyPatch, NewKe
 use tollgate_limits::Rates;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// Keys that are listed: customers have a handful, and a page stays one page.
 const LISTED_MAX: usize = 200;
@@ -90,7 +90,10 @@ pub(super) async fn create(Visit { operator, account }: Visit, form: Form) -> Re
             let frame = operator.frame(HERE);
             let frame = match secret {
                 Some(_) => frame,
-                None => frame.saying(Tone::Bad, "This key was made before. It is not shown again."),
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This key was made before. It is not shown again.",
+                ),
             };
             render(&operator, frame, Form::default(), account, secret).into_response()
         }

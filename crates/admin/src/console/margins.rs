@@ -67,14 +67,14 @@ struct MarginMoney {
     /// The margin as a share of what was charged.
     share: String,
     /// A class of the style sheet.
-    tone: &'static str,
+    badge_class: &'static str,
 }
 
 impl MarginMoney {
     fn new(charged: Nanousd, cost: Nanousd) -> Self {
         let margin = charged.checked_sub(cost).unwrap_or_default();
-        let tone = if margin < Nanousd::ZERO { "bad" } else { "" };
-        Self { charged, cost, margin, share: share(margin, charged), tone }
+        let badge_class = if margin < Nanousd::ZERO { "bad" } else { "" };
+        Self { charged, cost, margin, share: share(margin, charged), badge_class }
     }
 }
 

@@ -127,8 +127,8 @@ fn state(listed: &ListedTask) -> (String, &'static str) {
         TaskPhase::InDoubt => ("in doubt".to_owned(), "warn"),
         TaskPhase::Submitted { .. } => ("running".to_owned(), ""),
         TaskPhase::Ended(ended) => {
-            let tone = if ended.state == "succeeded" { "good" } else { "bad" };
-            (ended.state.clone(), tone)
+            let badge_class = if ended.state == "succeeded" { "good" } else { "bad" };
+            (ended.state.clone(), badge_class)
         }
     }
 }

@@ -33,7 +33,7 @@ Examples:
   tollgate migrate up --dry-run
   tollgate migrate up --routes /etc/tollgate/routes.yaml --models /etc/tollgate/models.yaml
 
-{CODES} Here 4 is a database or a schema that will not do, and 5 a database that does not answer."))]
+{CODES} Here 4 is an unsuitable database or schema, and 5 a database that does not answer."))]
 pub(super) struct Up {
     /// Print the statements without running them.
     #[arg(long)]
@@ -49,7 +49,7 @@ Examples:
   tollgate migrate status
   tollgate migrate status --json | jq .standing
 
-{CODES} Here 1 is a schema that lacks steps, 4 a database or a schema that will not do, and 5 a \
+{CODES} Here 1 is a schema that lacks steps, 4 an unsuitable database or schema, and 5 a \
 database that does not answer."))]
 pub(super) struct Status {
     /// Print one JSON document instead of a table.

@@ -42,7 +42,7 @@ impl KeyState {
     }
 
     /// The class of the state's badge.
-    pub(super) fn tone(self) -> &'static str {
+    pub(super) fn badge_class(self) -> &'static str {
         match self {
             Self::Works => "good",
             Self::Off => "warn",

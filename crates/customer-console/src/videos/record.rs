@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// The class of the state's badge.
-    pub(super) fn tone(&self) -> &'static str {
+    pub(super) fn badge_class(&self) -> &'static str {
         match self.state.as_str() {
             "succeeded" => "good",
             "failed" | "expired" | "cancelled" => "bad",
