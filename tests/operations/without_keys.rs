@@ -189,10 +189,12 @@ fn every_command_runs_without_the_variables_of_the_service() {
         let output = run(directory, &words);
         let errors = text(&output.stderr);
         for variable in UNSET {
+            // A model of which something is not known is left out, and the others are compared.
             let is_left_out = errors.contains("`gpt-4o-mini` is left out") || path == "check";
             let is_missed = errors.contains(&format!("`{variable}` is not set")) && !is_left_out;
             assert!(!is_missed, "{words:?}: {errors}");
         }
+        // 2 is invalid usage: then this test needs a sample, or something beside it.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {errors}");
         assert!(!errors.contains("cannot be used"), "{words:?}: {errors}");
         assert!(path != "check" || output.status.success(), "{errors}");
@@ -284,6 +286,8 @@ fn the_healthcheck_asks_where_the_file_says() {
         let output = run(directory, &words);
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
+    // Without a file the default is asked, where nobody listens here, or somebody who is no gateway of
+    // this test.
     let (_, _, errors) = healthy(&["--admin", "127.0.0.1:1"]);
     assert!(errors.contains("127.0.0.1:1"), "{errors}");
     let (_, message, errors) = healthy(&[]);
@@ -296,6 +300,7 @@ fn the_healthcheck_asks_where_the_file_says() {
     let message: Value = serde_json::from_str(&message).expect("JSON");
     assert_eq!(message["ready"], true);
     assert_eq!(healthy(&["--routes", "no-such.yaml"]).0, Some(1));
+    // A file that is being edited makes no running gateway ill: the default is asked, and that is said.
     std::fs::write(directory.join("routes.yaml"), "admin: [").expect("a file");
     let (_, _, errors) = healthy(&[]);
     assert!(errors.starts_with("warning: ") && errors.contains("using 127.0.0.1:9090"), "{errors}");

@@ -32,6 +32,7 @@ pub(super) async fn middleware(
     next: Next,
 ) -> Response {
     let id = RequestId::new().to_string();
+    // Without the query: a search may contain the name of a customer.
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let guarded = path.starts_with("/admin");
     let mut response = match authenticate(&state, request, guarded).await {
@@ -51,6 +52,7 @@ pub(super) async fn middleware(
     if let Ok(id) = HeaderValue::from_str(&id) {
         headers.insert("x-request-id", id);
     }
+    // Responses contain secrets that are shown once, and balances; no proxy may keep them.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -70,16 +72,21 @@ async fn authenticate(
     }
     let presented = bearer(request.headers()).ok_or_else(ApiError::unauthorized)?;
     let address = request.extensions().get::<Client>().and_then(|client| client.address);
+    // Before the comparison: beyond the limit a guess is not even compared.
     if !state.guesses.may_try(address, presented, Instant::now()) {
         let message = "Too many wrong tokens came from this address. Try again in a minute.";
         return Err(ApiError::too_many(message));
     }
     let actor = state.operator(presented);
+    // Right tokens are noted as well: an operator behind the same proxy as a guesser stays able to log in.
     state.guesses.note(address, presented, actor.is_some(), Instant::now());
     let actor = actor.ok_or_else(ApiError::unauthorized)?;
+    // Marked as soon as the token is known, so that a long body or handler is not cut for a newcomer.
     connections::mark_authenticated(request.extensions());
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(actor);
+    // Only writes have an idempotency digest, and only an authenticated caller may make the gateway buffer a
+    // body.
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         let bytes = whole(body).await?;
         parts.extensions.insert(Requested(digest(&parts, &bytes)));
@@ -144,6 +151,8 @@ impl FromRequestParts<AdminState> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned().ok_or_else(ApiError::unauthorized)?;
         let digest = parts.extensions.get::<Requested>().map_or([0; 32], |asked| asked.0);
+        // A header that is present but empty or sent twice is refused: ignoring it would run a write twice
+        // that the caller believes to be idempotent.
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);
         let id = is_named.then(|| idempotency_key(&parts.headers)).transpose()?;
         Ok(Self { actor, asked: IdempotencyKey { id, digest } })

@@ -42,6 +42,7 @@ impl Schemas {
         let mut components = self.taken.take_definitions(false);
         let mut torn = Vec::new();
         for (name, schema) in self.given.take_definitions(false) {
+            // A document has one schema for each name; a test fails when two differ.
             if components.get(&name).is_some_and(|taken| *taken != schema) {
                 torn.push(name.clone());
             }
@@ -102,6 +103,7 @@ impl<'a> Operation<'a> {
     /// The fields of `T` as parameters of the query string.
     pub(super) fn query<T: JsonSchema>(&mut self) {
         let mut schema = T::json_schema(&mut self.schemas.taken);
+        // A query string has no null: an optional parameter is left out.
         WithoutNull.transform(&mut schema);
         let required = schema.get("required").cloned().unwrap_or_default();
         let Some(Value::Object(fields)) = schema.remove("properties") else { return };

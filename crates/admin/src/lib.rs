@@ -138,6 +138,8 @@ pub fn app(state: AdminState) -> std::io::Result<Router> {
     let config = state.config.load();
     let mut app = api(state.clone());
     if config.admin.console {
+        // Merged beside the API, not below it: the console authenticates by sessions, not by the bearer
+        // token.
         app = app.merge(console::router(state, &config.store.data_dir)?);
     }
     Ok(app.layer(map_response(nosniff)))

@@ -80,6 +80,8 @@ impl RuleBody {
             (None, Some(typed)) => {
                 let mut prices = Vec::with_capacity(typed.len());
                 for (name, text) in typed {
+                    // A misspelt unit is refused: passed over, the customer would pay the list price
+                    // unnoticed.
                     let Some(info) = UNITS.iter().find(|info| info.price == name) else {
                         let message = format!("`{name}` is no price of models.yaml.");
                         return invalid(".prices", message);
@@ -101,6 +103,7 @@ impl RuleBody {
         };
         let (from, until) = (self.from.map(|time| time.0), self.until.map(|time| time.0));
         let rule = PriceRule { models: self.models, terms, from, until };
+        // The ledger's own check, so that the API, the console and the journal accept the same rules.
         match rule.fault() {
             None => Ok(rule),
             Some(fault) => invalid("", format!("{fault}.")),
@@ -153,6 +156,7 @@ pub(super) async fn put(
     let account = find(&state, &account)?.id;
     let prices = AccountPrices { group: new.group, rules: rules(new.rules)? };
     let by = caller.by(&state);
+    // PUT replaces whatever is there; only the console's forms compare with what they showed.
     let written = by.set_account_prices(account, prices, IfMatch::Anything).await?;
     Ok(Json(PricesBody::from(&*written.value)))
 }

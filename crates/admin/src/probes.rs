@@ -86,6 +86,7 @@ impl Output for Counted {
 pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counted> {
     let (mut debt, mut credit) = (None, None);
     if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.node_status()) {
+        // The only await, and before the blocking part: the database must not stop a thread of the pool.
         let overview = fleet.overview().await;
         state.metrics.show_fleet(&standing, overview.as_deref());
         // What was never seen is not said to be nothing.

@@ -84,9 +84,12 @@ fn unreadable(error: &axum::Error) -> ApiError {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        // serde_path_to_error writes `.` for the document itself and `?` for a place that it does not know;
+        // neither is a field.
         let path = error.path().to_string();
         unusable(error.inner(), Some(path).filter(|path| path != "." && path != "?"))
     })?;
+    // Text behind the document is refused: two parsers could disagree on which of two bodies counts.
     json.end().map_err(|error| unusable(&error, None))?;
     Ok(value)
 }
@@ -217,10 +220,12 @@ impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
             let Some(place) = items.iter().position(|item| id(item) == after) else {
                 return Err(ApiError::invalid("after", "The list has no item with this id."));
             };
+            // By the item, not by an offset: an item added meanwhile shifts no page.
             items.drain(..=place);
         }
         let has_more = items.len() > limit;
         items.truncate(limit);
+        // No cursor on the last page: a client that follows cursors ends here without an empty request.
         let next_after = items.last().filter(|_| has_more).map(id);
         let data: Vec<View> = items.into_iter().map(view).collect();
         Ok(ListView { data, has_more, next_after })

@@ -307,6 +307,8 @@ pub(super) async fn tail(
 }
 
 fn follow(requests: &RequestLog, scope: Scope) -> ApiResult<Feed> {
+    // Counted without a lock: two callers at once may exceed the bound by one, which costs only a copy of the
+    // records.
     if requests.followers() >= TAILS_MAX {
         return Err(ApiError::too_many(format!("{TAILS_MAX} tails are open already.")));
     }
@@ -318,6 +320,7 @@ fn follow(requests: &RequestLog, scope: Scope) -> ApiResult<Feed> {
 fn event(live: &Live) -> Event {
     let (name, document) = match live {
         Live::Record(logged) => ("request", json!(LoggedView::from(&**logged))),
+        // A slow reader loses records instead of delaying the log for all; it is told how many.
         Live::Missed(records) => ("missed", json!({"records": records})),
     };
     Event::default().event(name).data(document.to_string())

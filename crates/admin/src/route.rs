@@ -125,6 +125,8 @@ impl AdminRoute {
                 "The ledger did not confirm in time, or is closing.",
             );
         }
+        // The handler comes before the general refusals of 429: where both refuse with one status, its
+        // description counts.
         (self.describe)(&mut operation);
         if self.is_guarded() {
             let why = "Too many wrong tokens came from this address.";

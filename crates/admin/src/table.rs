@@ -36,6 +36,7 @@ const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// All entries, in the order in which the document lists them.
 pub(super) fn routes() -> Vec<AdminRoute> {
     let mut routes = accounts_and_keys();
+    // In the order of the chapters of the OpenAPI document.
     routes.extend(money());
     routes.extend(doubts_and_tasks());
     routes.extend(codes_and_audit());

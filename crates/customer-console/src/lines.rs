@@ -121,10 +121,12 @@ impl StatementLine {
         let hold = Entry {
             seq: money.call.hold.number(),
             at: money.reserved_at,
+            // The first hold; a rolling hold may have grown since.
             call: Some(Call { held: money.reserved, ..money.call.clone() }),
             kind: EntryKind::Hold,
         };
         let mut hold = Self::from_entry(&hold, keys);
+        // The hold is over: it is history, not money that is set aside.
         if money.end.is_some() {
             hold.badge_class = "";
             hold.note.clear();

@@ -12,6 +12,7 @@ pub(super) const KEY_LIFETIME_MS: u64 = 3_600_000;
 
 /// True for a key of the playground.
 pub(super) fn is_playground_key(key: &Key) -> bool {
+    // By the lifetime as well: a customer may call a key of their own `Playground`.
     let lives = key.expires_at.map(|end| end.0.saturating_sub(key.created_at.0));
     key.name == KEY_NAME && lives.is_some_and(|lives| lives <= KEY_LIFETIME_MS)
 }

@@ -131,6 +131,7 @@ pub(super) async fn page(
 /// The keys to choose from, the newest first: those that are in use, and the one that was chosen.
 fn options(keys: &KeyNames, chosen: Option<KeyId>) -> Vec<KeyOption> {
     let all = keys.all().iter().rev();
+    // The chosen key stays in the list, or the form would silently filter by another.
     let shown = all.filter(|key| !key.disabled || chosen == Some(key.id)).take(KEYS_MAX);
     let option = |key: &Arc<Key>| KeyOption {
         id: key.id,

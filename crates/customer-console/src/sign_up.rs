@@ -87,10 +87,13 @@ pub(super) async fn sign_up(
     if page.allowed == Allowed::Closed {
         return page.with_flash(StatusCode::FORBIDDEN, "Nobody can sign up here at the moment.");
     }
+    // Without the trimming of other fields: blanks may be part of a password.
     let errors = check(&page, form.exact_text("password"));
     if errors.is_any() {
         return page.refused(StatusCode::UNPROCESSABLE_ENTITY, errors);
     }
+    // After the checks of the fields, so that typing errors cost no place, and before the hash, which costs
+    // work.
     let Some(place) = console.sign_ups.begin(client.address) else {
         let text = "Many people are signing up just now. Wait a few minutes and try again.";
         return page.with_flash(StatusCode::TOO_MANY_REQUESTS, text);

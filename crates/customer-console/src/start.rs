@@ -53,6 +53,7 @@ pub(super) async fn page(
         debt: account.balance.debt,
         credit_limit: account.balance.credit,
         credit_used: account.balance.credit_used(),
+        // With a debt, the page speaks of that instead.
         broke: available.is_zero() && account.balance.debt.is_zero(),
         has_key,
         suspended: customer.is_suspended(),

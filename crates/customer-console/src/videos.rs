@@ -119,6 +119,7 @@ pub(super) async fn listed(
     let after: Option<TaskId> = after.map(str::parse).transpose().map_err(|_| nowhere())?;
     if let Some(after) = after {
         let own = console.ledger.task(account, &after.to_string()).await.map_err(failed)?;
+        // Checked against the account: the cursor of another one would tell that its task exists.
         own.ok_or_else(nowhere)?;
     }
     let page = console.ledger.tasks(Some(account), filter, after, ROWS).await.map_err(failed)?;
@@ -135,6 +136,7 @@ pub(super) async fn page(
         "" => None,
         "open" => Some(TaskFilter::Open),
         "in_doubt" => Some(TaskFilter::InDoubt),
+        // Only listed states reach the database's filter.
         state if STATES.iter().any(|(name, _)| *name == state) => {
             Some(TaskFilter::Ended(state.to_owned()))
         }

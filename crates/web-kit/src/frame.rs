@@ -91,6 +91,7 @@ impl<T: Template> IntoResponse for HtmlPage<T> {
                 ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
             }
             Err(error) => {
+                // A template fails only if a value cannot be written; no part of the page was sent yet.
                 log::error!("a page could not be filled: {error}");
                 (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.").into_response()
             }

@@ -54,6 +54,7 @@ fn render(
     made: Option<Secret>,
 ) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
+    // Ids are random, so the cursor's place is found by the time of creation.
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
     let after = query.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
     let mut rows = ledger.codes();
@@ -97,6 +98,7 @@ async fn submit_code(operator: &LoggedInOperator, form: &Form) -> FormResult<Opt
     };
     let amount = match kind {
         CodeKind::Credit => Some(form.amount_above_zero("amount")?),
+        // An invite without credit is possible: the field may be empty or zero.
         CodeKind::Invite => form.amount("amount")?.filter(|amount| !amount.is_zero()),
     };
     let new = NewCode {
@@ -135,6 +137,7 @@ fn state(issued: &IssuedCode, now: UnixMs) -> (&'static str, &'static str) {
     let is_used_up = issued.used as u64 >= u64::from(issued.code.uses_max);
     match (issued.revoked_at, is_expired, is_used_up) {
         (Some(_), _, _) => ("revoked", "bad"),
+        // Before the expiry: a code that did its work is nothing to worry about.
         (None, _, true) => ("used up", ""),
         (None, true, false) => ("expired", "warn"),
         (None, false, false) => ("usable", "good"),

@@ -96,6 +96,7 @@ impl From<Rates> for TypedRates {
 pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let frame = operator.frame(HERE);
     let page = render(&operator, frame, Form::default(), account, None).await;
+    // The page is shown even then, but monitoring and scripts see that the ledger did not answer.
     let is_whole = page.0.figures.is_ok();
     let status = if is_whole { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, page).into_response()
@@ -253,6 +254,7 @@ async fn submit(
     patch: AccountPatch,
 ) -> FormResult<()> {
     let updated = operator.by(form)?.update_account(account, patch).await;
+    // Only a credit line can be refused for its amount: what is lent already cannot be withdrawn.
     updated.map_err(|error| form::refuse_amount("credit_limit", error))?;
     Ok(())
 }

@@ -190,6 +190,7 @@ async fn submit_refund(
     let unknown = || ApiError::invalid("hold", "There is no such call.");
     let hold: HoldId = form.text("hold").parse().map_err(|_| unknown())?;
     let amount = form.amount_above_zero("amount")?;
+    // The form's token is the id of the refund, so that a form sent twice refunds once.
     let id = movement_id("", form::require_token(form)?);
     let given = operator.by(form)?.refund(account, &id, hold, amount).await;
     given.map_err(|error| form::refuse_amount("amount", error))?;

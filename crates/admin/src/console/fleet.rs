@@ -139,6 +139,7 @@ async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResu
     let node = node.ok_or_else(unknown)?;
     let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
     let note = form::note(form, "note")?;
+    // The audit log is the only place that tells later why money was released or charged.
     if note.is_empty() {
         return Err(FormError::at("note", "Say what was found out."));
     }

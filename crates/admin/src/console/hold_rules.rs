@@ -22,6 +22,7 @@ impl TypedHolds {
         let holds = ledger.hold_overrides(account).unwrap_or_default();
         let text = |figure: Option<u128>| figure.map(|figure| figure.to_string());
         let means = holds.means.as_ref().map(|means| match means.as_slice() {
+            // An empty field means the rule for all, so an empty list needs a word.
             [] => NO_MEANS.to_owned(),
             means => means.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", "),
         });

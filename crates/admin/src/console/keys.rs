@@ -77,6 +77,7 @@ fn render(
     let ledger = operator.ledger();
     let keys = ledger.keys_of(account.id);
     let left_out = keys.len().saturating_sub(LISTED_MAX);
+    // The newest: operators look for the key that was just made or has just failed.
     let newest = keys.iter().rev().take(LISTED_MAX);
     let rows = newest.map(|key| KeyRow::new(key, ledger.key_limits(key.id))).collect();
     let head = CustomerHead::new(operator.ledger(), &account, "/keys");
@@ -142,6 +143,7 @@ pub(super) async fn switch(
     form: Form,
 ) -> Response {
     let found = key.parse().ok().and_then(|id| operator.ledger().key_by_id(id));
+    // A key of another account is not changed through this page, and nothing shows that it exists.
     let Some(key) = found.filter(|key| key.account == account.id) else {
         return operator.failed(ApiError::not_found("This customer has no such key."));
     };

@@ -81,6 +81,7 @@ pub(super) async fn export(
     let (format, name) = match typed.format.as_str() {
         "focus" => (ExportFormat::Focus, "attachment; filename=\"focus.csv\""),
         "csv" => (ExportFormat::Csv, "attachment; filename=\"ledger.csv\""),
+        // `attachment`: a browser would otherwise render megabytes of records in the tab.
         _ => (ExportFormat::Jsonl, "attachment; filename=\"ledger.jsonl\""),
     };
     let typed = ledger::ExportQuery { from_seq, format: Some(format), account };

@@ -115,6 +115,7 @@ pub(super) async fn page(
 ) -> Response {
     let days = query.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
     let by = query.by.unwrap_or(MarginBy::Model);
+    // One below the largest, since the end of the range is `today + 1`.
     let today = u32::try_from(UnixMs::now().0 / MS_PER_DAY).unwrap_or(u32::MAX - 1);
     let cells = operator.ledger().margins(today.saturating_sub(days - 1)..today + 1).await;
     let cells = match cells {
@@ -126,6 +127,7 @@ pub(super) async fn page(
     let mut rows = summed(cells, Some(by));
     match by {
         MarginBy::Day => rows.reverse(),
+        // The worst first: a page is cut at its end, and losses must not be what is left out.
         _ => rows.sort_by_key(|row| row.margin),
     }
     let left_out = rows.len().saturating_sub(ROWS_MAX);

@@ -83,6 +83,7 @@ async fn tasks(
     query: TasksQuery,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
     let found = operator.ledger().tasks(account, None, query.after, PAGE).await;
+    // `None` is a cursor that is no longer in the list: the page is empty, with a link to the first.
     let page = found?.unwrap_or_default();
     Ok((page.tasks, page.next_after.map(|id| format!("?after={id}"))))
 }

@@ -81,6 +81,7 @@ impl Up {
 
 async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
     let standing = migrate::standing(db).await?;
+    // The statements of this version mean nothing on a schema that it does not know.
     if !matches!(standing, SchemaState::Current | SchemaState::Missing | SchemaState::Behind { .. })
     {
         return Err(migrate::refusal(db.place(), &standing));
@@ -147,6 +148,7 @@ fn output(
     let options = options(files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
+        // Without the check of the schema that a node makes: this command is what mends it.
         let db = Db::for_migrations(&options).await?;
         ask(db).await
     });

@@ -119,6 +119,7 @@ pub(crate) async fn page(
     keys.reverse();
     if let Some(before) = &query.before {
         let place = before.parse().ok().and_then(|id| keys.iter().position(|key| key.id == id));
+        // Not the first page: whoever pages through the list would begin again.
         let place = place.ok_or_else(|| customer.nowhere(&console))?;
         keys.drain(..=place);
     }

@@ -134,6 +134,7 @@ pub(super) fn why_no_key(
     if keys.len() >= EVER_MAX {
         return Some("The account has made so many keys that it can make no more.");
     }
+    // Ended keys stay in the ledger for ever, so they may not count towards the keys in use.
     let live = keys.iter().filter(|key| KeyState::from_key(key, now) != KeyState::Ended).count();
     let text = "The account has 100 keys. Revoke one that is no longer used, and try again.";
     (live >= LIVE_MAX).then_some(text)
@@ -209,6 +210,7 @@ async fn find(
     id: &str,
 ) -> PageResult<Arc<Key>> {
     let key = id.parse().ok().and_then(|id| console.ledger.key_by_id(id));
+    // 404 and not 403: nothing tells whether another account's key exists.
     let own = key.filter(|key| key.account == customer.account.id);
     own.ok_or_else(|| customer.nowhere(console))
 }

@@ -58,6 +58,7 @@ pub(super) async fn page(
         frame,
     };
     let mut response = HtmlPage(page).into_response();
+    // Pictures and videos come from providers: the content policy of this page allows their origins.
     response.extensions_mut().insert(ShowsMedia);
     response
 }
@@ -70,6 +71,7 @@ pub(super) async fn key(
     if let Some(why) = keys::why_no_key(&console, &customer) {
         return Ok(refused(StatusCode::FORBIDDEN, why));
     }
+    // The ledger holds every key for ever: a page that is reloaded in a loop must not fill it.
     if !console.key_makings.take(customer.account.id) {
         let text = "These are many keys in a short time. Wait half a minute and try again.";
         return Ok(refused(StatusCode::TOO_MANY_REQUESTS, text));

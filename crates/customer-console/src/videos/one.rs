@@ -66,6 +66,7 @@ pub(crate) async fn page(
         lines: money.iter().flat_map(|money| StatementLine::from_call(money, &keys)).collect(),
         record,
     };
+    // The video is embedded from its provider: the content policy of this page allows it.
     let page = HtmlPage(shown);
     Ok((Extension(ShowsMedia), page).into_response())
 }
