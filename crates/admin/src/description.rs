@@ -152,7 +152,7 @@ impl<'a> Operation<'a> {
 }
 
 /// A handler whose arguments and answer are described.
-pub(super) trait Described<Args> {
+pub(super) trait DescribedHandler<Args> {
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -168,7 +168,7 @@ pub(super) trait Output {
 
 macro_rules! described {
     ($($input:ident),*) => {
-        impl<F, ApiResult, $($input),*> Described<($($input,)*)> for F
+        impl<F, ApiResult, $($input),*> DescribedHandler<($($input,)*)> for F
         where
             F: Fn($($input),*) -> ApiResult,
             ApiResult: Future<Output: Output>,

@@ -15,7 +15,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use serde_json::{Value, json};
 
 use super::AdminState;
-use super::description::{Described, Operation, Schemas};
+use super::description::{DescribedHandler, Operation, Schemas};
 use super::error::ApiError;
 
 /// The time within which the ledger must have answered. A disk that takes longer is not working.
@@ -51,7 +51,7 @@ macro_rules! methods {
             handler: H,
         ) -> AdminRoute
         where
-            H: Handler<T, AdminState> + Described<Args>,
+            H: Handler<T, AdminState> + DescribedHandler<Args>,
             T: 'static,
         {
             AdminRoute::new(Method::$method, MethodFilter::$method, path, title, handler)
@@ -75,7 +75,7 @@ impl AdminRoute {
         handler: H,
     ) -> Self
     where
-        H: Handler<T, AdminState> + Described<Args>,
+        H: Handler<T, AdminState> + DescribedHandler<Args>,
         T: 'static,
     {
         let service = on(filter, handler);
