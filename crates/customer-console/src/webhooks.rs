@@ -10,7 +10,7 @@ use super::CustomerConsole;
 use super::customer::{LoggedInCustomer, PageResult};
 use super::videos;
 use tollgate_ledger::{Actor, ListedTask, TaskFilter, TaskId, Webhook};
-use tollgate_tasks::Announced;
+use tollgate_tasks::ReannounceOutcome;
 use tollgate_web_kit::{FlashLevel, HtmlPage, PageFrame, show};
 
 /// A receiver that checks what it gets.
@@ -127,14 +127,16 @@ pub(super) async fn replay(
         let by = console.ledger.by(&Actor::Customer);
         let announced = console.tasks.announce_again(&by, account, id).await;
         match announced.map_err(|error| customer.failed(&console, &error))? {
-            Announced::Unknown => return Err(customer.nowhere(&console)),
-            Announced::Due => (StatusCode::OK, FlashLevel::Success, "It is being sent once more."),
-            Announced::NotEnded => (
+            ReannounceOutcome::Unknown => return Err(customer.nowhere(&console)),
+            ReannounceOutcome::Due => {
+                (StatusCode::OK, FlashLevel::Success, "It is being sent once more.")
+            }
+            ReannounceOutcome::NotEnded => (
                 StatusCode::CONFLICT,
                 FlashLevel::Error,
                 "The video has not ended: there is nothing to announce.",
             ),
-            Announced::Nowhere => {
+            ReannounceOutcome::Nowhere => {
                 (StatusCode::CONFLICT, FlashLevel::Error, "It was submitted without a webhook_url.")
             }
         }
