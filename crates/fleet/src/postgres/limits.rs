@@ -217,7 +217,7 @@ fn missing_row() -> DbError {
 }
 
 /// The parts that nodes have of a limit, by node.
-type Parts<T> = HashMap<String, BTreeMap<i32, T>>;
+type PartsByLimit<T> = HashMap<String, BTreeMap<i32, T>>;
 
 /// Reads the parts of all nodes, by the name of the limit: a name and a node, and what `read` reads.
 async fn parts<T>(
@@ -225,8 +225,8 @@ async fn parts<T>(
     sql: &str,
     names: &[String],
     read: fn(&Row) -> Result<T, DbError>,
-) -> Result<Parts<T>, DbError> {
-    let mut parts = Parts::new();
+) -> Result<PartsByLimit<T>, DbError> {
+    let mut parts = PartsByLimit::new();
     for row in tx.query(sql, &[&names]).await? {
         parts.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?, read(&row)?);
     }
