@@ -28,6 +28,7 @@ use super::stored::StoredIds;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -207,13 +208,7 @@ impl RoundLimits {
 }
 
 impl Call for MessagesCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.bounds.model.rename(upstream_model);
@@ -271,13 +266,7 @@ struct CountCall {
 }
 
 impl Call for CountCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn local_answer(&self) -> Option<Bytes> {
         Some(format!(r#"{{"input_tokens":{}}}"#, self.tokens).into())

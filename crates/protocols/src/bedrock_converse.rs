@@ -31,6 +31,7 @@ use super::{
     Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, PathVariables, Request,
     RequestBounds, path_segment, request_policy,
 };
+use crate::codec::bounds_in_field;
 
 /// The codec of Amazon Bedrock's Converse API.
 #[derive(Debug)]
@@ -130,13 +131,7 @@ struct ConverseCall {
 }
 
 impl Call for ConverseCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn splice(&self, _upstream_model: &str) -> Splice {
         let mut splice = Splice::default();

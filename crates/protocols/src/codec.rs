@@ -230,3 +230,17 @@ pub enum Delivery {
 pub fn is_estimated(call: &dyn Call, meter: &dyn Meter) -> bool {
     call.is_all_shown() || call.estimates_unreported() && !meter.hides_output()
 }
+
+/// Implements [`Call::bounds`] and [`Call::bounds_mut`] for a call with a field `bounds`.
+macro_rules! bounds_in_field {
+    () => {
+        fn bounds(&self) -> &$crate::RequestBounds {
+            &self.bounds
+        }
+
+        fn bounds_mut(&mut self) -> &mut $crate::RequestBounds {
+            &mut self.bounds
+        }
+    };
+}
+pub(crate) use bounds_in_field;

@@ -12,6 +12,7 @@ use super::{
     Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
     RequestBounds,
 };
+use crate::codec::bounds_in_field;
 use crate::public_url;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
@@ -200,13 +201,7 @@ struct ImageCall {
 }
 
 impl Call for ImageCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn traits(&self) -> Traits {
         self.traits

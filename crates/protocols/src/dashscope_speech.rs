@@ -15,6 +15,7 @@ use super::{
     Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
     RequestBounds,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::{ErrorKind, GatewayError};
 
@@ -107,13 +108,7 @@ struct SpeechCall {
 }
 
 impl Call for SpeechCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// Its answers are collected: nothing is relayed as it comes.
     fn collected(&self) -> Option<&(dyn Collect + Sync)> {

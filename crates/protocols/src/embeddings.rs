@@ -24,6 +24,7 @@ use super::{
     Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Framing, Meter, Operation,
     Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
@@ -275,13 +276,7 @@ struct VoyageEdits {
 }
 
 impl Call for EmbeddingsCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {

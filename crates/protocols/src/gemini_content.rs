@@ -24,6 +24,7 @@ use super::{
     Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request,
     RequestBounds, path_segment, request_policy,
 };
+use crate::codec::bounds_in_field;
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
@@ -178,13 +179,7 @@ struct ContentCall {
 }
 
 impl Call for ContentCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// Google says with 400 of a credential that it does not know, and that is the operator's.
     fn refusal(&self, status: u16, _name: Option<&str>, body: &[u8]) -> Option<GatewayError> {

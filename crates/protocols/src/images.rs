@@ -4,7 +4,6 @@
 //! What an answer reports is charged as it says. One that does not tell, or not of all its images, is
 //! charged as the hold covers it: how many tokens an image has is known to nobody but who made it.
 
-use bytes::Bytes;
 use serde::Deserialize;
 
 use super::disjoint::count;
@@ -14,6 +13,7 @@ use super::limits::{ImageFormat, ImageLimits, PricedFeatures, ResponseFormat, ch
 use super::metering::{self, StreamMeter, StreamTotals, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, RequestBounds};
+use crate::metering::relays_scanned_document;
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
@@ -309,34 +309,15 @@ impl ImagesMeter {
 }
 
 impl Meter for ImagesMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.scan.feed(&chunk);
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.scan.is_complete()
-    }
+    relays_scanned_document!();
 
     fn has_failed(&self) -> bool {
         self.scan.has_only_error() && self.reported().is_none()
     }
 
-    fn relayed(&self) -> Usage {
-        Usage::ZERO
-    }
-
     fn measure(&self) -> (Usage, UsageSource) {
         let (usage, source) = self.used();
         (disjoint(usage, self.is_output_apart), source)
-    }
-
-    fn changes_length(&self) -> bool {
-        false
     }
 }
 

@@ -11,7 +11,7 @@ mod report;
 mod stream;
 
 pub(super) use context::MeterContext;
-pub(super) use document::{JsonMeter, ThoughtScan};
+pub(super) use document::{JsonMeter, ThoughtScan, relays_scanned_document};
 pub(super) use report::{
     UsageReport, WireCostDetails, cost, dollars, if_readable, input_tokens, read_wire, service_tier,
 };

@@ -5,8 +5,6 @@
 //! OpenAI asks nothing for it and reports no usage. Others bill tokens, or have models of language
 //! judge, which put a template around each input.
 
-use bytes::Bytes;
-
 use super::estimate::ReadTokens;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
@@ -16,6 +14,8 @@ use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, metering,
     request_policy,
 };
+use crate::codec::bounds_in_field;
+use crate::metering::relays_scanned_document;
 use tollgate_money::price::{Unit, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
@@ -151,13 +151,7 @@ struct ModerationCall {
 }
 
 impl Call for ModerationCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {
@@ -197,25 +191,10 @@ impl ModerationMeter {
 }
 
 impl Meter for ModerationMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.scan.feed(&chunk);
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.scan.is_complete()
-    }
+    relays_scanned_document!();
 
     fn has_failed(&self) -> bool {
         self.scan.has_only_error() && self.reported().is_none()
-    }
-
-    fn relayed(&self) -> Usage {
-        Usage::default()
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
@@ -228,14 +207,11 @@ impl Meter for ModerationMeter {
     fn is_above_limits(&self) -> bool {
         self.reported().is_some_and(|tokens| tokens > self.tokens_max)
     }
-
-    fn changes_length(&self) -> bool {
-        false
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use serde_json::json;
 
     use super::*;

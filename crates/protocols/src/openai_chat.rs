@@ -16,6 +16,7 @@ use super::sse::EventAction;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -256,13 +257,7 @@ struct ChatCall {
 }
 
 impl Call for ChatCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.bounds.model.rename(upstream_model);

@@ -12,6 +12,7 @@ use super::stored;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -69,13 +70,7 @@ struct CompactCall {
 }
 
 impl Call for CompactCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         let frame = MeterContext::new(&self.bounds, self.model_limits);

@@ -10,6 +10,7 @@ use super::limits::{ImageLimits, ModelLimits, ResponseFormat};
 use super::request_bounds::ModelField;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
+use crate::codec::bounds_in_field;
 use crate::estimate::TextSize;
 use tollgate_money::price::Traits;
 use tollgate_types::error::GatewayError;
@@ -234,13 +235,7 @@ struct EditCall {
 }
 
 impl Call for EditCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn makes_pictures(&self) -> bool {
         self.image_options.is_output_apart()

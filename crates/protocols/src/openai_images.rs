@@ -9,6 +9,7 @@ use super::limits::ModelLimits;
 use super::request_policy::Prompt;
 use super::splice::Splice;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
+use crate::codec::bounds_in_field;
 use tollgate_money::price::Traits;
 use tollgate_types::error::GatewayError;
 
@@ -219,13 +220,7 @@ struct ImagesCall {
 }
 
 impl Call for ImagesCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn makes_pictures(&self) -> bool {
         self.image_options.is_output_apart()

@@ -13,6 +13,7 @@ use super::stored;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
@@ -60,13 +61,7 @@ struct InputTokensCall {
 }
 
 impl Call for InputTokensCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn local_answer(&self) -> Option<Bytes> {
         // What the upstream keeps is not here to be counted.

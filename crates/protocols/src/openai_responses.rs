@@ -23,6 +23,7 @@ use super::stored::{self, StoredIds};
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{ImageSize, Quality, ServiceTier, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -139,13 +140,7 @@ struct ResponsesCall {
 }
 
 impl Call for ResponsesCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.bounds.model.rename(upstream_model);

@@ -8,6 +8,7 @@ use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
 use super::{Call, Codec, Dialect, Operation, Reference, Request, RequestBounds};
+use crate::codec::bounds_in_field;
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
@@ -85,13 +86,7 @@ struct SpeechCall {
 }
 
 impl Call for SpeechCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn answers_binary(&self) -> bool {
         true

@@ -21,6 +21,7 @@ use super::splice::Splice;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -211,13 +212,7 @@ struct VoyageEdits {
 }
 
 impl Call for RerankCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// True: there is no output, so the request shows the whole cost.
     fn is_all_shown(&self) -> bool {

@@ -15,6 +15,7 @@ use super::limits::{ModelLimits, TranscriptionLimits};
 use super::metering::StreamMeter;
 use super::request_bounds::ModelField;
 use super::{Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds};
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -266,13 +267,7 @@ impl TranscriptionCall {
 }
 
 impl Call for TranscriptionCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     /// All of it was heard before the first word comes, and what was written is seen. A stream that its
     /// customer leaves is read on nevertheless: its end has the upstream's own figures.

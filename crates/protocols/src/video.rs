@@ -16,6 +16,7 @@ use super::limits::VideoLimits;
 use super::splice::Splice;
 use super::task::{DOCUMENT_BYTES_MAX, Submit, TaskFacts, TaskState, TaskView};
 use super::{Call, Fault, RequestBounds};
+use crate::codec::bounds_in_field;
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -241,13 +242,7 @@ impl<U: VideoUpstream> VideoCall<U> {
 }
 
 impl<U: VideoUpstream> Call for VideoCall<U> {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn traits(&self) -> Traits {
         self.video_request.traits

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
+use crate::codec::bounds_in_field;
 use crate::fields::check_messages;
 use crate::gemini_content::check_counted;
 use crate::limits::ModelLimits;
@@ -92,13 +93,7 @@ struct LocalCountCall {
 }
 
 impl Call for LocalCountCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn local_answer(&self) -> Option<Bytes> {
         Some(self.answer.clone())

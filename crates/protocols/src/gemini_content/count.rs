@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::{DIALECTS, check_lists, check_spelling, named, path_of};
+use crate::codec::bounds_in_field;
 use crate::fields::no_object;
 use crate::json::Object;
 use crate::limits::ModelLimits;
@@ -91,13 +92,7 @@ struct CountCall {
 }
 
 impl Call for CountCall {
-    fn bounds(&self) -> &RequestBounds {
-        &self.bounds
-    }
-
-    fn bounds_mut(&mut self) -> &mut RequestBounds {
-        &mut self.bounds
-    }
+    bounds_in_field!();
 
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();

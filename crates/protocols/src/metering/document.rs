@@ -203,3 +203,32 @@ fn begins_text(behind_key: &[u8]) -> bool {
     let text = value.and_then(|value| value.strip_prefix(b"\""));
     text.and_then(<[u8]>::first).is_some_and(|first| *first != b'"')
 }
+
+/// Implements the methods of a [`Meter`] that relays one JSON document as it comes while its field `scan`, a
+/// [`UsageScan`], reads along.
+macro_rules! relays_scanned_document {
+    () => {
+        fn relay(&mut self, chunk: bytes::Bytes) -> bytes::Bytes {
+            self.scan.feed(&chunk);
+            chunk
+        }
+
+        fn finish(&mut self) -> bytes::Bytes {
+            bytes::Bytes::new()
+        }
+
+        fn is_complete(&self) -> bool {
+            self.scan.is_complete()
+        }
+
+        // Documents report at their end: until then nothing is relayed that a hold must be raised for.
+        fn relayed(&self) -> tollgate_money::price::Usage {
+            tollgate_money::price::Usage::ZERO
+        }
+
+        fn changes_length(&self) -> bool {
+            false
+        }
+    };
+}
+pub(crate) use relays_scanned_document;

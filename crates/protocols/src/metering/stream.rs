@@ -162,7 +162,7 @@ impl StreamTotals for StreamState {
 
 /// The part of metering a stream that depends on its kind of events.
 pub(crate) trait Tally: Send + Sync {
-    /// What the events come to: a [`StreamState`] for text, the tally itself for others.
+    /// Totals of the events: a [`StreamState`] for text, the tally itself for others.
     type Totals: StreamTotals;
 
     /// Reads the data of an event, and decides whether the customer gets the event.

@@ -8,6 +8,7 @@ use super::usage::{AudioReport, BilledUnits};
 use crate::estimate::TextSize;
 use crate::json_cursor::Cursor;
 use crate::json_scan::UsageScan;
+use crate::metering::relays_scanned_document;
 use crate::metering::{StreamTotals, Tally};
 use crate::sse::EventAction;
 use crate::{Meter, RequestBounds};
@@ -62,26 +63,11 @@ impl DocumentMeter {
 }
 
 impl Meter for DocumentMeter {
-    fn relay(&mut self, chunk: Bytes) -> Bytes {
-        self.scan.feed(&chunk);
-        chunk
-    }
-
-    fn finish(&mut self) -> Bytes {
-        Bytes::new()
-    }
-
-    fn is_complete(&self) -> bool {
-        self.scan.is_complete()
-    }
+    relays_scanned_document!();
 
     fn has_failed(&self) -> bool {
         let AudioReport { seconds, tokens } = self.report();
         self.scan.has_only_error() && seconds.is_none() && tokens.is_none()
-    }
-
-    fn relayed(&self) -> Usage {
-        Usage::ZERO
     }
 
     fn measure(&self) -> (Usage, UsageSource) {
@@ -91,10 +77,6 @@ impl Meter for DocumentMeter {
 
     fn is_above_limits(&self) -> bool {
         self.audio.is_exceeded_by(&self.report())
-    }
-
-    fn changes_length(&self) -> bool {
-        false
     }
 }
 
