@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::MoveError;
 use super::calls::Calls;
-use tollgate_ledger::moving::{Arriving, MovedTask};
+use tollgate_ledger::moving::{MoveTarget, MovedTask};
 use tollgate_ledger::{
     AccountId, HoldId, Intent, JournaledRecord, KeyId, OpenError, OpenHold, Record, RequestId,
     Reservation, Task, TaskPhase,
@@ -65,7 +65,7 @@ impl Account {
     /// Adds a call behind all that happened before it.
     pub(super) fn add(
         &mut self,
-        arriving: &mut Arriving,
+        arriving: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         while self.money.front().is_some_and(|record| record.at() <= call.record.at())
@@ -78,7 +78,7 @@ impl Account {
     }
 
     /// Adds what happened after the last call. Nothing is left then.
-    pub(super) fn add_the_rest(&mut self, arriving: &mut Arriving) -> Result<(), MoveError> {
+    pub(super) fn add_the_rest(&mut self, arriving: &mut MoveTarget) -> Result<(), MoveError> {
         while self.add_money(arriving)? {}
         while self.add_payment(arriving)? {}
         let late = self
@@ -155,7 +155,7 @@ impl Account {
 
     /// Adds the oldest grant, refund or resolved doubt that can be written, and then the calls that waited
     /// for its money. Returns false if there was none.
-    fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+    fn add_money(&mut self, arriving: &mut MoveTarget) -> Result<bool, MoveError> {
         let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
@@ -192,7 +192,7 @@ impl Account {
     /// Adds a call, after the credits that pay for it.
     fn add_call(
         &mut self,
-        arriving: &mut Arriving,
+        arriving: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         while charged(&call.record) > arriving.balance(self.id).available
@@ -203,7 +203,7 @@ impl Account {
 
     fn add_call_now(
         &mut self,
-        arriving: &mut Arriving,
+        arriving: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         let JournaledRecord { seq, mut record, hold } = call;
@@ -248,7 +248,7 @@ impl Account {
     /// Adds a task: with what it holds, or as it ended.
     pub(super) fn add_task(
         &mut self,
-        arriving: &mut Arriving,
+        arriving: &mut MoveTarget,
         moved: MovedTask,
     ) -> Result<(), MoveError> {
         let MovedTask { task, hold, tried } = moved;
@@ -278,7 +278,7 @@ impl Account {
 
     /// Adds the oldest payment of a debt, if the debt and the money for it are there by now: clocks of
     /// nodes differ. Says whether it was added.
-    fn add_payment(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+    fn add_payment(&mut self, arriving: &mut MoveTarget) -> Result<bool, MoveError> {
         let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
         let account = self.id;
         if amount > arriving.balance(account).payable() {
@@ -292,7 +292,7 @@ impl Account {
     /// Adds a call in place of money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
-        arriving: &mut Arriving,
+        arriving: &mut MoveTarget,
         lost: Nanousd,
     ) -> Result<(), MoveError> {
         let at = UnixMs::now();

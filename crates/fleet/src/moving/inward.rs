@@ -12,7 +12,7 @@ use crate::postgres::moving::{Finish, MoveOutcome};
 use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
-use tollgate_ledger::moving::{DirectoryState, Leaving, Parts, lines};
+use tollgate_ledger::moving::{DirectoryState, MoveSource, Parts, lines};
 use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Seq};
 
 /// Rows of usage that one statement writes.
@@ -24,7 +24,7 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl ReadDirectory {
     /// Refuses a ledger that has anything in common with the fleet.
-    async fn check(&self, db: &Db, leaving: &Leaving, holds: &[Seq]) -> Result<(), MoveError> {
+    async fn check(&self, db: &Db, leaving: &MoveSource, holds: &[Seq]) -> Result<(), MoveError> {
         let names = self.followed.names();
         let mut common: Vec<String> =
             leaving.names().into_iter().filter(|name| names.contains(name)).collect();
@@ -35,13 +35,13 @@ impl ReadDirectory {
 }
 
 /// Opens the ledger in `dir` and refuses what cannot move.
-fn open(dir: &Path) -> Result<Leaving, MoveError> {
+fn open(dir: &Path) -> Result<MoveSource, MoveError> {
     if let Some(marker) = Marker::find(dir)?
         && !marker.id.starts_with("in-")
     {
         return Err(OpenError::Moved { path: dir.to_owned(), says: marker.says }.into());
     }
-    let leaving = Leaving::open(dir)?;
+    let leaving = MoveSource::open(dir)?;
     if !leaving.violations.is_empty() {
         return Err(MoveError::Unsound(leaving.violations.clone()));
     }
@@ -120,7 +120,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     }
 }
 
-fn marker(db: &Db, leaving: &Leaving) -> Marker {
+fn marker(db: &Db, leaving: &MoveSource) -> Marker {
     Marker {
         says: format!(
             "this ledger is in the fleet at {}, or on its way there: start a node on an empty \
@@ -133,7 +133,7 @@ fn marker(db: &Db, leaving: &Leaving) -> Marker {
 }
 
 /// The counts of an earlier move of this ledger; `None` if there was none.
-async fn has_moved(db: &Db, leaving: &Leaving) -> Result<Option<Tallies>, MoveError> {
+async fn has_moved(db: &Db, leaving: &MoveSource) -> Result<Option<Tallies>, MoveError> {
     let Some(progress) = db.moved_in(&leaving.name).await? else { return Ok(None) };
     let Some(proof) = progress.proof else { return Ok(None) };
     if progress.chain != leaving.chain || progress.last != leaving.last {
@@ -145,7 +145,7 @@ async fn has_moved(db: &Db, leaving: &Leaving) -> Result<Option<Tallies>, MoveEr
 
 async fn check(
     db: &Db,
-    leaving: &Leaving,
+    leaving: &MoveSource,
     parts: &Parts<'_>,
     fleet: &ReadDirectory,
 ) -> Result<(), MoveError> {
@@ -159,7 +159,7 @@ async fn check(
 }
 
 /// Writes down the parts that are not there yet. Says how many parts and how many writes there are.
-async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
+async fn put(db: &Db, leaving: &MoveSource) -> Result<(u64, u64), MoveError> {
     let ids: Vec<String> =
         leaving.accounts().iter().map(|account| account.id.to_string()).collect();
     let progress = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
@@ -178,7 +178,7 @@ async fn put(db: &Db, leaving: &Leaving) -> Result<(u64, u64), MoveError> {
 /// Writes a part, repeatedly if its COMMIT is not answered.
 async fn put_part(
     db: &Db,
-    leaving: &Leaving,
+    leaving: &MoveSource,
     part: &tollgate_ledger::moving::Part,
     first_write: u64,
 ) -> Result<(), DbError> {
@@ -193,7 +193,7 @@ async fn put_part(
 }
 
 /// Reads back what was written down and compares it with the ledger.
-async fn compare(db: &Db, leaving: &Leaving, tallies: &Tallies) -> Result<(), MoveError> {
+async fn compare(db: &Db, leaving: &MoveSource, tallies: &Tallies) -> Result<(), MoveError> {
     let (mut followed, mut read) = (DirectoryState::default(), 0);
     loop {
         let writes = db.moving_writes(&leaving.name, read).await?;
@@ -239,7 +239,7 @@ async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
 /// Makes all of it a part of the fleet.
 async fn finish(
     db: &Db,
-    leaving: &Leaving,
+    leaving: &MoveSource,
     parts: &Parts<'_>,
     tallies: &Tallies,
     fleet: &mut ReadDirectory,

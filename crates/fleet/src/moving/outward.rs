@@ -14,7 +14,7 @@ use crate::postgres::Db;
 use crate::postgres::moving::NodeOut;
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
-use tollgate_ledger::moving::{Arriving, DirectoryState, Leaving};
+use tollgate_ledger::moving::{DirectoryState, MoveSource, MoveTarget};
 use tollgate_ledger::{AccountId, NodeId, Record, WriteId, verify};
 use tollgate_money::money::Nanousd;
 
@@ -44,7 +44,7 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
             .to_owned(),
         id: id.clone(),
     };
-    let mut arriving = Arriving::begin(dir, &marker)?;
+    let mut arriving = MoveTarget::begin(dir, &marker)?;
     let (mut directory, mut backlog) = (ReadDirectory::default(), MoneyBacklog::new());
     let add = |record| match record {
         Record::Central(record) => {
@@ -125,7 +125,7 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 /// Adds the money of each account, and gives what there must be in the end.
 async fn write_accounts(
     db: &Db,
-    arriving: &mut Arriving,
+    arriving: &mut MoveTarget,
     followed: &DirectoryState,
     mut backlog: MoneyBacklog,
     nodes: &[NodeOut],
@@ -149,7 +149,7 @@ async fn write_accounts(
 /// Adds the grants, calls and refunds of an account in the order of time.
 async fn tell_account(
     db: &Db,
-    arriving: &mut Arriving,
+    arriving: &mut MoveTarget,
     id: AccountId,
     money: VecDeque<Record>,
     nodes: &[NodeId],
@@ -229,7 +229,7 @@ fn count(
     if !report.violations.is_empty() {
         return Err(MoveError::Unsound(report.violations));
     }
-    let leaving = Leaving::open(dir)?;
+    let leaving = MoveSource::open(dir)?;
     let mut parts = leaving.parts()?;
     while parts.next_part()?.is_some() {}
     let differences = followed.map(|followed| followed.differences(leaving.cores()));
