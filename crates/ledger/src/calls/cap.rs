@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use crate::calls::lend::FundsRequest;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::SharedFunds;
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Period, SpendLimitStatus};
 use crate::rules::cap_shares::{CapDemand, CapGrant, CapRequest};
-use crate::rules::spend::{Span, sum};
+use crate::rules::key_spend::{Span, sum};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use crate::calls::lend::FundsRequest;
+use crate::memory::Ledger;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
 use crate::records::record::{Record, Reservation, VoidReason};
 use crate::rules::core::Core;
@@ -54,6 +54,18 @@ impl PostedCharge {
 }
 
 impl Ledger {
+    /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
+    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
+    /// answer is late for the term, for as long as it may still come.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
+        let Reserve { account, key, amount, .. } = reserve;
+        self.with_money(FundsRequest { account, key, amount }, || self.reserve(reserve.clone()))
+            .await
+    }
+
     /// Sets money aside for a call. In memory; see [`Hold::durable`] for when it is on disk.
     ///
     /// # Errors

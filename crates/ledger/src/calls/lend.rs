@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::calls::hold::Reserve;
-use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::{LeaseWait, SharedFunds, Shortfall};
 use crate::records::error::Refusal;
 use crate::records::record::Record;
@@ -38,18 +36,6 @@ impl Ledger {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
-    }
-
-    /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
-    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
-    /// answer is late for the term, for as long as it may still come.
-    ///
-    /// # Errors
-    /// [`Refusal`]; nothing has changed then.
-    pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
-        let Reserve { account, key, amount, .. } = reserve;
-        self.with_money(FundsRequest { account, key, amount }, || self.reserve(reserve.clone()))
-            .await
     }
 
     /// Sets money aside with `set_aside`, which wants so much. In a fleet it waits, and tries again,

@@ -3,9 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::customers::login::AccountPatch;
-use crate::memory::ledger::{Keys, Ledger};
-use crate::records::error::LedgerError;
+use crate::memory::{Keys, Ledger};
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::Key;
 use crate::rules::core::AccountState;
@@ -107,20 +105,6 @@ impl Ledger {
         let of_key = keys.limits.get(&key.id).map(|limits| limits.rates);
         let of_account = keys.rates.get(&key.account).copied();
         (of_key.unwrap_or_default(), of_account.unwrap_or_default())
-    }
-
-    /// Changes what all keys of an account together may use, for requests that come from now on.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Stopped`].
-    pub async fn limit_account(
-        &self,
-        account: AccountId,
-        patch: RatesPatch,
-    ) -> Result<Rates, LedgerError> {
-        let patch = AccountPatch { rates: patch, ..AccountPatch::default() };
-        self.by_gateway().update_account(account, patch).await?;
-        Ok(self.account_rates(account))
     }
 
     /// Rate limits of an account after a change; `None` if nothing changes.

@@ -10,7 +10,7 @@ use crate::records::act::IDS_KEPT;
 use crate::rules::text::check_text;
 use std::collections::HashMap;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::Store;
 use crate::records::error::LedgerError;
 use crate::rules::submit::is_recent;

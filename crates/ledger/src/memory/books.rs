@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
-use crate::memory::ledger::Ledger;
 use crate::memory::write::{AuditRecordBuilder, IdempotentOutcome, LockedShards, WriteDecision};
 use crate::ports::writes::{AppendOutcome, WriteGroup, WriteLog, WriteTurn};
 use crate::records::error::{LedgerError, Violation};

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, Reservation, VoidReason};
 use tollgate_money::money::Nanousd;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::segment::{self, Position};
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::{JournaledRecord, Record, Reservation};
 use crate::rules::core::Core;

@@ -13,8 +13,8 @@ use parking_lot::MutexGuard;
 
 use crate::files::fatal::fatal;
 use crate::journal::Stopped;
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
-use crate::memory::ledger::Ledger;
 use crate::records::act::Act;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;

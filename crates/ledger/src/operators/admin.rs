@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use crate::customers::limit::KeyLimitsPatch;
+use crate::memory::Ledger;
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::Ledger;
 use crate::memory::write::{IdempotentOutcome, LockedShards};
 use crate::records::error::LedgerError;
 use crate::records::key_limits::KeyLimits;

@@ -14,7 +14,7 @@ use crate::journal::head::Checkpoint;
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::backlog::WINDOW_RECORDS_MAX;
 use crate::projection::checkpoint::{self, Remembered};
-use crate::projection::store::{self, Store, StoreError};
+use crate::projection::store::{self, Store, store_error};
 use crate::projection::window::Window;
 use crate::records::act::Act;
 use crate::records::error::OpenError;
@@ -275,20 +275,13 @@ pub(crate) fn load(
     .unwrap_or_else(|_| Err(OpenError::Store("sled panicked while it was opened".to_owned())))
 }
 
-pub(crate) fn store_error(error: StoreError) -> OpenError {
-    if error.is_full {
-        OpenError::NoRoom(error.to_string())
-    } else {
-        OpenError::Store(error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
     use crate::journal::head::Head;
+    use crate::projection::store::StoreError;
     use crate::records::act::Actor;
     use crate::{Archive, ArchiveTo, Ledger, MaintenanceOptions, Options};
     use tollgate_money::money::Nanousd;

@@ -3,6 +3,7 @@
 //! It is a projection of the journal and can be rebuilt from it at any time. One tree, keys with a
 //! one-letter prefix, everything of one window in one batch together with the journal's position.
 
+mod batch;
 mod calls;
 mod losses;
 mod margins;
@@ -30,20 +31,22 @@ use serde::{Deserialize, Serialize};
 use crate::files::directory::sync_directory;
 use crate::journal::segment::Position;
 use crate::projection::window::Window;
+use crate::records::error::OpenError;
 use crate::records::key_limits::KeyLimits;
 use crate::records::record::{JournaledRecord, Key, OpenHold};
 use crate::rules::account::Account;
 use crate::rules::core::{Core, Grant, Refund};
+use crate::rules::key_spend::SpendTotals;
 use crate::rules::shards::shard_index;
-use crate::rules::spend::SpendTotals;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 
+use batch::Batch;
 pub use calls::CallName;
 pub(crate) use customers::each_act;
-use pack::{Batch, Packing};
+use pack::Packing;
 pub(crate) use pack::{Cut, settle};
 pub(crate) use rows::{Held, Row, Source};
 use sweep::Sweep;
@@ -135,6 +138,15 @@ impl From<std::io::Error> for StoreError {
     fn from(error: std::io::Error) -> Self {
         let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         Self { what: error.to_string(), is_full }
+    }
+}
+
+/// The error with which a start reports a failure of sled: a full disk is told apart, since freeing space mends it.
+pub(crate) fn store_error(error: StoreError) -> OpenError {
+    if error.is_full {
+        OpenError::NoRoom(error.to_string())
+    } else {
+        OpenError::Store(error.to_string())
     }
 }
 

@@ -317,7 +317,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::spend::{AccountSpend, KeySpend, SpendTotals};
+    use crate::rules::key_spend::{KeySpend, SpendTotals};
+    use crate::rules::spend::AccountSpend;
     use tollgate_money::price::UsageSource;
     use tollgate_types::ids::{KeyId, RequestId};
 

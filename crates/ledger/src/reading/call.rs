@@ -1,6 +1,6 @@
 //! Money of one call, from its hold to its last refund.
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;

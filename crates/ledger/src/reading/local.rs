@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::books::{Books, StatementLines};
-use crate::memory::ledger::Ledger;
 use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::{CallName, Store};

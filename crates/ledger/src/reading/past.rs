@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::files::seal::{self, Seal};
 use crate::journal::segment;
 use crate::journal::stream::Frames;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::{CallName, Store, StoreError};
 use crate::projection::window::is_entry;
 use crate::reading::report::track;

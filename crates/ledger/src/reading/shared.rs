@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::books::{Books, StatementLines};
-use crate::memory::ledger::Ledger;
 use crate::ports::funds::{SharedFunds, UsageOfModel};
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;

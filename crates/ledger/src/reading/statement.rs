@@ -6,8 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::memory::Ledger;
 use crate::memory::books::StatementLines;
-use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
 use crate::records::record::{Charge, JournaledRecord, OpenHold, Record, SuspenseEnd, VoidReason};

@@ -12,8 +12,8 @@ use crate::records::holds::HoldsRow;
 use crate::records::task::Task;
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
+use crate::rules::key_spend::KeySpend;
 use crate::rules::operator::CodeState;
-use crate::rules::spend::KeySpend;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, Seq};
 

@@ -3,7 +3,7 @@
 
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Period, SpendLimitStatus};
-use crate::rules::spend::{KeySpend, RemainingLimit, Span, sum};
+use crate::rules::key_spend::{KeySpend, RemainingLimit, Span, sum};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};

@@ -7,6 +7,7 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod decide;
+mod submits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -414,7 +415,7 @@ impl AccountState {
                     self.remember_submit(key, task, submit);
                 }
             }
-            record => self.remember_people(record),
+            record => self.customers.apply(record, &mut self.account),
         }
     }
 

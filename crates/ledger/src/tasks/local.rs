@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
 use crate::memory::write::IdempotentOutcome;
 use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tollgate_options::ledger::REPEATED_WITHIN;
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
 use crate::ports::tasks::{
     ChangeTask, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskPage, TaskQuery,

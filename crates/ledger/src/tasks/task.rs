@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::memory::Ledger;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::{VoidReason, WRITE_BYTES_MAX};
 use crate::records::task::{EndedTask, RepeatKey, Task, TaskPhase, Webhook};

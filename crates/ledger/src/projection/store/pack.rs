@@ -5,7 +5,6 @@
 //! written meanwhile to rows that were copied already is written to both. The new one is in a directory
 //! of its own until it is whole and on disk; then it is named so that any start takes it.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use sled::IVec;
 
+use super::batch::{Batch, collect};
 use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
@@ -33,39 +33,6 @@ const WHOLE: &str = "sled.packed";
 const OLD: &str = "sled.old";
 /// Bytes copied at a time: a few milliseconds, during which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
-/// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
-/// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
-const COLLECTIONS: usize = 64;
-
-/// Rows of one atomic write.
-#[derive(Default)]
-pub(super) struct Batch(HashMap<IVec, Option<IVec>>);
-
-impl Batch {
-    pub(super) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
-        self.0.insert(key.into(), Some(value.into()));
-    }
-
-    pub(super) fn remove(&mut self, key: impl Into<IVec>) {
-        self.0.insert(key.into(), None);
-    }
-
-    /// The rows that it writes, and with `None` removes, in no order.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&IVec, Option<&IVec>)> {
-        self.0.iter().map(|(key, value)| (key, value.as_ref()))
-    }
-
-    fn of_sled(self) -> sled::Batch {
-        let mut batch = sled::Batch::default();
-        for (key, value) in self.0 {
-            match value {
-                Some(value) => batch.insert(key, value),
-                None => batch.remove(key),
-            }
-        }
-        batch
-    }
-}
 
 /// Lines to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +83,7 @@ impl Packing {
         let mut first = Batch::default();
         put(&mut first, ENTRIES_FROM.to_vec(), &cut.lines)?;
         put(&mut first, HOURS_FROM.to_vec(), &cut.hours)?;
-        db.apply_batch(first.of_sled())?;
+        db.apply_batch(first.into_sled())?;
         Ok(Self {
             dir: dir.to_owned(),
             db,
@@ -131,7 +98,7 @@ impl Packing {
     fn follow(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut following = Batch::default();
         let is_copied = |key: &IVec| self.is_whole || *key <= self.copied;
-        for (key, value) in batch.0.iter().filter(|(key, _)| is_copied(key)) {
+        for (key, value) in batch.changes().filter(|(key, _)| is_copied(key)) {
             match value {
                 Some(value) if self.cut.keeps(key, value)? => following.insert(key, value),
                 Some(_) => {}
@@ -142,11 +109,10 @@ impl Packing {
     }
 
     fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
-        let length = |(key, value): (&IVec, &Option<IVec>)| {
-            key.len() + value.as_ref().map_or(0, |value| value.len())
-        };
-        self.cached_bytes += batch.0.iter().map(length).sum::<usize>() as u64;
-        self.db.apply_batch(batch.of_sled())?;
+        let length =
+            |(key, value): (&IVec, Option<&IVec>)| key.len() + value.map_or(0, |value| value.len());
+        self.cached_bytes += batch.changes().map(length).sum::<usize>() as u64;
+        self.db.apply_batch(batch.into_sled())?;
         collect();
         Ok(())
     }
@@ -171,7 +137,7 @@ impl Packing {
         let length = fs::metadata(path.join("db"))?.len();
         let mut last = Batch::default();
         put(&mut last, PACKED.to_vec(), &length)?;
-        self.db.apply_batch(last.of_sled())?;
+        self.db.apply_batch(last.into_sled())?;
         self.db.flush()?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?.path();
@@ -194,7 +160,7 @@ impl Store {
             log::error!("a check of the sled ledger was given up: {error}");
             *sweep = None;
         }
-        self.db.apply_batch(batch.of_sled())?;
+        self.db.apply_batch(batch.into_sled())?;
         collect();
         Ok(())
     }
@@ -309,13 +275,6 @@ pub(crate) struct Begun {
 fn give_up(packing: &mut Option<Packing>, error: &StoreError) {
     *packing = None;
     log::error!("the sled ledger could not be packed, and goes on as it was: {error}");
-}
-
-/// Frees what nobody reads any more.
-pub(super) fn collect() {
-    for _ in 0..COLLECTIONS {
-        crossbeam_epoch::pin().flush();
-    }
 }
 
 fn remove(path: &Path) -> std::io::Result<()> {

@@ -9,8 +9,8 @@ use std::ops::Bound;
 use sha2::{Digest as _, Sha256};
 use sled::IVec;
 
+use super::batch::Batch;
 use super::customers::{ACT, ACT_ID, ACT_OF};
-use super::pack::Batch;
 use super::rows::Held;
 use super::{Store, StoreError, is_for_queries, load, losses, tasks};
 use crate::journal::segment::Position;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Batch, SPENT, Store, StoreError, key, put};
 use crate::projection::grain::Grain;
 use crate::projection::window::{UsageCell, UsageTotal, Window};
-use crate::rules::spend::SpendTotals;
+use crate::rules::key_spend::SpendTotals;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
 
