@@ -96,16 +96,17 @@ pub use self::records::checkpointed::CheckpointRecord;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
 pub use self::records::cost::{CallCost, CostKind, MarginCell, MarginTotal};
 pub use self::records::error::{LedgerError, OpenError, Refusal, Violation};
+pub use self::records::hold_end::Charge;
+pub use self::records::hold_end::VoidReason;
+pub use self::records::key::Key;
 pub use self::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
 pub use self::records::login::{Login, SessionId};
 pub use self::records::loss::{
     CAUSE_BYTES_MAX, ListedLoss, LossCause, LossRecord, LossSum, LossSums, Losses,
 };
 pub use self::records::price::{AccountPrices, PriceGroup, PriceNote};
-pub use self::records::record::Charge;
-pub use self::records::record::{
-    JournaledRecord, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason,
-};
+pub use self::records::record::{JournaledRecord, Record, SuspenseEnd};
+pub use self::records::reservation::{OpenHold, Reservation};
 pub use self::records::task::{
     DeliveryAttempt, EndedTask, Intent, RepeatKey, Task, TaskPhase, UpstreamTask, Webhook,
 };

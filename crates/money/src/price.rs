@@ -6,8 +6,10 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod amounts;
+mod condition;
 mod list;
 mod rule;
+mod traits;
 mod units;
 mod version;
 
@@ -17,11 +19,10 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::list::{
-    Condition, DayWindow, ImageSize, InferenceGeo, PriceList, Quality, Quote, Resolution,
-    ServiceTier, Speed, Traits,
-};
+pub use self::condition::{Condition, DayWindow};
+pub use self::list::{PriceList, Quote};
 pub use self::rule::{PriceRule, PriceTerms, PricedUnit, RULES_MAX, rule_for};
+pub use self::traits::{ImageSize, InferenceGeo, Quality, Resolution, ServiceTier, Speed, Traits};
 pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
 pub use self::version::PriceVersion;
 

@@ -4,8 +4,8 @@
 use std::num::NonZeroU32;
 
 use crate::memory::{Keys, Ledger};
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::Key;
 use crate::rules::core::AccountState;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, KeyId};

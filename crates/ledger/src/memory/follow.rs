@@ -204,8 +204,8 @@ pub(crate) fn central(record: Record) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::key::Key;
     use crate::records::key_limits::KeyLimits;
-    use crate::records::record::Key;
     use tollgate_money::money::Nanousd;
     use tollgate_types::ids::{HoldId, KeyId};
     use tollgate_types::secret::KeyHash;

@@ -235,9 +235,9 @@ mod tests {
     use super::*;
     use crate::memory::act::IdempotencyKey;
     use crate::records::act::Actor;
+    use crate::records::key::Key;
     use crate::records::key_limits::KeyLimits;
     use crate::records::login::Login;
-    use crate::records::record::Key;
     use crate::{NewKey, Options};
     use tollgate_types::limit::Rates;
 

@@ -352,7 +352,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::records::record::{OpenHold, Record, Reservation};
+    use crate::records::record::Record;
+    use crate::records::reservation::{OpenHold, Reservation};
     use tollgate_money::money::Nanousd;
     use tollgate_money::price::{Usage, UsageSource};
     use tollgate_types::clock::UnixMs;

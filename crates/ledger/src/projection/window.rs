@@ -16,10 +16,13 @@ pub(crate) use self::customers::CustomerChanges;
 
 use crate::records::cost::{MarginCell, MarginTotal};
 use crate::records::error::Violation;
+use crate::records::hold_end::Charge;
 use crate::records::id_map::IdMap;
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
 use crate::records::loss::LossRecord;
-use crate::records::record::{Charge, JournaledRecord, Key, OpenHold, Record, Reservation};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::{OpenHold, Reservation};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::core::{Grant, Refund};

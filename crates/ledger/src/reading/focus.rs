@@ -12,7 +12,8 @@ use time::{Date, Month, OffsetDateTime};
 
 use crate::reading::export::chosen;
 use crate::records::id_map::IdMap;
-use crate::records::record::{Record, Reservation};
+use crate::records::record::Record;
+use crate::records::reservation::Reservation;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;

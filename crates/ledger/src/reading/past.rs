@@ -15,7 +15,8 @@ use crate::projection::store::{CallName, Store, StoreError};
 use crate::projection::window::is_entry;
 use crate::reading::report::track;
 use crate::records::error::{LedgerError, OpenError};
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 

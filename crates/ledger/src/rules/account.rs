@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::records::record::{OpenHold, Record};
+use crate::records::record::Record;
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;

@@ -14,8 +14,10 @@ use std::sync::Arc;
 
 use crate::records::error::{LedgerError, Violation};
 use crate::records::id_map::IdMap;
+use crate::records::key::Key;
 use crate::records::loss::LossSums;
-use crate::records::record::{Key, OpenHold, Record};
+use crate::records::record::Record;
+use crate::records::reservation::OpenHold;
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::customers::CustomerState;

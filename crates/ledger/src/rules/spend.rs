@@ -8,7 +8,8 @@
 
 use crate::records::id_map::IdMap;
 use crate::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
-use crate::records::record::{OpenHold, Record};
+use crate::records::record::Record;
+use crate::records::reservation::OpenHold;
 use crate::rules::cap_shares::CapShares;
 use crate::rules::key_spend::{KeySpend, RemainingLimit, Span, SpendTotals, begin, day, sum};
 use tollgate_money::money::Nanousd;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::records::id_map::IdMap;
-use crate::records::record::OpenHold;
+use crate::records::reservation::OpenHold;
 use crate::records::task::{Task, TaskPhase};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{HoldId, TaskId};

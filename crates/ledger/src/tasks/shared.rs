@@ -19,7 +19,9 @@ use crate::ports::tasks::{
     TaskStore, TaskStoreError,
 };
 use crate::records::error::LedgerError;
-use crate::records::record::{JournaledRecord, OpenHold, Record, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::OpenHold;
 use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
 use crate::rules::core::{OtherFunds, Post};
 use crate::rules::settlement::{Settlement, TaskSettlement};

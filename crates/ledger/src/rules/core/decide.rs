@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Core;
 use crate::records::error::{LedgerError, Refusal};
-use crate::records::record::{OpenHold, Record, Reservation};
+use crate::records::record::Record;
+use crate::records::reservation::{OpenHold, Reservation};
 use crate::rules::account::{Balance, Movement};
 use crate::rules::credit::{CreditChange, CreditFault, CreditState};
 use tollgate_money::money::Nanousd;
