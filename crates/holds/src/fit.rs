@@ -99,6 +99,8 @@ pub async fn fit<C: TightCall>(
     let ticket = queue.enqueue(account);
     let began = Instant::now();
     let deadline = began.checked_add(rules.wait).unwrap_or(began);
+    // Calls that come together must be counted together: the first alone would take the whole balance as
+    // its share.
     sleep(GATHER).await;
     let with_credit = rules.allows(Means::Credit);
     let mut plan = Plan::default();
@@ -110,11 +112,14 @@ pub async fn fit<C: TightCall>(
             None => call.funds().await.map_err(Unfit::Refused)?,
         };
         let (parallel, deciding) = ticket.shares();
+        // Other gateways' queues cannot be seen from here; each is taken to be as busy as this one.
         let parallel = parallel.saturating_mul(call.gateways());
         let own = funds.allowance(parallel, deciding, false);
         let all = funds.allowance(parallel, deciding, true);
         let needs = call.needs();
         let step = match ticket.is_behind_others() {
+            // Before any means is tried: a small call would pass larger ones that wait for the same
+            // money, for ever.
             true => PlanStep::Wait,
             false => plan.next(rules, &needs, &own, &all),
         };
@@ -138,7 +143,9 @@ pub async fn fit<C: TightCall>(
         match call.hold(holding).await {
             Ok(held) => return Ok((held, ticket.start())),
             Err(NotHeld::Refused(reason)) => return Err(Unfit::Refused(reason)),
+            // Only the try shows it: the output limit stands in the request's own body.
             Err(NotHeld::Unclampable) => plan.skip_clamp(),
+            // Others have taken the money since it was looked at; the ledger has said what is left.
             Err(NotHeld::Short(funds)) if retries < RETRIES_MAX => {
                 retries = retries.saturating_add(1);
                 newer = Some(funds);

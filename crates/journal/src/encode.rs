@@ -328,6 +328,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         match (u8::try_from(length), self.bytes.get_mut(begin)) {
             (Ok(length), Some(place)) if length < MORE => *place = length,
             _ => {
+                // Rare enough for a copy: printing twice, once for the length, would cost every text.
                 let text = self.bytes.split_off(begin + 1);
                 self.bytes.truncate(begin);
                 self.number(length as u64);

@@ -86,12 +86,18 @@ impl<E> Journal<E> {
         entry: impl FnOnce(Seq) -> E,
     ) -> Result<Seq, JournalStopped> {
         let mut queue = self.queue.lock();
+        // An open group may finish after the stop: half of it on disk is what the group exists to
+        // prevent.
         if queue.schedule.is_stopping() && !queue.schedule.is_open() {
             return Err(JournalStopped);
         }
         let seq = queue.next_seq;
         queue.next_seq = seq.saturating_add(1);
+        // Number and place are taken under one lock, so that the order in the file is that of the
+        // numbers.
         queue.entries.push(entry(seq));
+        // The lock is released before the wake-up: the woken thread takes it first of all, and would
+        // only block.
         let wakes = queue.schedule.gathered(urgency);
         drop(queue);
         self.wake_if(wakes);
@@ -201,6 +207,7 @@ impl<E> Journal<E> {
         loop {
             match queue.schedule.next(Instant::now()) {
                 NextStep::Write => {
+                    // Two vectors take turns, so that neither grows anew for each group.
                     std::mem::swap(&mut queue.entries, group);
                     return CommitterWork::Group;
                 }
@@ -220,6 +227,8 @@ impl<E> Journal<E> {
     /// Everything up to `seq` is on disk.
     pub(crate) fn committed(&self, seq: Seq) {
         let mut queue = self.queue.lock();
+        // Under the lock: a waiter that has just looked at `durable` registers before this, or sees the
+        // new value.
         self.durable.store(seq, Ordering::Release);
         let woken = queue.waiters.take_up_to(seq);
         drop(queue);
@@ -229,6 +238,7 @@ impl<E> Journal<E> {
     /// Has those fail who still wait: nothing more will come.
     pub(crate) fn dismiss_waiters(&self) {
         let mut queue = self.queue.lock();
+        // Before the waiters go: whoever comes later would wait for a thread that has ended.
         queue.ended = true;
         queue.waiters.dismiss();
     }

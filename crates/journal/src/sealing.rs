@@ -46,6 +46,7 @@ impl SealedSegment {
         while let Some(frame) = frames.next_frame()? {
             frame.records.iter().for_each(&mut see);
         }
+        // A sound segment may still lack its last frames, which only the next header shows.
         if (frames.seq.saturating_add(1), frames.chain) != (next.first_seq, next.chain_before) {
             let what = format!(
                 "the segment ends with record {}, and the next one does not follow it",

@@ -33,6 +33,8 @@ impl Ledger {
             let mut core = self.shard(account).lock();
             let spendings = core.state_mut(account).map(|state| &mut state.spendings);
             let Some(spendings) = spendings else { continue };
+            // The account may be closed or the limit removed since the key was listed: nothing is
+            // demanded then.
             let Some((spending, shares)) = spendings.shares(key) else { continue };
             let mut is_over = all.is_zero() && spending.held.is_zero();
             for period in [Period::Day, Period::Month] {
@@ -78,6 +80,8 @@ impl Ledger {
             let is_enough = sum(used, ask.least) <= grant.share;
             let needed = if is_enough { sum(used, ask.waits) } else { used };
             if grant.is_missed && grant.share > needed {
+                // Given back here before the treasury knows: a call that took it meanwhile would spend
+                // it twice.
                 (share.share, share.is_untold) = (Some(needed), true);
                 is_lowered = true;
             }
@@ -97,6 +101,7 @@ impl Ledger {
             };
             for share in [&mut shares.day, &mut shares.month].into_iter().flatten() {
                 let used = sum(spending.spent.in_span(share.span), spending.held);
+                // Open holds count as used: they end after this and must still find their share.
                 let kept = share.share.map(|share| share.min(used));
                 // What was used lately says nothing of what is ahead.
                 (share.share, share.reported_used, share.is_untold) = (kept, used, true);

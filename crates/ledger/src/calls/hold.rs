@@ -142,6 +142,7 @@ impl Hold {
             return Ok(());
         }
         let (account, id, at) = (self.account, self.id, UnixMs::now());
+        // Read before the extension moves `last_seq`, after which the hold counts as not durable.
         let written = self.durable_amount();
         self.last_seq = self
             .ledger

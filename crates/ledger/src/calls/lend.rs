@@ -45,6 +45,7 @@ impl Ledger {
         want: FundsRequest,
         mut set_aside: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
+        // Alone, nothing can come from elsewhere: a refusal is final and costs no wait.
         let Some(fleet) = &self.fleet else { return set_aside() };
         let FundsRequest { account, amount, .. } = want;
         let since = fleet.now();
@@ -56,6 +57,7 @@ impl Ledger {
                     self.wait_for_share(&**fleet, want, standing, &mut capped_since).await?;
                     continue;
                 }
+                // A treasury that is only late does not turn calls away while the node's term lasts.
                 Err(Refusal::CutOff) if fleet.outlast().await => continue,
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
                 other => return other,
@@ -115,6 +117,8 @@ impl Ledger {
             let open: Vec<_> =
                 core.holds().map(|(id, hold)| (id, hold.reservation.account)).collect();
             for (hold, account) in open {
+                // The treasury has this hold already: to charge or void it here would settle it a second
+                // time.
                 let record = if handed_over.contains(&hold) {
                     Some(Record::HandedOver { account, hold, at })
                 } else {
@@ -142,6 +146,8 @@ impl Ledger {
     pub fn give_back(&self, account: AccountId, amount: Nanousd) -> bool {
         let mut core = self.shard(account).lock();
         let available = core.account(account).map(|account| account.balance.available);
+        // Looked at under the lock: a call may have taken the money since the lender decided to return
+        // it.
         if amount <= Nanousd::ZERO || available.is_none_or(|available| available < amount) {
             return false;
         }

@@ -101,6 +101,8 @@ impl ActorScope<'_> {
             let rates = self.ledger.rates_with(account, &patch.rates);
             let holds = self.ledger.holds_with(account, &patch.holds);
             let core = locked.core(account);
+            // Decided under the locks that the commit holds: the money that it takes back cannot be
+            // reserved in between.
             let line = patch.credit_limit.map(|limit| core.decide_credit(account, limit, at));
             let (name, suspended) = (patch.name.clone(), patch.suspended);
             let records = [

@@ -78,6 +78,7 @@ impl Keys {
 
     pub(crate) fn limit(&mut self, key: KeyId, limits: KeyLimits) {
         if limits == KeyLimits::default() {
+            // Absent rather than empty: most keys have no limits, and requests look here each time.
             self.limits.remove(&key);
         } else {
             self.limits.insert(key, limits);

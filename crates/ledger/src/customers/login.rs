@@ -77,6 +77,7 @@ impl Ledger {
     pub fn login_by_email(&self, email: &str) -> Option<Arc<Login>> {
         let email = normal_email(email).ok()?;
         let account = self.emails.lock().get(&email).copied()?;
+        // The address may have moved to another account between the two locks.
         self.login(account).filter(|login| login.email == email)
     }
 
@@ -135,6 +136,7 @@ impl ActorScope<'_> {
             if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
                 return Err(LedgerError::EmailTaken);
             }
+            // A clock that was set back would leave sessions valid that this is to end.
             let since = UnixMs::now().max(before.map_or(UnixMs(0), |login| login.since));
             let password = password.to_owned();
             let login = Login { account, email: email.clone(), password, since };

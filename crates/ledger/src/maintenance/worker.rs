@@ -125,6 +125,8 @@ impl Maintenance {
     /// Stops the threads after their current step; a transfer to the archive is cancelled.
     pub(crate) fn stop(&self) {
         *self.stopping.lock() = true;
+        // Transfers look at this between two pieces: a process that stops does not wait for a slow
+        // bucket.
         self.broken_off.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
     }
@@ -217,6 +219,7 @@ impl MaintenanceWorker {
     fn seal(&mut self) -> Result<(), OpenError> {
         let dir = self.maintenance.journal_dir();
         let here = segment::list_here(&dir)?;
+        // Seals are read from disk; the list of names shows at no cost that nothing has begun.
         if here == self.seen {
             return Ok(());
         }
@@ -240,6 +243,7 @@ impl MaintenanceWorker {
                 seq: made.last_seq,
                 chain: made.chain,
             })?;
+            // Reading a segment of 64 MiB takes a while, and the next start does the rest.
             if self.maintenance.is_stopping() {
                 return Ok(());
             }
@@ -266,6 +270,7 @@ impl MaintenanceWorker {
         {
             return Ok(());
         }
+        // A checkpoint must not take the room that settlements of open calls need.
         load::check_room(dir, room_for_checkpoint(dir, last))?;
         let begun = Instant::now();
         let written = self.ask(|store| checkpoint::write(dir, store))?.flatten();
@@ -294,6 +299,7 @@ impl MaintenanceWorker {
         log::info!("checkpoint of record {seq} written: {bytes} bytes in {} ms", took.as_millis());
         maintenance.notify(MaintenanceEvent::Checkpoint { at });
         let directory = checkpoint::directory(dir);
+        // Last: until the head names the new one, a start needs the old ones.
         checkpoint::tidy(dir, &maintenance.head.now().notes.checkpoints)
             .map_err(OpenError::io(directory))
     }

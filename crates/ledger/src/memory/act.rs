@@ -170,8 +170,14 @@ impl ActorScope<'_> {
         let Some(id) = &self.asked.id else { return Ok(None) };
         check_text(id)?;
         let ids = self.ledger.ids.lock();
+        // The actor is part of the name: one customer must not learn of, or block, another's writes by a
+        // guessed key.
         let found = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
+        // Expired keys are removed by maintenance only, so one that lingers must not count longer than
+        // promised.
         match found.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
+            // A reused key with another body is a client's bug: to answer with the first result would
+            // hide a lost write.
             Some(done) if done.digest != self.asked.digest || done.what != what => {
                 Err(LedgerError::OtherRequest)
             }

@@ -65,6 +65,7 @@ impl Ledger {
             let page = directory.pull(turn, self.followed()).await?;
             count = count.saturating_add(page.groups.len());
             for group in page.groups {
+                // Rehearsed before it is taken over, since a half-applied group cannot be taken back.
                 if let Err(violation) = self.rehearse(&group.records) {
                     let why =
                         format!("what stands at {} is not allowed here: {violation}", group.seq);

@@ -177,6 +177,7 @@ impl Ledger {
     /// it is taken.
     #[must_use]
     pub fn state_hash(&self) -> [u8; 32] {
+        // By index, as the lock order demands: writes that touch two shards would deadlock otherwise.
         let shards: Vec<_> = self.shards.iter().map(Mutex::lock).collect();
         audit::state_hash(shards.iter().map(|shard| &**shard))
     }
@@ -224,6 +225,8 @@ impl Ledger {
         core: &mut Core,
         records: impl IntoIterator<Item = Record>,
     ) -> Result<Seq, Stopped> {
+        // Before the first commit: the committer could flush the first records and crash before the
+        // others.
         let together = self.journal.unbroken()?;
         let mut last = 0;
         let mut touched = BTreeSet::new();

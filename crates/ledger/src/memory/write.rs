@@ -120,7 +120,9 @@ impl Ledger {
     /// Locks the operator's shard and those of these accounts.
     pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> LockedShards<'_> {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
+        // Always, also where it is not written to: this lock is what makes writes one after the other.
         places.insert(shard_index(AccountId::OPERATOR));
+        // Sorted by index through the set: any other order could deadlock with another write.
         let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
         LockedShards { shards }
     }
@@ -144,6 +146,8 @@ impl Ledger {
             self.pay_debt(locked.core_mut(account), account);
         }
         drop(together);
+        // What was seen may be in memory alone, and an answer must not outlive a crash that its cause
+        // did not.
         Ok(last.unwrap_or_else(|| self.journal.last_seq()))
     }
 
@@ -180,6 +184,7 @@ impl Ledger {
                 let before = state.and_then(|state| state.customers.login.as_ref());
                 let mut emails = self.emails.lock();
                 if let Some(before) = before {
+                    // Before the new one: both may be the same address.
                     emails.remove(&before.email);
                 }
                 emails.insert(login.email.clone(), login.account);

@@ -114,6 +114,8 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let journal = Arc::new(Journal::new(end.seq));
     for JournaledRecord { record, hold, .. } in unwritten {
+        // Memory has their effects already, so they are queued first: the journal keeps the order of
+        // decisions.
         enqueue(&journal, record, hold).map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
@@ -211,6 +213,7 @@ impl Writing {
             backlog.push(group);
         };
         let end = Committer { journal, writer, space, on_group }.run();
+        // Only when the journal has written its last group, which the projector still has to apply.
         backlog.stop();
         if let Err(error) = head.reached(end) {
             log::error!("where the journal ends is not noted: {error}");
@@ -275,6 +278,7 @@ fn start(
 fn journal_of(dir: &Path) -> Result<(), OpenError> {
     let journal_dir = dir.join("journal");
     if !journal_dir.exists() {
+        // A missing journal may be one that a repair was just moving: a new empty one would hide it.
         repair::check_whole(dir)?;
         fs::create_dir(&journal_dir).map_err(OpenError::io(&journal_dir))?;
         sync_directory(dir).map_err(OpenError::io(dir))?;
@@ -346,6 +350,7 @@ fn end_open_holds(
         })
         .filter_map(|(id, core, hold)| Some((id, core.decide_recovery(id, policy, at)?, hold)))
         .collect();
+    // Maps have no order, and the same crash should give the same journal.
     open.sort_by_key(|(id, ..)| *id);
     let ended: Vec<JournaledRecord> = (last.saturating_add(1)..)
         .zip(open)
@@ -369,6 +374,8 @@ fn write_ended(
         return Ok(Vec::new());
     }
     match writer.write(ended) {
+        // Nothing is flushed here, so a part that was written is overwritten by the next frame or cut at
+        // a start.
         Err(error) if is_full(&error) => return Ok(ended.to_vec()),
         written => written.and_then(|end| writer.flush(end)),
     }
@@ -380,6 +387,7 @@ fn write_ended(
     }
     let applied = store.apply(window, writer.position()).and_then(|()| store.flush());
     match applied {
+        // The journal has them, which is what counts: sled follows when there is room.
         Err(error) if error.is_full => state.store = Err(error.to_string()),
         applied => applied.map_err(store_error)?,
     }

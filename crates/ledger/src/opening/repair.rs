@@ -103,6 +103,7 @@ const SAMPLES: usize = 1_000;
 pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, OpenError> {
     let journal = dir.join("journal");
     segment::list(&journal)?;
+    // After the look for a journal: taking the lock would make the directory.
     let _lock = DirectoryLock::take(dir)?;
     moved::check(dir)?;
     let (first, noted) = (survey(&journal)?, HeadContents::of(dir));
@@ -245,6 +246,7 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
             }
         };
         let count = frame.records.len() as u64;
+        // A number alone proves nothing: a file of another ledger can carry the right ones.
         if frame.first_seq <= last || (frame.first_seq == last + 1 && !is_proven) {
             let what = format!(
                 "records {} to {} do not follow those before them: they are another ledger's",

@@ -132,9 +132,13 @@ impl Backlog {
     /// Adds a group; waits while there is no room.
     pub(crate) fn push(&self, group: CommittedGroup<'_, JournaledRecord>) {
         let mut state = self.state.lock();
+        // The committer waits rather than drops: the records are on disk, and sled would miss them.
+        // Without sled there is nothing to wait for.
         while state.bytes() >= BACKLOG_BYTES_MAX && state.away.is_none() {
             self.room.wait(&mut state);
         }
+        // Also where the group is let go: this says how far sled has to read the journal when it is
+        // back.
         state.pushed = group.end.seq;
         if state.away.is_some() && (!state.keeps || state.bytes() >= BACKLOG_BYTES_MAX) {
             state.let_go();
@@ -142,6 +146,7 @@ impl Backlog {
         }
         let is_first = state.open.is_none();
         let is_over = state.add(group);
+        // A wake-up costs a system call, so groups within a window make none.
         let is_awaited = is_first || is_over || !state.waiters.is_empty();
         drop(state);
         if is_awaited {
@@ -162,6 +167,7 @@ impl Backlog {
     pub(crate) async fn applied(&self, seq: Seq) -> Result<(), LedgerError> {
         let applied = {
             let mut state = self.state.lock();
+            // Again under the lock: `has_applied` may have taken the waiters just before.
             if self.applied.load(Ordering::Acquire) >= seq {
                 return Ok(());
             }
@@ -200,6 +206,7 @@ impl Backlog {
             if state.stopping {
                 break Due::Stop;
             }
+            // Before any window: a batch for a store that has failed would be lost work.
             if std::mem::take(&mut state.suspected) {
                 break Due::Suspected;
             }
@@ -210,6 +217,7 @@ impl Backlog {
                 break Due::Full;
             }
             if state.open.is_some() {
+                // From the first group on: later ones must not postpone it.
                 state.window_due.get_or_insert_with(|| Instant::now() + WINDOW);
             }
             let deadline = flush_due.or(state.window_due);
@@ -228,6 +236,7 @@ impl Backlog {
         };
         let mut parts = std::mem::take(&mut state.full);
         state.full_bytes = 0;
+        // A part that is still open grows further: calls that end in it cancel out.
         if !matches!(due, Due::Full) {
             parts.extend(state.open.take());
             state.window_due = None;

@@ -52,6 +52,7 @@ impl State {
         {
             for (record, seq) in frame.records.into_iter().zip(frame.first_seq..) {
                 let core = &mut self.cores[shard_index(record.account())];
+                // Before `apply`, which removes a hold that this record ends.
                 let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
                 core.apply(seq, &record).map_err(OpenError::Violation)?;
                 window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
@@ -211,6 +212,7 @@ pub(crate) fn set_aside(dir: &Path, cause: &str) -> Result<(), OpenError> {
         aside.display()
     );
     match fs::rename(&sled_dir, &aside) {
+        // An earlier try was interrupted behind the rename.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         renamed => renamed.and_then(|()| sync_directory(dir)).map_err(OpenError::io(&sled_dir)),
     }

@@ -62,6 +62,8 @@ impl Projector {
                     unflushed = unflushed.saturating_add(records);
                     self.projected.write(|store| store.apply(window, end))?;
                 }
+                // Readers need what is applied, not what is flushed: a crash replays it from the
+                // journal.
                 self.backlog.has_applied(last);
                 flush_due = flush_due.or_else(|| Some(Instant::now() + WINDOW));
             }
@@ -88,6 +90,8 @@ impl Projector {
                 }
                 Due::Demanded | Due::Window | Due::Full | Due::Woken if flush_due.is_none() => {
                     let applied = self.backlog.applied_seq();
+                    // Only right after a flush: what was applied since would not be there after the
+                    // reopening.
                     self.projected.renew(&self.dir.join("sled"), applied)?;
                 }
                 Due::Demanded | Due::Window | Due::Full | Due::Woken => {}

@@ -191,11 +191,14 @@ fn open_sled(dir: &Path) -> sled::Result<sled::Db> {
             .path(dir)
             .cache_capacity(CACHE_BYTES)
             .segment_size(SEGMENT_BYTES)
+            // Sled's own flushes would come at any time: one is made when the journal is on disk, and
+            // none before it.
             .flush_every_ms(None);
         match config.open() {
             Err(sled::Error::Io(error))
                 if error.to_string().contains("acquire lock") && begun.elapsed() < LOCK_TIMEOUT =>
             {
+                // Sled gives no notice of the release.
                 std::thread::sleep(Duration::from_millis(5));
             }
             opened => return opened,
@@ -235,6 +238,8 @@ impl Store {
     pub(crate) fn end(&self) -> Result<Option<Position>, StoreError> {
         let Some(value) = self.db.get(META)? else { return Ok(None) };
         let meta: Meta = postcard::from_bytes(&value)?;
+        // Rebuilt rather than converted: the journal has everything, and a conversion would be code that
+        // runs once.
         if meta.layout != LAYOUT_VERSION {
             return Err(StoreError::new(format!("its layout is version {}", meta.layout)));
         }
@@ -313,6 +318,8 @@ impl Store {
         self.put_limits(&mut batch, &window)?;
         customers::put_people(&mut batch, &window.customers)?;
         self.put_notes(&mut batch, &window.customers)?;
+        // In the same batch as the rows: a crash leaves both or neither, so a replay neither repeats nor
+        // skips a record.
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())
@@ -361,6 +368,7 @@ impl Store {
         let mut found = Vec::new();
         for row in self.db.range(entries_key(account, 0)..entries_key(account, before)).rev() {
             let mut chunk = read_chunk(&row?.1)?;
+            // A chunk is found by its first record; the page may begin in its middle.
             chunk.retain(|journaled| journaled.seq < before);
             found.extend(chunk.into_iter().rev().take(limit.saturating_sub(found.len())));
             if found.len() >= limit {

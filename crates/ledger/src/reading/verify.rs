@@ -198,6 +198,7 @@ fn read_with(
                     audit.take(seq, record);
                 }
                 audit.reach(reader.position().seq);
+                // Between frames only: sled is applied group by group, so its record is the end of one.
                 if at == Some(reader.position().seq) {
                     at_sled = Some(audit.state_at(&reader));
                 }
@@ -216,6 +217,8 @@ fn read_with(
         is_whole = false;
     }
     if is_whole {
+        // A second reading instead of a map of all charges, which would take the memory of the whole
+        // history.
         audit.check_refunds(&journal_dir, end.seq)?;
     }
     audit.check_checkpoints(dir);
@@ -349,6 +352,7 @@ impl Audit {
     fn reach(&mut self, seq: Seq) {
         if self.checkpoints.kept.iter().any(|checkpoint| checkpoint.seq == seq) {
             let hash = audit::state_hash(self.cores.iter());
+            // Taken in passing: only here the replay stands where the checkpoint was made.
             self.checkpoints.states.insert(seq, hash);
         }
     }
@@ -378,6 +382,7 @@ impl Audit {
 
     fn take(&mut self, seq: Seq, record: &Record) {
         match self.cores[shard_index(record.account())].apply(seq, record) {
+            // Refused records stay out of the books, or every figure after them would differ as well.
             Ok(()) => self.books.enter(seq, record),
             Err(violation) if self.violations.len() < VIOLATIONS_MAX => {
                 self.violations.push(violation.to_string());

@@ -42,6 +42,8 @@ impl Key {
     /// refer to it.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
+        // By the time of the change, not now: a disabled key that merely runs out later was never
+        // revoked.
         self.disabled && self.is_expired(self.updated_at)
     }
 

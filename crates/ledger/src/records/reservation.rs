@@ -86,6 +86,7 @@ impl Serialize for CalledModel<&Arc<str>> {
 impl<'de> Deserialize<'de> for CalledModel<Arc<str>> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
+        // From the end: an id of any length stands before it.
         let split = text.len().checked_sub(PriceVersion::CHARACTERS);
         let split = split.and_then(|at| text.split_at_checked(at));
         let priced = split.and_then(|(id, price)| {

@@ -118,6 +118,7 @@ impl CapShares {
             held: sum(capped.held, elsewhere.held_elsewhere),
             ..capped
         };
+        // A limit that was just lowered binds at once, before the treasury has shrunk the shares.
         let amount = share.min(capped.limit).saturating_sub(used).max(Nanousd::ZERO);
         RemainingLimit { amount, capped, left: Some(left) }
     }
@@ -132,6 +133,7 @@ impl CapShares {
     pub(crate) fn of(&mut self, span: Span) -> &mut CapShare {
         let slot = self.slot(span.period);
         let current = slot.filter(|current| current.span.is_same(&span));
+        // A new day or month begins without a share: the old one was a part of another amount.
         slot.insert(current.unwrap_or(CapShare {
             span,
             share: None,
@@ -176,6 +178,7 @@ impl CapShare {
         let since = |then: UnixMs| at.0.saturating_sub(then.0);
         let is_idle = since(self.active_at) >= IDLE_MS;
         let share = self.share.unwrap_or_default();
+        // Kept here, it would be refused to keys on other nodes until the period ends.
         if is_idle && share > used {
             (self.share, self.is_untold) = (Some(used), true);
         }
@@ -187,6 +190,7 @@ impl CapShare {
         if !is_due {
             return None;
         }
+        // Noted as reported before the exchange; where its answer is lost, `retell_caps` takes it back.
         (self.reported_used, self.reported_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
         Some(CapRequest {

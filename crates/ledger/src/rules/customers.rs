@@ -63,6 +63,7 @@ impl CustomerState {
             Record::AccountPriced { prices, .. } => self.prices = Some(Arc::clone(prices)),
             Record::AccountHolds { holds, .. } => self.restore_holds(holds),
             Record::SessionEnded { session, until, at, .. } => {
+                // By the record's time, not the clock's: a replay must forget the same sessions.
                 self.ended.retain(|_, until| *until > *at);
                 self.ended.insert(*session, *until);
             }

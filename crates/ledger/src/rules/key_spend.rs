@@ -132,6 +132,7 @@ impl SpendTotals {
     }
 
     fn on(&self, day: u32) -> Nanousd {
+        // Also for an earlier day: a clock that was set back must not open a fresh limit.
         if self.day >= day { self.on_day } else { Nanousd::ZERO }
     }
 

@@ -92,6 +92,8 @@ impl AccountSpend {
             (_, Some(hold)) => {
                 let spending = self.of.entry(hold.reservation.key).or_default();
                 spending.held = spending.held.saturating_sub(hold.amount);
+                // The day of the settlement, not of the hold: a call over midnight counts where its cost
+                // became known.
                 if let Some((day, charged)) = charge(record, hold) {
                     spending.spent.add(day, charged);
                 }

@@ -47,6 +47,7 @@ pub fn is_unanswered(task: &Task) -> bool {
 /// it, so that the customer can retry.
 pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
     let repeat = task.intent.repeat?;
+    // Without an upstream id nothing was ordered, so a retry is wanted rather than recognised.
     let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
     let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
     Some((repeat.key, (!was_refused).then_some(submit)))

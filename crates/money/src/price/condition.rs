@@ -57,6 +57,7 @@ impl Condition {
         other.traits.are_early_met_by(&self.traits)
             && other.traits.are_late_met_by(&self.traits)
             && is_above
+            // A window within another is not compared: at worst a branch without effect stays unreported.
             && (other.time_utc.is_none() || other.time_utc == self.time_utc)
     }
 }
@@ -87,6 +88,7 @@ impl DayWindow {
         };
         let (from, until) = text.split_once('-')?;
         let window = Self { from: minute(from)?, until: minute(until)? };
+        // Equal ends could mean the whole day or nothing.
         (window.from != window.until).then_some(window)
     }
 
@@ -98,6 +100,7 @@ impl DayWindow {
         if from < until {
             (from..until).contains(&minute)
         } else {
+            // Over midnight: two stretches of the same UTC day.
             minute >= from || minute < until
         }
     }

@@ -29,12 +29,14 @@ impl PriceList {
     #[must_use]
     pub fn quote(self: &Arc<Self>, request: &Traits, bound: &Usage, now: UnixMs) -> Quote {
         if !self.when.iter().any(|(condition, _)| condition.is_decided_late()) {
+            // Nothing is decided late, so the bound stands in for the usage without a difference.
             let met = self.when.iter().find(|(condition, _)| condition.is_met(request, bound, now));
             return Quote::Fixed(met.map_or(self.base, |(_, prices)| *prices));
         }
         let mut dearest = self.base;
         for (condition, prices) in &self.when {
             if condition.can_be_met(request, bound, now) {
+                // Per unit, not per branch: which units the answer will have is as open as the branch.
                 dearest = dearest.dearer(prices);
             }
         }

@@ -178,6 +178,7 @@ impl ImageSize {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let length = |part: &str| {
+            // `parse` takes a sign and leading zeros, which providers refuse or read in their own way.
             let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
             part.parse().ok().filter(|_| plain)
         };

@@ -114,6 +114,7 @@ impl Leaving {
         let checked = verify::read(dir, None, &|| true)?;
         let mut reader = Reader::open(&dir.join("journal"), Position::default())?;
         let mut violations = checked.report.violations;
+        // The first frame's chain names the ledger: it is there in every copy, and in no other ledger.
         let first = if violations.is_empty() { reader.next_frame()? } else { None };
         let last = reader.position().seq;
         let last = checked.report.records.saturating_add(NodeId::of(last).begin());
@@ -223,6 +224,7 @@ impl Parts<'_> {
         window: &mut Window,
     ) -> Result<(), crate::Violation> {
         self.last_at = self.last_at.max(record.at());
+        // Before `track`, which removes a hold that this record ends.
         let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
         match &record {
             Record::Granted { .. } | Record::Refunded { .. } | Record::WrittenOff { .. } => {
@@ -284,6 +286,7 @@ impl Parts<'_> {
         }
         for (key, account, at) in &history.used {
             let used = self.used.entry((*key, *account)).or_default();
+            // Clocks may have been set back between two parts.
             *used = (*used).max(*at);
         }
         for journaled in &history.doubts {
@@ -291,6 +294,7 @@ impl Parts<'_> {
             let state = self.leaving.cores[shard_index(journaled.record.account())]
                 .accounts
                 .get(&journaled.record.account());
+            // A later part may have resolved it: the final state tells, which was read before.
             if state.is_some_and(|state| state.customers.doubts.contains(&hold)) {
                 self.doubts.insert(hold, journaled.clone());
             }

@@ -78,6 +78,7 @@ pub(super) struct Packing {
 
 impl Packing {
     fn begin(dir: &Path, cut: PruneCutoff) -> Result<Self, StoreError> {
+        // A crash may have left half a copy, whose rows lack what was written since.
         remove(&dir.join(NEW))?;
         let db = open_sled(&dir.join(NEW))?;
         let mut first = Batch::default();
@@ -134,6 +135,7 @@ impl Packing {
     fn seal(&self) -> Result<(), StoreError> {
         let path = self.dir.join(NEW);
         self.db.flush()?;
+        // Measured after a flush: what sled still buffers is not in the file.
         let length = fs::metadata(path.join("db"))?.len();
         let mut last = Batch::default();
         put(&mut last, PACKED.to_vec(), &length)?;
@@ -141,6 +143,8 @@ impl Packing {
         self.db.flush()?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?.path();
+            // Sled's flush reaches the kernel alone, and the rename that follows must never name an
+            // empty file.
             if entry.is_dir() { sync_directory(&entry)? } else { File::open(&entry)?.sync_all()? }
         }
         Ok(sync_directory(&path)?)
@@ -195,6 +199,8 @@ impl Store {
             if packing.cut.keeps(&key, &value)? {
                 rows.insert(key.clone(), value);
             }
+            // Rows that are pruned count as copied too, else a long run of them would be read again at
+            // each step.
             copied = Some(key);
             if bytes >= STEP_BYTES {
                 is_over = false;
@@ -227,14 +233,19 @@ impl Store {
         load(&self.db, &mut old)?;
         let sealed = load(&packing.db, &mut new).and_then(|()| {
             let hashes = [audit::state_hash(old.iter()), audit::state_hash(new.iter())];
+            // The last check before the old file goes: a row that the copy missed would be found when it
+            // is too late.
             if hashes[0] != hashes[1] || packing.db.get(super::META)? != self.db.get(super::META)? {
                 return Err(StoreError::new("the copy gives another state"));
             }
             packing.seal()
         });
         let dir = packing.dir.clone();
+        // Closes sled before its directory moves: its threads would recreate files under the old name.
         drop(packing);
         let named = sealed.and_then(|()| {
+            // From here on any start takes the copy, so the name comes after the flush and the
+            // comparison.
             fs::rename(dir.join(NEW), dir.join(WHOLE))?;
             Ok(sync_directory(&dir)?)
         });
@@ -290,6 +301,8 @@ pub(crate) fn settle(dir: &Path) -> std::io::Result<()> {
     if whole.exists() {
         if here.exists() {
             remove(&old)?;
+            // A crash between the two renames leaves the whole copy and no `sled`: the next start comes
+            // here again.
             fs::rename(&here, &old)?;
         }
         fs::rename(&whole, &here)?;

@@ -99,11 +99,15 @@ impl Store {
         &self,
         take: impl FnOnce(AtRest, &mut dyn Iterator<Item = Result<Row, StoreError>>) -> T,
     ) -> Result<Option<T>, StoreError> {
+        // Hash and rows must be of one record: a window that was applied between them would fail the
+        // check of every start.
         let _applied = self.applying.lock();
         let Some(end) = self.end()? else { return Ok(None) };
         let mut cores = new_cores();
         self.load(&mut cores)?;
         let state_hash = audit::state_hash(cores.iter());
+        // The whole state a second time: freed before the rows are read, which takes as long as the
+        // disk.
         drop(cores);
         let before = self.db.range::<&[u8], _>(..&[ENTRIES][..]);
         let behind: (Bound<&[u8]>, Bound<&[u8]>) =
@@ -130,6 +134,8 @@ impl Store {
         end: Position,
         rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>>,
     ) -> Result<(), StoreError> {
+        // A crash may have left rows without their position; together with these they would pass for one
+        // state.
         self.clear()?;
         let (mut batch, mut waiting) = (Batch::default(), 0);
         for row in rows {

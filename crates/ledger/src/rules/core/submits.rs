@@ -44,6 +44,7 @@ impl Core {
         let Some(repeat) = task.intent.repeat else { return };
         let state = self.accounts.get_mut(&task.intent.account);
         let submit_before = state.and_then(|state| state.submits.get_mut(&repeat.key));
+        // A later submit may have taken the key since: its time is not this task's to change.
         if let Some(submit) = submit_before.filter(|submit| submit.task == task.id()) {
             submit.at = at;
         }
@@ -54,6 +55,8 @@ impl Core {
     pub(crate) fn count_submits_from(&mut self, now: UnixMs, longest: Duration) {
         let submits = self.accounts.values_mut().flat_map(|state| state.submits.values_mut());
         for submit in submits.filter(|submit| is_recent(submit.at, (now, longest))) {
+            // Later than was promised rather than earlier: a repeated order within the promise would
+            // cost a second video.
             submit.at = submit.at.max(now);
         }
     }
