@@ -250,8 +250,8 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
             signed.iter().flat_map(|one| one.as_ref().err()).all(|e| *e == LedgerError::EmailTaken)
         );
         let asked = at_once(&mut random, &nodes, 50, |ledger, _| async move {
-            let asked = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
-            let by = ledger.by(&Actor::operator("ada")).asked(asked);
+            let idempotency = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
+            let by = ledger.by(&Actor::operator("ada")).with_idempotency_key(idempotency);
             by.create_account("B").await.expect("opens").value.id
         });
         let asked = asked.await;

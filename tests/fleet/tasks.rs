@@ -212,9 +212,10 @@ async fn an_operator_ends_a_doubt_on_any_node_once() {
     let account = customer(&a, &[&b]).await;
     let taken = opened(&a, account).await;
     let ada = Actor::operator("ada");
-    let asked = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
+    let idempotency = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
     let resolve = async |node: &Member, charge: Option<i64>| {
-        let (by, what) = (node.ledger.by(&ada).asked(asked.clone()), ("failed", "{}".to_owned()));
+        let (by, what) =
+            (node.ledger.by(&ada).with_idempotency_key(asked.clone()), ("failed", "{}".to_owned()));
         by.resolve_task((account, taken.id()), what, charge.map(Nanousd::new)).await
     };
     let early = resolve(&b, None).await;

@@ -256,8 +256,9 @@ impl Subject {
         let (older, newer) = (self.opened(account).await.id(), self.opened(account).await.id());
         let ada = Actor::operator("ada");
         let resolve = async |request: &str, id: TaskId, charge: Option<i64>| {
-            let asked = IdempotencyKey { id: Some(request.to_owned()), digest: [1; 32] };
-            let (by, end) = (ledger.by(&ada).asked(asked), ("failed", "{}".to_owned()));
+            let idempotency = IdempotencyKey { id: Some(request.to_owned()), digest: [1; 32] };
+            let (by, end) =
+                (ledger.by(&ada).with_idempotency_key(idempotency), ("failed", "{}".to_owned()));
             by.resolve_task((account, id), end, charge.map(Nanousd::new)).await
         };
         let early = resolve("early", older, None).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::holds::{Funds, HoldKind, HoldQueue, Needs, NotHeld, TightCall, Unfit, fit};
+use tollgate::holds::{FitError, Funds, HoldFailure, HoldKind, HoldQueue, Needs, TightCall, fit};
 use tollgate::ledger::{AccountId, Hold, Ledger, Refusal, VoidReason};
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldRules, Means};
@@ -160,7 +160,7 @@ impl TightCall for SimulatedCall<'_> {
         }
     }
 
-    async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
+    async fn hold(&mut self, kind: HoldKind) -> Result<Held, HoldFailure<Refusal>> {
         let (script, needs) = (self.script, self.needs());
         let (amount, limit) = match kind {
             HoldKind::Whole => (needs.whole, script.output_max),
@@ -170,7 +170,7 @@ impl TightCall for SimulatedCall<'_> {
                 let limit = funds.saturating_sub(input).get() / script.output_price;
                 let limit = limit.min(script.output_max);
                 if limit < tokens(self.rules.output_floor) {
-                    return Err(NotHeld::Unclampable);
+                    return Err(HoldFailure::Unclampable);
                 }
                 (script.cost(self.input, limit), limit)
             }
@@ -179,13 +179,13 @@ impl TightCall for SimulatedCall<'_> {
         match self.purse.ledger.admit(reserve(self.purse.account, amount.get())).await {
             Ok(hold) => Ok(Held { hold, kind, limit }),
             Err(Refusal::Insufficient { available }) => {
-                Err(NotHeld::Short(Funds { available, ..Funds::default() }))
+                Err(HoldFailure::Short(Funds { available, ..Funds::default() }))
             }
             Err(Refusal::Held { available, held }) => {
                 let held = held.saturating_sub(self.purse.ballast);
-                Err(NotHeld::Short(Funds { available, held, ..Funds::default() }))
+                Err(HoldFailure::Short(Funds { available, held, ..Funds::default() }))
             }
-            Err(refusal) => Err(NotHeld::Refused(refusal)),
+            Err(refusal) => Err(HoldFailure::Refused(refusal)),
         }
     }
 }
@@ -240,10 +240,10 @@ pub(crate) async fn play(
     assert!(took <= longest, "{took:?} is longer than may be waited");
     let (held, seat) = match fitted {
         Ok(fitted) => fitted,
-        Err(Unfit::Short { .. } | Unfit::Refused(Refusal::InDebt { .. })) => {
+        Err(FitError::Short { .. } | FitError::Refused(Refusal::InDebt { .. })) => {
             return Outcome { refused: 1, ..Outcome::default() };
         }
-        Err(Unfit::Refused(refusal)) => panic!("{refusal:?}"),
+        Err(FitError::Refused(refusal)) => panic!("{refusal:?}"),
     };
     let Held { mut hold, kind, limit } = held;
     let limit = if script.ignores_limits { i64::MAX } else { limit };

@@ -128,8 +128,8 @@ async fn a_repeated_write_lends_once() {
     let account = ledger.create_account("a").await.expect("an account").id;
     let patch = AccountPatch { suspended: Some(true), ..line(30) };
     for (id, repeated) in [("one", false), ("one", true), ("two", false)] {
-        let asked = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
-        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let idempotency = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).with_idempotency_key(idempotency);
         let written = by.update_account(account, patch.clone()).await.expect("written");
         assert_eq!(written.repeated, repeated, "{id}");
     }

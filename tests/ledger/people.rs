@@ -315,7 +315,7 @@ async fn a_thousand_at_once_get_ten_grants() {
 async fn a_write_under_an_id_happens_once() {
     let dir = TempDir::new().expect("a directory");
     let ledger = open(dir.path());
-    let by = |id: &str, request| ledger.by(&admin()).asked(asked(id, request));
+    let by = |id: &str, request| ledger.by(&admin()).with_idempotency_key(asked(id, request));
     let first = by("1", 1).create_account("a").await.expect("opened");
     let again = by("1", 1).create_account("a").await.expect("the same");
     assert_eq!((first.repeated, again.repeated), (false, true));
@@ -326,7 +326,7 @@ async fn a_write_under_an_id_happens_once() {
     let key = NewKey { name: "k".into(), ..NewKey::default() };
     let elsewhere = by("1", 1).create_key(account, key.clone()).await;
     assert_eq!(elsewhere.map(|_| ()), Err(LedgerError::OtherRequest), "another write");
-    let anothers = ledger.by(&Actor::operator("bob")).asked(asked("1", 2));
+    let anothers = ledger.by(&Actor::operator("bob")).with_idempotency_key(asked("1", 2));
     assert!(!anothers.create_account("b").await.expect("opened").repeated, "another operator's id");
 
     let (secret, made) = by("2", 1).create_key(account, key.clone()).await.expect("made").value;
@@ -342,7 +342,7 @@ async fn a_write_under_an_id_happens_once() {
     let grants = (0..50).map(|_| {
         let ledger = Arc::clone(&ledger);
         tokio::spawn(async move {
-            let by = ledger.by(&Actor::operator("ada")).asked(asked("5", 1));
+            let by = ledger.by(&Actor::operator("ada")).with_idempotency_key(asked("5", 1));
             by.create_code(credit(5, 5)).await.expect("made").repeated
         })
     });
@@ -362,7 +362,7 @@ async fn a_write_under_an_id_happens_once() {
     let count = ledger.accounts().len();
     drop(ledger);
     let ledger = open(dir.path());
-    let by = |id: &str, request| ledger.by(&admin()).asked(asked(id, request));
+    let by = |id: &str, request| ledger.by(&admin()).with_idempotency_key(asked(id, request));
     let again = by("1", 1).create_account("a").await.expect("the same");
     assert_eq!((again.value.id, again.repeated), (account, true), "after a restart");
     let other = by("2", 2).create_account("a").await;
@@ -475,7 +475,8 @@ async fn random_write(
 ) {
     let id = random.bool().then(|| random.u8(..20).to_string());
     let actor = if random.bool() { admin() } else { Actor::Customer };
-    let by = ledger.by(&actor).asked(IdempotencyKey { id, digest: [random.u8(..2); 32] });
+    let by =
+        ledger.by(&actor).with_idempotency_key(IdempotencyKey { id, digest: [random.u8(..2); 32] });
     let account = *accounts.get(random.usize(..8)).unwrap_or(&AccountId::from_number(5));
     let email = format!("{}@example.com", random.u8(..6));
     let code = codes.get(random.usize(..4)).cloned();

@@ -97,7 +97,7 @@ impl SharedFunds for Fleet {
 
     async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
         match Self::wait_for(self, account, amount, since).await {
-            Verdict::Again => LeaseWait::Again,
+            Verdict::Again => LeaseWait::Retry,
             Verdict::Refused(Shortage { available, elsewhere, held, debt }) => {
                 LeaseWait::Short(Shortfall { available, elsewhere, held, debt })
             }
@@ -218,7 +218,7 @@ impl WriteLog for Directory {
         records: &[Record],
     ) -> Result<AppendOutcome, LedgerError> {
         Ok(match Self::append(self, turn, after, write_id, records).await? {
-            DirectoryAppend::At(seq) => AppendOutcome::At(seq),
+            DirectoryAppend::At(seq) => AppendOutcome::Appended(seq),
             DirectoryAppend::Behind => AppendOutcome::Behind,
             DirectoryAppend::Refused(refused) => AppendOutcome::Refused(refused.into()),
         })

@@ -39,9 +39,9 @@ struct Queue<E> {
 
 /// While it lives, what is recorded stays in one group: a crash takes all of it or nothing.
 #[must_use = "the group ends when it is dropped"]
-pub struct Unbroken<'a, E>(&'a Journal<E>);
+pub struct AtomicGroup<'a, E>(&'a Journal<E>);
 
-impl<E> Drop for Unbroken<'_, E> {
+impl<E> Drop for AtomicGroup<'_, E> {
     fn drop(&mut self) {
         let wakes = self.0.queue.lock().schedule.close_group();
         self.0.wake_if(wakes);
@@ -109,13 +109,13 @@ impl<E> Journal<E> {
     ///
     /// # Errors
     /// After [`Journal::stop`].
-    pub fn unbroken(&self) -> Result<Unbroken<'_, E>, JournalStopped> {
+    pub fn atomic_group(&self) -> Result<AtomicGroup<'_, E>, JournalStopped> {
         let mut queue = self.queue.lock();
         if queue.schedule.is_stopping() {
             return Err(JournalStopped);
         }
         queue.schedule.open_group();
-        Ok(Unbroken(self))
+        Ok(AtomicGroup(self))
     }
 
     /// The last record that has its number.

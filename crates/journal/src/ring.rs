@@ -252,7 +252,7 @@ impl Reader {
 
     /// True if the file at this position was removed.
     #[must_use]
-    pub fn is_gone(&self, position: Position) -> bool {
+    pub fn is_removed(&self, position: Position) -> bool {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
     }
 

@@ -14,7 +14,7 @@ use crate::stream::Frames;
 
 /// Beginning of the segment after a closed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct SegmentStart {
     /// The number of its first record.
     pub first_seq: Seq,
     /// The hash chain before it.
@@ -34,7 +34,7 @@ impl SealedSegment {
     pub fn read<F: Format>(
         dir: &Path,
         first_seq: Seq,
-        next: Next,
+        next: SegmentStart,
         mut see: impl FnMut(&F::Record),
     ) -> Result<Self, Error> {
         let file_path = segment::path(dir, first_seq);

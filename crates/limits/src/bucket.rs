@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Gauge, Wait};
+use super::{LimitStatus, Wait};
 
 /// Millionths of a unit in a unit.
 const MICROS: i128 = super::share::MICROS as i128;
@@ -137,11 +137,11 @@ impl TokenBucket {
         self.change(|full_at_ns| full_at_ns.saturating_sub(weight_ns));
     }
 
-    pub(super) fn gauge(&self, now_ns: u64) -> Gauge {
+    pub(super) fn gauge(&self, now_ns: u64) -> LimitStatus {
         let used_ns = self.used_ns(now_ns);
         let used = used_ns.div_ceil(self.interval_ns);
         let remaining = u64::from(self.limit.get()).saturating_sub(used);
-        Gauge {
+        LimitStatus {
             limit: self.limit.get(),
             remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
             reset: Duration::from_nanos(used_ns),

@@ -31,7 +31,7 @@ pub use model_share::AccountShare;
 pub use pool::{PoolRefusal, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
-pub use tollgate_types::limit::{Gauge, Limit, RateLimitStatus, Rates, Scope};
+pub use tollgate_types::limit::{Limit, LimitStatus, RateLimitStatus, Rates, Scope};
 
 /// The owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::bucket::{Clock, TokenBucket};
 use super::share::{MICROS, Share, ShareGrant, ShareRequest, ShareWait};
-use super::{Gauge, Limit, Subject, Wait};
+use super::{Limit, LimitStatus, Subject, Wait};
 
 /// The retry interval of a request without a share: nodes sync shares twice a second.
 const RETRY_SHARE: Duration = Duration::from_secs(1);
@@ -99,11 +99,11 @@ impl MinuteLimit {
     }
 
     /// The state of the limit; in a fleet, the remainder of this node's share.
-    pub(super) fn gauge(&self, now_ns: u64) -> Gauge {
+    pub(super) fn gauge(&self, now_ns: u64) -> LimitStatus {
         let limit = self.limit.get();
         let gauge = self.bucket.as_ref().map(|bucket| bucket.gauge(now_ns));
-        let gauge = gauge.unwrap_or(Gauge { limit, remaining: 0, reset: RETRY_SHARE });
-        Gauge { limit, ..gauge }
+        let gauge = gauge.unwrap_or(LimitStatus { limit, remaining: 0, reset: RETRY_SHARE });
+        LimitStatus { limit, ..gauge }
     }
 
     /// True if a new counter would behave the same.

@@ -11,8 +11,8 @@ use super::in_use::{InUse, InUseGuard};
 use super::metered::MinuteLimit;
 use super::share::{ShareGrant, ShareRequest, ShareWait};
 use super::{
-    EstimatedTokens, Gauge, Limit, LimitRefusal, Permit, RateLimitStatus, Rates, Scope, Subject,
-    Wait,
+    EstimatedTokens, Limit, LimitRefusal, LimitStatus, Permit, RateLimitStatus, Rates, Scope,
+    Subject, Wait,
 };
 
 /// The counters of one subject.
@@ -152,7 +152,7 @@ impl Entry {
         let buckets = self.buckets.read();
         let gauge = |bucket: &Option<MinuteLimit>, remaining: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
-            Some(Gauge { remaining: remaining.unwrap_or(gauge.remaining), ..gauge })
+            Some(LimitStatus { remaining: remaining.unwrap_or(gauge.remaining), ..gauge })
         };
         RateLimitStatus::nearest(
             &mut standing.requests,

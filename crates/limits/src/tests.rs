@@ -303,7 +303,7 @@ fn a_refusal_takes_nothing_of_anybody_and_names_the_longest_wait() {
     };
     let first = bench.limits.take(subjects(), Some(5000)).expect("all is free");
     let standing = first.standing();
-    let remaining = |gauge: Option<Gauge>| gauge.map(|gauge| (gauge.limit, gauge.remaining));
+    let remaining = |gauge: Option<LimitStatus>| gauge.map(|gauge| (gauge.limit, gauge.remaining));
     assert_eq!(remaining(standing.requests), Some((3, 2)), "the model is nearer to its end");
     assert_eq!(remaining(standing.tokens), Some((6000, 1000)));
     // The key's only place is taken, and the account's tokens reach for 1000 more: 20 s for 3000.

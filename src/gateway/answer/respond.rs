@@ -50,7 +50,7 @@ pub(crate) async fn error(
     let stamp = stamp.into();
     let id = stamp.id;
     let status = status_of(error);
-    let body = match &error.words {
+    let body = match &error.upstream_error {
         Some(words) => words.body.clone(),
         None => envelope.body(id, error).to_string().into(),
     };

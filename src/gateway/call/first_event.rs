@@ -10,7 +10,7 @@ use pingora::Result;
 use pingora_proxy::Session;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{GatewayError, Words};
+use crate::error::{GatewayError, UpstreamErrorBody};
 use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::refused;
 use crate::gateway::request::context::{RequestContext, RequestStage};
@@ -143,7 +143,7 @@ fn in_anthropics_words(
     if !is_relayed || hides(error, &HeaderMap::new(), Some(hidden)) {
         return read;
     }
-    read.in_words(Words { status, body: Bytes::copy_from_slice(error) })
+    read.with_upstream_error(UpstreamErrorBody { status, body: Bytes::copy_from_slice(error) })
 }
 
 impl RequestContext {

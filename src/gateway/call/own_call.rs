@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::error::{GatewayError, Words};
+use crate::error::{GatewayError, UpstreamErrorBody};
 use crate::gateway::call::targets::FallbackAnswer;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
@@ -92,9 +92,9 @@ impl FailedCall {
         if matches!(self.failure, CallFailure::RefusedRequest(_)) {
             return self;
         }
-        let is_secret = |words: &Words| hides(&words.body, headers, Some(hidden));
-        let words = error.words.clone().filter(|words| !is_secret(words));
-        let error = GatewayError { words, ..error };
+        let is_secret = |error: &UpstreamErrorBody| hides(&error.body, headers, Some(hidden));
+        let upstream_error = error.upstream_error.clone().filter(|error| !is_secret(error));
+        let error = GatewayError { upstream_error, ..error };
         match self.failure {
             CallFailure::Busy { delay: Some(delay), .. } => {
                 Self::new(self.failure, error.retry_after(delay)).with_refusal(self.refusal)

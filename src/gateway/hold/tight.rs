@@ -17,7 +17,7 @@ use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::gateway::wire::offload;
-use crate::holds::{self, Funds, HoldKind, Needs, NotHeld, TightCall, Unfit};
+use crate::holds::{self, FitError, Funds, HoldFailure, HoldKind, Needs, TightCall};
 use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
 use crate::options::holds::{HoldRules, Means};
@@ -178,13 +178,13 @@ impl PendingRequest<'_> {
         FundedRequest { admitted, candidates, body }
     }
 
-    fn refused(&self, unfit: Unfit<Refusal>) -> GatewayError {
+    fn refused(&self, unfit: FitError<Refusal>) -> GatewayError {
         let refusal = match unfit {
-            Unfit::Refused(refusal) => refusal,
-            Unfit::Short { allowance, needs } if needs.whole > allowance.total => {
+            FitError::Refused(refusal) => refusal,
+            FitError::Short { allowance, needs } if needs.whole > allowance.total => {
                 Refusal::Insufficient { available: allowance.available }
             }
-            Unfit::Short { allowance, .. } => Refusal::Held {
+            FitError::Short { allowance, .. } => Refusal::Held {
                 available: allowance.available,
                 held: allowance.total.saturating_sub(allowance.available),
             },
@@ -246,12 +246,12 @@ impl TightCall for PendingRequest<'_> {
         }
     }
 
-    async fn hold(&mut self, kind: HoldKind) -> Result<HoldGrant, NotHeld<Refusal>> {
+    async fn hold(&mut self, kind: HoldKind) -> Result<HoldGrant, HoldFailure<Refusal>> {
         let (holding, clamped) = match kind {
             HoldKind::Whole => (Holding::Whole, None),
             HoldKind::Slice => (self.slice(), None),
             HoldKind::Clamped(funds) => match self.clamp(funds) {
-                None => return Err(NotHeld::Unclampable),
+                None => return Err(HoldFailure::Unclampable),
                 clamped => (Holding::Whole, clamped),
             },
         };
@@ -260,12 +260,12 @@ impl TightCall for PendingRequest<'_> {
         match priced.hold(self.ledger, self.id, holding).await {
             Ok(hold) => Ok(HoldGrant { hold, holding, clamped }),
             Err(Refusal::Insufficient { available }) => {
-                Err(NotHeld::Short(Funds { available, ..Funds::default() }))
+                Err(HoldFailure::Short(Funds { available, ..Funds::default() }))
             }
             Err(Refusal::Held { available, held }) => {
-                Err(NotHeld::Short(Funds { available, held, ..Funds::default() }))
+                Err(HoldFailure::Short(Funds { available, held, ..Funds::default() }))
             }
-            Err(refusal) => Err(NotHeld::Refused(refusal)),
+            Err(refusal) => Err(HoldFailure::Refused(refusal)),
         }
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-use crate::error::{ErrorKind, GatewayError, Words};
+use crate::error::{ErrorKind, GatewayError, UpstreamErrorBody};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
@@ -94,7 +94,8 @@ pub(crate) fn customers_error(
     let error = GatewayError::new(kind, message);
     let document: Value = json::from_upstream(body).unwrap_or_default();
     match is_own_dialect && document["error"]["message"].is_string() {
-        true => error.in_words(Words { status, body: Bytes::copy_from_slice(body) }),
+        true => error
+            .with_upstream_error(UpstreamErrorBody { status, body: Bytes::copy_from_slice(body) }),
         false => error,
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::gateway::wire::head::{self, AnswerHeaders, NO_SNIFFING, X_REQUEST_ID, millis_up, text};
 use crate::ledger::RequestId;
-use crate::limits::{Gauge, RateLimitStatus};
+use crate::limits::{LimitStatus, RateLimitStatus};
 
 /// The header that names the model which has served a request in the place of the one that it names.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
@@ -71,7 +71,7 @@ impl Stamp {
             [(requests, LIMITS_OF_REQUESTS), (tokens, LIMITS_OF_TOKENS)]
         {
             if let Some(gauge) = gauge {
-                let Gauge { limit: value, remaining: left, reset: after } = gauge;
+                let LimitStatus { limit: value, remaining: left, reset: after } = gauge;
                 headers.insert(limit, value.into());
                 headers.insert(remaining, left.into());
                 headers.insert(reset, text(format!("{}ms", millis_up(after))));

@@ -314,7 +314,7 @@ impl WriteLog for MemoryLog {
     ) -> Result<AppendOutcome, LedgerError> {
         let place = self.last.fetch_add(1, Ordering::Relaxed);
         assert_eq!(place, after, "one node writes, and has followed itself");
-        Ok(AppendOutcome::At(place + 1))
+        Ok(AppendOutcome::Appended(place + 1))
     }
 
     async fn pull(&self, _turn: &WriteTurn<'_>, _after: Seq) -> Result<WritePage, LedgerError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::MoveError;
 use super::calls::Calls;
-use tollgate_ledger::moving::{Arriving, MovedTask};
+use tollgate_ledger::moving::{MoveTarget, MovedTask};
 use tollgate_ledger::{
     AccountId, HoldId, Intent, JournaledRecord, KeyId, OpenError, OpenHold, Record, RequestId,
     Reservation, Task, TaskPhase,
@@ -65,22 +65,22 @@ impl Account {
     /// Adds a call behind all that happened before it.
     pub(super) fn add(
         &mut self,
-        arriving: &mut Arriving,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         while self.money.front().is_some_and(|record| record.at() <= call.record.at())
-            && self.add_money(arriving)?
+            && self.add_money(target)?
         {}
         while self.payments.front().is_some_and(|(at, _)| *at <= call.record.at())
-            && self.add_payment(arriving)?
+            && self.add_payment(target)?
         {}
-        self.add_call(arriving, call)
+        self.add_call(target, call)
     }
 
     /// Adds what happened after the last call. Nothing is left then.
-    pub(super) fn add_the_rest(&mut self, arriving: &mut Arriving) -> Result<(), MoveError> {
-        while self.add_money(arriving)? {}
-        while self.add_payment(arriving)? {}
+    pub(super) fn add_the_rest(&mut self, target: &mut MoveTarget) -> Result<(), MoveError> {
+        while self.add_money(target)? {}
+        while self.add_payment(target)? {}
         let late = self
             .late
             .front()
@@ -155,21 +155,21 @@ impl Account {
 
     /// Adds the oldest grant, refund or resolved doubt that can be written, and then the calls that waited
     /// for its money. Returns false if there was none.
-    fn add_money(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+    fn add_money(&mut self, target: &mut MoveTarget) -> Result<bool, MoveError> {
         let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
-            Record::WrittenOff { amount, .. } => *amount <= arriving.balance(self.id).debt,
-            Record::CreditSet { .. } => arriving.allows(record),
+            Record::WrittenOff { amount, .. } => *amount <= target.balance(self.id).debt,
+            Record::CreditSet { .. } => target.allows(record),
             _ => true,
         };
         let Some(at) = self.money.iter().position(is_writable) else { return Ok(false) };
         let Some(record) = self.money.remove(at) else { return Ok(false) };
-        arriving.add(self.renamed(record))?;
+        target.add(self.renamed(record))?;
         for _ in 0..self.late.len() {
             if let Some(call) = self.late.pop_front() {
-                self.add_call_now(arriving, call)?;
+                self.add_call_now(target, call)?;
             }
         }
         Ok(true)
@@ -192,24 +192,23 @@ impl Account {
     /// Adds a call, after the credits that pay for it.
     fn add_call(
         &mut self,
-        arriving: &mut Arriving,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
-        while charged(&call.record) > arriving.balance(self.id).available
-            && self.add_money(arriving)?
-        {}
-        self.add_call_now(arriving, call)
+        while charged(&call.record) > target.balance(self.id).available && self.add_money(target)? {
+        }
+        self.add_call_now(target, call)
     }
 
     fn add_call_now(
         &mut self,
-        arriving: &mut Arriving,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         let JournaledRecord { seq, mut record, hold } = call;
         let unreadable = || OpenError::Store(format!("the line of {seq} has no hold"));
         let (old, open) = record.open_hold().zip(hold.clone()).ok_or_else(unreadable)?;
-        let available = arriving.balance(self.id).available;
+        let available = target.balance(self.id).available;
         if charged(&record) > available {
             self.late.push_back(JournaledRecord { seq, record, hold });
             return Ok(());
@@ -224,9 +223,9 @@ impl Account {
             floor: reservation.floor.min(amount),
             ..Reservation::clone(reservation)
         };
-        let new = arriving.add(Record::Reserved(Arc::new(reservation)))?;
+        let new = target.add(Record::Reserved(Arc::new(reservation)))?;
         let new = HoldId::from_number(new);
-        arriving.add(with_hold(record, new))?;
+        target.add(with_hold(record, new))?;
         if self.named.contains(&old) {
             self.holds.insert(old, new);
         }
@@ -248,7 +247,7 @@ impl Account {
     /// Adds a task: with what it holds, or as it ended.
     pub(super) fn add_task(
         &mut self,
-        arriving: &mut Arriving,
+        target: &mut MoveTarget,
         moved: MovedTask,
     ) -> Result<(), MoveError> {
         let MovedTask { task, hold, tried } = moved;
@@ -259,43 +258,43 @@ impl Account {
             Some(OpenHold { reservation, amount }) => {
                 let floor = reservation.floor.min(amount);
                 let reservation = Reservation { amount, floor, ..Reservation::clone(&reservation) };
-                HoldId::from_number(arriving.add(Record::Reserved(Arc::new(reservation)))?)
+                HoldId::from_number(target.add(Record::Reserved(Arc::new(reservation)))?)
             }
         };
         let intent = Arc::new(Intent { hold: new, ..Intent::clone(&task.intent) });
         let task = Task { intent, ..Task::clone(&task) };
         if task.ended().is_none() && task.stage != TaskPhase::Submitting {
             let begun = Task { stage: TaskPhase::Submitting, ..task.clone() };
-            arriving.add(Record::Task(Arc::new(begun)))?;
+            target.add(Record::Task(Arc::new(begun)))?;
         }
-        arriving.add(Record::Task(Arc::new(task)))?;
+        target.add(Record::Task(Arc::new(task)))?;
         if let Some(tried) = tried {
-            arriving.add(Record::Announced { account, task: id, tried })?;
+            target.add(Record::Announced { account, task: id, tried })?;
         }
         Ok(())
     }
 
     /// Adds the oldest payment of a debt, if the debt and the money for it are there by now: clocks of
     /// nodes differ. Says whether it was added.
-    fn add_payment(&mut self, arriving: &mut Arriving) -> Result<bool, MoveError> {
+    fn add_payment(&mut self, target: &mut MoveTarget) -> Result<bool, MoveError> {
         let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
         let account = self.id;
-        if amount > arriving.balance(account).payable() {
+        if amount > target.balance(account).payable() {
             return Ok(false);
         }
         self.payments.pop_front();
-        arriving.add(Record::DebtPaid { account, amount, at })?;
+        target.add(Record::DebtPaid { account, amount, at })?;
         Ok(true)
     }
 
     /// Adds a call in place of money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
-        arriving: &mut Arriving,
+        target: &mut MoveTarget,
         lost: Nanousd,
     ) -> Result<(), MoveError> {
         let at = UnixMs::now();
-        let hold = arriving.add(Record::Reserved(Arc::new(Reservation {
+        let hold = target.add(Record::Reserved(Arc::new(Reservation {
             account: self.id,
             key: KeyId::from_number(0),
             model: LOST.into(),
@@ -305,7 +304,7 @@ impl Account {
             floor: Nanousd::ZERO,
             at,
         })))?;
-        arriving.add(Record::Posted {
+        target.add(Record::Posted {
             account: self.id,
             hold: HoldId::from_number(hold),
             charged: lost,

@@ -14,7 +14,7 @@ use crate::postgres::moving::NodeOut;
 use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
-use tollgate_ledger::moving::{Arriving, DirectoryState, Leaving};
+use tollgate_ledger::moving::{DirectoryState, MoveSource, MoveTarget};
 use tollgate_ledger::{AccountId, NodeId, Record, Seq, WriteId, verify};
 use tollgate_money::money::Nanousd;
 
@@ -50,10 +50,10 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
             .to_owned(),
         id: id.clone(),
     };
-    let mut arriving = Arriving::begin(dir, &marker)?;
-    let mut backlog = write_directory(db, &mut arriving).await?;
-    let expected = write_accounts(db, &mut arriving, &mut backlog, &nodes).await?;
-    arriving.end()?;
+    let mut target = MoveTarget::begin(dir, &marker)?;
+    let mut backlog = write_directory(db, &mut target).await?;
+    let expected = write_accounts(db, &mut target, &mut backlog, &nodes).await?;
+    target.end()?;
     let (found, mut differences) = count(dir, Some(&backlog.followed))?;
     differences.extend(expected.differences(&found));
     if !differences.is_empty() {
@@ -117,7 +117,7 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 }
 
 /// Adds the directory's writes in order, except those that move money.
-async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
+async fn write_directory(db: &Db, target: &mut MoveTarget) -> Result<DirectoryBacklog, MoveError> {
     let mut backlog =
         DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: DirectoryState::default() };
     loop {
@@ -135,7 +135,7 @@ async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBa
                         of_account.push_back(Record::clone(&record));
                     }
                     record => {
-                        arriving.add(record)?;
+                        target.add(record)?;
                     }
                 }
             }
@@ -149,7 +149,7 @@ async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBa
 /// Adds the money of each account, and gives what there must be in the end.
 async fn write_accounts(
     db: &Db,
-    arriving: &mut Arriving,
+    target: &mut MoveTarget,
     backlog: &mut DirectoryBacklog,
     nodes: &[NodeOut],
 ) -> Result<Tallies, MoveError> {
@@ -164,7 +164,7 @@ async fn write_accounts(
     for id in ids {
         let tally = expected.of(id);
         let money = backlog.money.remove(&id).unwrap_or_default();
-        tell_account(db, arriving, id, money, &nodes, tally).await?;
+        tell_account(db, target, id, money, &nodes, tally).await?;
     }
     Ok(expected)
 }
@@ -172,7 +172,7 @@ async fn write_accounts(
 /// Adds the grants, calls and refunds of an account in the order of time.
 async fn tell_account(
     db: &Db,
-    arriving: &mut Arriving,
+    target: &mut MoveTarget,
     id: AccountId,
     money: VecDeque<Record>,
     nodes: &[NodeId],
@@ -195,20 +195,20 @@ async fn tell_account(
     let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
-            account.add(arriving, call)?;
+            account.add(target, call)?;
         }
     }
-    account.add_the_rest(arriving)?;
+    account.add_the_rest(target)?;
     if lost > Nanousd::ZERO {
-        account.add_lost(arriving, lost)?;
+        account.add_lost(target, lost)?;
         tally.calls = tally.calls.saturating_add(1);
         tally.cost = tally.cost.checked_add(lost).unwrap_or(Nanousd::MAX);
     }
     for loss in db.losses_of(id).await? {
-        arriving.add(Record::Lost(loss.lost))?;
+        target.add(Record::Lost(loss.lost))?;
     }
     for moved in tasks {
-        account.add_task(arriving, moved)?;
+        account.add_task(target, moved)?;
     }
     // Each of these has a line of its own.
     let given = tally.grants.saturating_add(tally.refunds).saturating_add(tally.write_offs);
@@ -250,9 +250,9 @@ fn count(
     if !report.violations.is_empty() {
         return Err(MoveError::Unsound(report.violations));
     }
-    let leaving = Leaving::open(dir)?;
-    let mut parts = leaving.parts()?;
+    let source = MoveSource::open(dir)?;
+    let mut parts = source.parts()?;
     while parts.next_part()?.is_some() {}
-    let differences = followed.map(|followed| followed.differences(leaving.cores()));
+    let differences = followed.map(|followed| followed.differences(source.cores()));
     Ok((parts.tallies(&parts.tasks()), differences.unwrap_or_default()))
 }

@@ -17,7 +17,7 @@ use tollgate_outbound::{AnswerTimes, OutboundError, OutboundResponse, StoreReque
 
 /// A transfer that is slower than this, in bytes a second, has failed: it would never end.
 const RATE_MIN: u64 = 64 << 10;
-/// Pieces that wait for a reader.
+/// BodyChunks that wait for a reader.
 const QUEUE: usize = 4;
 /// Interval of the check for cancellation.
 const POLL: Duration = Duration::from_millis(100);
@@ -88,12 +88,12 @@ impl Sum {
 }
 
 /// A body in pieces.
-struct Pieces {
+struct BodyChunks {
     input: Box<dyn Read + Send>,
     stop: Arc<AtomicBool>,
 }
 
-impl Iterator for Pieces {
+impl Iterator for BodyChunks {
     type Item = io::Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -124,7 +124,7 @@ pub(super) fn put(
     (bytes, silence): (u64, Duration),
     stop: &Arc<AtomicBool>,
 ) -> Result<(), TransferError> {
-    let pieces = Box::new(Pieces { input: body, stop: Arc::clone(stop) });
+    let pieces = Box::new(BodyChunks { input: body, stop: Arc::clone(stop) });
     let (tell, receiver) = mpsc::sync_channel(1);
     on_a_thread(move |runtime| {
         let sent = runtime.block_on(async {

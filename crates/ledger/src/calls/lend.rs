@@ -63,7 +63,7 @@ impl Ledger {
                 other => return other,
             }
             match fleet.wait_for(account, amount, since).await {
-                LeaseWait::Again => {}
+                LeaseWait::Retry => {}
                 LeaseWait::Short(short) => return Err(self.short(account, amount, short)),
                 LeaseWait::CutOff => return Err(Refusal::CutOff),
             }

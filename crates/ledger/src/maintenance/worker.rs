@@ -18,7 +18,7 @@ use self::mover::Mover;
 use crate::archive::Archive;
 use crate::files::seal::{self, Seal};
 use crate::journal::head::{Checkpoint, HeadFile};
-use crate::journal::sealing::{Next, make_seal};
+use crate::journal::sealing::{SegmentStart, make_seal};
 use crate::journal::segment::{self, Position};
 use crate::journal::{FREE_BYTES_MIN, Journal, enqueue};
 use crate::projection::backlog::Backlog;
@@ -230,7 +230,11 @@ impl MaintenanceWorker {
             // The next one is being made.
             let Some(chain) = seal::chain_before(&dir, *next) else { return Ok(()) };
             let begun = Instant::now();
-            let made = make_seal(&dir, *first_seq, Next { first_seq: *next, chain_before: chain })?;
+            let made = make_seal(
+                &dir,
+                *first_seq,
+                SegmentStart { first_seq: *next, chain_before: chain },
+            )?;
             log::debug!(
                 "records {first_seq} to {} were sealed: {} bytes in {} ms",
                 made.last_seq,
@@ -279,19 +283,19 @@ impl MaintenanceWorker {
         let (seq, sha256, at) = (written.seq, written.sha256, written.at);
         let record = Record::Checkpointed(Arc::new(written));
         // The journal stops, and the file is one that it does not tell of.
-        let Ok(told_at) = enqueue(&self.journal, record, None) else {
+        let Ok(record_seq) = enqueue(&self.journal, record, None) else {
             return Ok(());
         };
         // `head.json` may name the checkpoint only when its record is durable: a start trusts a checkpoint
         // because the hash-chained journal has its hash.
-        while !self.journal.is_durable(told_at) {
+        while !self.journal.is_durable(record_seq) {
             if begun.elapsed() > took + RECORD_TIMEOUT {
                 return Ok(());
             }
             std::thread::sleep(RECORD_POLL);
         }
         maintenance.head.note(|head| {
-            head.notes.checkpoints.push(Checkpoint { seq, sha256, told_at });
+            head.notes.checkpoints.push(Checkpoint { seq, sha256, record_seq });
             let old = head.notes.checkpoints.len().saturating_sub(CHECKPOINTS_KEPT);
             head.notes.checkpoints.drain(..old);
         })?;

@@ -142,7 +142,7 @@ impl ActorScope<'_> {
                     // between, it follows the log at its next start and commits the write then.
                     let appended = directory.append(&turn, after, &write_id, &records).await;
                     match appended? {
-                        AppendOutcome::At(seq) => {
+                        AppendOutcome::Appended(seq) => {
                             let last = ledger.take_over(&turn, WriteGroup { seq, records })?;
                             return Ok(IdempotentOutcome::Applied(value, last));
                         }

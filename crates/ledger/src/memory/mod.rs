@@ -227,7 +227,7 @@ impl Ledger {
     ) -> Result<Seq, Stopped> {
         // Before the first commit: the committer could flush the first records and crash before the
         // others.
-        let together = self.journal.unbroken()?;
+        let together = self.journal.atomic_group()?;
         let mut last = 0;
         let mut touched = BTreeSet::new();
         for record in records {

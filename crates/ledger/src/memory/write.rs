@@ -70,8 +70,8 @@ impl<'a> AuditRecordBuilder<'a> {
             by: self.by.actor.clone(),
             what: self.what.to_owned(),
             subject: subject.to_string(),
-            id: self.by.asked.id.clone(),
-            digest: self.by.asked.digest,
+            id: self.by.idempotency.id.clone(),
+            digest: self.by.idempotency.digest,
             at: self.at,
         }))
     }
@@ -134,7 +134,7 @@ impl Ledger {
         locked: &mut LockedShards<'_>,
         records: Vec<Record>,
     ) -> Result<Seq, JournalStopped> {
-        let together = self.journal.unbroken()?;
+        let together = self.journal.atomic_group()?;
         let (mut last, mut touched) = (None, BTreeSet::new());
         for record in records {
             let account = record.account();
@@ -297,8 +297,8 @@ mod tests {
             Some(account)
         );
         assert_eq!(ledger.emails.lock().len(), 1, "the old address is free");
-        let asked = IdempotencyKey { id: Some("one".to_owned()), digest: [1; 32] };
-        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let key_of_write = IdempotencyKey { id: Some("one".to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).with_idempotency_key(key_of_write);
         let done = by.done("key.update", account).expect("the same request");
         assert_eq!(done, Some((account, key.id.to_string(), seq)));
         let resumed = Record::AccountSuspended { account, suspended: false, at };

@@ -129,13 +129,14 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         in_doubt: ended.iter().filter_map(in_doubt).collect(),
         took: began.elapsed(),
     };
-    let writing = Writing {
+    let journal_thread = JournalThread {
         journal: Arc::clone(&journal),
         writer,
         space: Space::new(dir.clone(), options.disk_free_bytes_min),
         on_commit: options.on_commit,
     };
-    let threads = start(&dir, state.store, writing, head, (options.maintenance, options.pruning))?;
+    let threads =
+        start(&dir, state.store, journal_thread, head, (options.maintenance, options.pruning))?;
     let Threads { backlog, projected, maintenance, threads } = threads;
     let (books, tasks) = places(options.fleet.as_ref());
     let ledger = Arc::new(Ledger {
@@ -194,14 +195,14 @@ fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
 }
 
 /// State of the journal's thread.
-struct Writing {
+struct JournalThread {
     journal: Arc<Journal>,
     writer: Writer,
     space: Space,
     on_commit: Option<OnCommit>,
 }
 
-impl Writing {
+impl JournalThread {
     /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
@@ -233,7 +234,7 @@ struct Threads {
 fn start(
     dir: &Path,
     store: Result<Store, String>,
-    writing: Writing,
+    journal_thread: JournalThread,
     head: Arc<HeadFile>,
     (maintenance, pruning): (MaintenanceOptions, Pruning),
 ) -> Result<Threads, OpenError> {
@@ -259,13 +260,13 @@ fn start(
         pruning,
     };
     let maintenance = Arc::new(Maintenance::new(dir, maintenance, Arc::clone(&head)));
-    let journal = Arc::clone(&writing.journal);
+    let journal = Arc::clone(&journal_thread.journal);
     let worker = maintenance.worker(journal, Arc::clone(&backlog), Arc::clone(&projected));
     let mover = maintenance.mover();
     let written = Arc::clone(&backlog);
     let mut threads = vec![
         spawn("ledger-sled", dir, move || projector.run(absence))?,
-        spawn("ledger-journal", dir, move || writing.run(&written, &head))?,
+        spawn("ledger-journal", dir, move || journal_thread.run(&written, &head))?,
         spawn("ledger-keeper", dir, move || worker.run())?,
     ];
     if let Some(mover) = mover {

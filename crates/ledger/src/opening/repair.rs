@@ -50,8 +50,9 @@ pub struct Repair {
     pub sled: String,
     /// Lost records that sled has: they are put back.
     pub restored: u64,
-    /// Lost records of which nothing is known.
-    pub gone: u64,
+    /// Lost records that nothing can restore.
+    #[serde(rename = "gone")]
+    pub unrecoverable: u64,
     /// Records that can be read, and cannot stand without those that are lost.
     pub dropped: u64,
     /// The first of them, and why.

@@ -31,7 +31,7 @@ pub type UsageOfModel = (u32, Arc<str>, UsageTotal);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseWait {
     /// Money came: the hold may be tried again.
-    Again,
+    Retry,
     /// There is not enough, here or elsewhere.
     Short(Shortfall),
     /// Whoever lends it does not answer.

@@ -103,7 +103,7 @@ struct State {
 }
 
 /// Reason for the projector to wake up.
-pub(crate) enum Due {
+pub(crate) enum WakeReason {
     /// Someone waits to read.
     Demanded,
     /// The window is over.
@@ -197,24 +197,24 @@ impl Backlog {
         &self,
         flush_due: Option<Instant>,
         wake: Option<Instant>,
-    ) -> Result<(Vec<BacklogPart>, Due), StoreError> {
+    ) -> Result<(Vec<BacklogPart>, WakeReason), StoreError> {
         let mut state = self.state.lock();
         let due = loop {
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
             if state.stopping {
-                break Due::Stop;
+                break WakeReason::Stop;
             }
             // Before any window: a batch for a store that has failed would be lost work.
             if std::mem::take(&mut state.suspected) {
-                break Due::Suspected;
+                break WakeReason::Suspected;
             }
             if !state.is_empty() && !state.waiters.is_empty() {
-                break Due::Demanded;
+                break WakeReason::Demanded;
             }
             if !state.full.is_empty() {
-                break Due::Full;
+                break WakeReason::Full;
             }
             if state.open.is_some() {
                 // From the first group on: later ones must not postpone it.
@@ -228,16 +228,16 @@ impl Backlog {
                         continue;
                     }
                     if deadline.is_none_or(|deadline| deadline > Instant::now()) {
-                        return Ok((Vec::new(), Due::Woken));
+                        return Ok((Vec::new(), WakeReason::Woken));
                     }
-                    break Due::Window;
+                    break WakeReason::Window;
                 }
             }
         };
         let mut parts = std::mem::take(&mut state.full);
         state.full_bytes = 0;
         // A part that is still open grows further: calls that end in it cancel out.
-        if !matches!(due, Due::Full) {
+        if !matches!(due, WakeReason::Full) {
             parts.extend(state.open.take());
             state.window_due = None;
         }
@@ -439,7 +439,7 @@ mod tests {
         push(&backlog, (1001..=1100).map(reserved).collect(), 1);
         push(&backlog, vec![posted(1101, 7)], 1);
         let (parts, due) = backlog.next(None, None).expect("sound");
-        assert!(matches!(due, Due::Full));
+        assert!(matches!(due, WakeReason::Full));
         let ends: Vec<_> = parts.iter().map(|part| (part.end.seq, part.window.rows())).collect();
         assert_eq!(ends, [(1100, 1100)]);
         // What ends a hold of a part before says so.

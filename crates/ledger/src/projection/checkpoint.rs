@@ -187,13 +187,13 @@ fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
     if header.layout != LAYOUT_VERSION {
         return Err(format!("its rows are those of layout {}", header.layout));
     }
-    let told_at = checkpoint.told_at;
-    let recorded = Records::open(dir, told_at, Some(told_at));
+    let record_seq = checkpoint.record_seq;
+    let recorded = Records::open(dir, record_seq, Some(record_seq));
     match recorded.map_err(|error| error.to_string())?.next() {
         // The head file alone could be restored from another backup than the journal.
         Some(Ok((_, Record::Checkpointed(recorded)))) if recorded.sha256 == found => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
-        _ => Err(format!("record {told_at} of the journal does not tell of it")),
+        _ => Err(format!("record {record_seq} of the journal does not tell of it")),
     }
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn check_with_sled(
 }
 
 /// The state that the journal gives at a record in its middle.
-struct StateAt {
+struct JournalState {
     chain: [u8; 32],
     state_hash: [u8; 32],
     acts: [u8; 32],
@@ -164,7 +164,7 @@ pub(crate) struct JournalReplay {
     /// True if all of it was readable.
     is_whole: bool,
     /// The state at the record that sled was read at, where it was reached.
-    at_sled: Option<StateAt>,
+    at_sled: Option<JournalState>,
 }
 
 /// Reads the journal in `dir` as [`check`] does, and keeps the state.
@@ -340,8 +340,8 @@ impl Audit {
         }
     }
 
-    fn state_at(&self, reader: &Reader) -> StateAt {
-        StateAt {
+    fn state_at(&self, reader: &Reader) -> JournalState {
+        JournalState {
             chain: reader.position().chain,
             state_hash: audit::state_hash(self.cores.iter()),
             acts: self.acts.clone().finalize().into(),
@@ -499,7 +499,7 @@ impl Report {
     }
 
     /// Compares the state that the journal gave at the record that sled was read at with what sled gave.
-    fn compare_open_sled(&mut self, sled: SledRead, journal: Option<StateAt>) {
+    fn compare_open_sled(&mut self, sled: SledRead, journal: Option<JournalState>) {
         let SledRead { reading, state, violations } = sled;
         self.sled = reading;
         self.violations.extend(violations);

@@ -174,7 +174,8 @@ impl TaskRegistry for SharedRegistry {
                 };
                 // The end stands without its act: only the same request, by its key, may note it as its
                 // own.
-                let found_task = found_task.filter(|task| by.asked.id.is_some() && is_same(task));
+                let found_task =
+                    found_task.filter(|task| by.idempotency.id.is_some() && is_same(task));
                 found_task.ok_or(LedgerError::NoDoubt(id))?
             }
         };

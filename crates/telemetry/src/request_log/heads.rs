@@ -63,7 +63,7 @@ fn saved(dir: &Path) -> Option<(Heads, Position)> {
 /// since.
 pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Position)> {
     let end = reader.segments().last().map_or(0, Segment::end);
-    let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_gone(*covers));
+    let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_removed(*covers));
     let (mut heads, covers) = saved.unwrap_or_default();
     let mut whole_to = covers;
     for segment in reader.segments().to_vec() {

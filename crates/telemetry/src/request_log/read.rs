@@ -101,7 +101,7 @@ fn first(
             None => reader.before(end)?,
         });
     };
-    if reader.is_gone(cursor) {
+    if reader.is_removed(cursor) {
         return Ok(None);
     }
     let head = reader.frame_at(cursor)?.and_then(record::head);
@@ -120,7 +120,7 @@ fn before(
         return reader.before(position);
     }
     let previous = Some(head.previous).filter(|previous| (1..position).contains(previous));
-    Ok(previous.filter(|previous| !reader.is_gone(*previous)))
+    Ok(previous.filter(|previous| !reader.is_removed(*previous)))
 }
 
 /// The record at a position, if it is of this scope and of this request.
@@ -130,7 +130,7 @@ pub(super) fn at(
     position: Position,
     id: RequestId,
 ) -> io::Result<Option<RequestRecord>> {
-    if reader.is_gone(position) {
+    if reader.is_removed(position) {
         return Ok(None);
     }
     let frame = reader.frame_at(position)?;

@@ -41,7 +41,7 @@ pub(super) struct Builder<'a> {
     group: Vec<JournaledRecord>,
     new: PathBuf,
     restored: u64,
-    gone: u64,
+    unrecoverable: u64,
     dropped: u64,
     dropped_why: Vec<String>,
     costs: BTreeMap<AccountId, (Nanousd, Nanousd)>,
@@ -85,7 +85,7 @@ impl<'a> Builder<'a> {
             group: Vec::new(),
             new: PathBuf::new(),
             restored: 0,
-            gone: 0,
+            unrecoverable: 0,
             dropped: 0,
             dropped_why: Vec::new(),
             costs: BTreeMap::new(),
@@ -165,7 +165,7 @@ impl<'a> Builder<'a> {
                     self.put(seq, record)?;
                 }
                 _ => {
-                    self.gone += 1;
+                    self.unrecoverable += 1;
                     // A place cannot stay empty: numbers name holds, and the chain goes over all of
                     // them.
                     self.note(seq, "lost")?;
@@ -212,9 +212,9 @@ impl<'a> Builder<'a> {
     /// Applies a record if the rules allow it, and returns whether they did.
     fn apply(&mut self, seq: Seq, record: &Record) -> bool {
         // `Core::apply` cannot see this: a refund's charge is in the journal alone.
-        let is_gone = self.refunds_a_lost_hold(record);
+        let has_no_charge = self.refunds_a_lost_hold(record);
         let core = &mut self.cores[shard_index(record.account())];
-        let why = match (!is_gone).then(|| core.apply(seq, record)) {
+        let why = match (!has_no_charge).then(|| core.apply(seq, record)) {
             None => format!("record {seq} refunds a charge that is lost"),
             Some(Ok(())) => {
                 let ended = record.open_hold().zip(record.charged());
@@ -320,7 +320,7 @@ impl<'a> Builder<'a> {
             });
         }
         repair.restored = self.restored;
-        repair.gone = self.gone;
+        repair.unrecoverable = self.unrecoverable;
         repair.dropped = self.dropped;
         repair.dropped_why = self.dropped_why;
         let Some(writer) = self.writer else { return Ok(None) };

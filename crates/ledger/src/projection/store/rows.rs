@@ -85,7 +85,7 @@ impl Source for MemoryRows {
 }
 
 /// Snapshot of rows while a checkpoint is written.
-pub(crate) struct AtRest {
+pub(crate) struct RowsSnapshot {
     /// Position up to which the journal was applied.
     pub(crate) end: Position,
     /// The hash of the state.
@@ -97,7 +97,7 @@ impl Store {
     /// Gives all rows to `take`, while nothing is applied. `None` when nothing ever was.
     pub(crate) fn at_rest<T>(
         &self,
-        take: impl FnOnce(AtRest, &mut dyn Iterator<Item = Result<Row, StoreError>>) -> T,
+        take: impl FnOnce(RowsSnapshot, &mut dyn Iterator<Item = Result<Row, StoreError>>) -> T,
     ) -> Result<Option<T>, StoreError> {
         // Hash and rows must be of one record: a window that was applied between them would fail the
         // check of every start.
@@ -124,7 +124,7 @@ impl Store {
             self.cached_bytes.fetch_add(bytes, Ordering::Relaxed);
             Ok(row)
         });
-        Ok(Some(take(AtRest { end, state_hash, layout: LAYOUT_VERSION }, &mut rows)))
+        Ok(Some(take(RowsSnapshot { end, state_hash, layout: LAYOUT_VERSION }, &mut rows)))
     }
 
     /// Fills an empty store with the rows of a checkpoint, which knows of the journal up to `end`. They
