@@ -50,6 +50,12 @@ impl Nanousd {
         }
     }
 
+    /// The sum, at most [`Nanousd::MAX`]: for totals of amounts that were checked when they were booked.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        self.checked_add(other).unwrap_or(Self::MAX)
+    }
+
     /// The difference, or `None` past the range. May be negative.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {

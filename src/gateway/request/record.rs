@@ -265,7 +265,7 @@ impl RequestContext {
     fn record_cost(&self, one: TryCost, settled: &SettlementOutcome) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
-            CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
+            CostKind::Answer => settled.charged.saturating_add(settled.owed),
             CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
         };
         let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();

@@ -114,9 +114,9 @@ impl Account {
                 payments.push((at, amount));
                 continue;
             }
-            sum = sum.checked_add(charged(&call.record)).unwrap_or(Nanousd::MAX);
+            sum = sum.saturating_add(charged(&call.record));
             let more = call.record.charge().map(|charge| charge.owed).unwrap_or_default();
-            owed = owed.checked_add(more).unwrap_or(Nanousd::MAX);
+            owed = owed.saturating_add(more);
             self.lines = self.lines.saturating_add(1);
         }
         let mut given_up = Nanousd::ZERO;
@@ -126,18 +126,18 @@ impl Account {
                 // What a lower line took back after it was spent is spent no more, and owed.
                 Record::CreditSet { owed: more, .. } => {
                     sum = sum.saturating_sub(*more);
-                    owed = owed.checked_add(*more).unwrap_or(Nanousd::MAX);
+                    owed = owed.saturating_add(*more);
                     self.lines = self.lines.saturating_add(1);
                 }
                 Record::WrittenOff { amount, .. } => {
-                    given_up = given_up.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                    given_up = given_up.saturating_add(*amount);
                 }
                 _ => {}
             }
         }
         // What was owed and is not any more was given up, or paid.
         let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
-        sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
+        sum = sum.saturating_add(paid);
         payments.sort();
         let recorded = payments.iter().map(|(_, amount)| *amount);
         let recorded =
@@ -149,7 +149,7 @@ impl Account {
         self.payments = payments.into();
         // Where both are in one account, only what is known tells them apart.
         let lost = unaccounted.max(spent.saturating_sub(sum));
-        self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
+        self.borne = sum.saturating_add(lost).saturating_sub(spent);
         Ok(lost)
     }
 
@@ -240,7 +240,7 @@ impl Account {
             let borne = self.borne.min(*charged);
             self.borne = self.borne.saturating_sub(borne);
             *charged = charged.saturating_sub(borne);
-            *written_off = written_off.checked_add(borne).unwrap_or(Nanousd::MAX);
+            *written_off = written_off.saturating_add(borne);
         }
     }
 

@@ -202,7 +202,7 @@ async fn tell_account(
     if lost > Nanousd::ZERO {
         account.add_lost(target, lost)?;
         tally.calls = tally.calls.saturating_add(1);
-        tally.cost = tally.cost.checked_add(lost).unwrap_or(Nanousd::MAX);
+        tally.cost = tally.cost.saturating_add(lost);
     }
     for loss in db.losses_of(id).await? {
         target.add(Record::Lost(loss.lost))?;

@@ -9,7 +9,7 @@ use crate::ports::funds::SharedFunds;
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Period, SpendLimitStatus};
 use crate::rules::cap_shares::{CapDemand, CapGrant, CapRequest};
-use crate::rules::key_spend::{Span, sum};
+use crate::rules::key_spend::Span;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -72,13 +72,13 @@ impl Ledger {
             else {
                 continue;
             };
-            let used = sum(spending.spent.in_span(ask.span), spending.held);
+            let used = spending.spent.in_span(ask.span).saturating_add(spending.held);
             let share = shares.of(ask.span);
             (share.share, share.grant) = (Some(grant.share), grant);
             // The calls that it was asked for come first, or nodes would pass it around; but what does
             // not reach for one of them is of no use here.
-            let is_enough = sum(used, ask.least) <= grant.share;
-            let needed = if is_enough { sum(used, ask.waits) } else { used };
+            let is_enough = used.saturating_add(ask.least) <= grant.share;
+            let needed = if is_enough { used.saturating_add(ask.waits) } else { used };
             if grant.is_missed && grant.share > needed {
                 // Given back here before the treasury knows: a call that took it meanwhile would spend
                 // it twice.
@@ -100,7 +100,7 @@ impl Ledger {
                 continue;
             };
             for share in [&mut shares.day, &mut shares.month].into_iter().flatten() {
-                let used = sum(spending.spent.in_span(share.span), spending.held);
+                let used = spending.spent.in_span(share.span).saturating_add(spending.held);
                 // Open holds count as used: they end after this and must still find their share.
                 let kept = share.share.map(|share| share.min(used));
                 // What was used lately says nothing of what is ahead.

@@ -150,7 +150,7 @@ impl Hold {
         // The extension is not on disk yet. What was before it pays for bytes that are sent meanwhile.
         self.written = written;
         // The account's `held` has taken the same sum without overflow.
-        self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
+        self.amount = self.amount.saturating_add(amount);
         Ok(())
     }
 

@@ -73,13 +73,12 @@ impl Ledger {
     /// Error for a customer whose account has too little money at the treasury.
     fn short(&self, account: AccountId, amount: Nanousd, short: Shortfall) -> Refusal {
         let own = self.account(account).map(|account| account.balance).unwrap_or_default();
-        let sum = |parts: [Nanousd; 2]| parts[0].checked_add(parts[1]).unwrap_or(Nanousd::MAX);
         if short.debt > Nanousd::ZERO {
             return Refusal::InDebt { debt: short.debt, available: short.available };
         }
-        let available = sum([short.available, own.available]);
-        let held = sum([sum([short.elsewhere, short.held]), own.held]);
-        if amount > sum([available, held]) {
+        let available = short.available.saturating_add(own.available);
+        let held = short.elsewhere.saturating_add(short.held).saturating_add(own.held);
+        if amount > available.saturating_add(held) {
             Refusal::Insufficient { available }
         } else {
             Refusal::Held { available, held }

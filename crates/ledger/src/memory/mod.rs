@@ -29,7 +29,7 @@ use tokio::sync::Semaphore;
 
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
-use crate::journal::{self, Journal, Stopped};
+use crate::journal::{self, Journal, JournalStopped};
 use crate::maintenance::worker::Maintenance;
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
@@ -156,9 +156,9 @@ impl Ledger {
     /// Cost of all this node's calls that accounts neither paid nor owe.
     #[must_use]
     pub fn written_off(&self) -> Nanousd {
-        self.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
-            sum.checked_add(account.written_off).unwrap_or(Nanousd::MAX)
-        })
+        self.accounts()
+            .iter()
+            .fold(Nanousd::ZERO, |sum, account| sum.saturating_add(account.written_off))
     }
 
     /// Number of open holds.
@@ -203,7 +203,7 @@ impl Ledger {
 
     /// Gives a decided record its place in the journal and makes it so. The caller holds the lock of
     /// the account's shard since before the decision.
-    pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
+    pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, JournalStopped> {
         // The hold as it was before this record: applying the record may remove it.
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
         // The number is taken under the shard's lock, so the journal has the decisions of an account in
@@ -224,7 +224,7 @@ impl Ledger {
         &self,
         core: &mut Core,
         records: impl IntoIterator<Item = Record>,
-    ) -> Result<Seq, Stopped> {
+    ) -> Result<Seq, JournalStopped> {
         // Before the first commit: the committer could flush the first records and crash before the
         // others.
         let together = self.journal.atomic_group()?;
@@ -253,8 +253,8 @@ impl fmt::Debug for Ledger {
     }
 }
 
-impl From<Stopped> for LedgerError {
-    fn from(_: Stopped) -> Self {
+impl From<JournalStopped> for LedgerError {
+    fn from(_: JournalStopped) -> Self {
         Self::Stopped
     }
 }

@@ -74,7 +74,7 @@ pub struct OmittedRecords {
 impl OmittedRecords {
     fn add(&mut self, record: &Record) {
         let plus = |sum: &mut Nanousd, more: Nanousd| {
-            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+            *sum = sum.saturating_add(more);
         };
         self.records += 1;
         match record {

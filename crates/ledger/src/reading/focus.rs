@@ -113,7 +113,7 @@ impl Focus {
             record => {
                 let charge = record.charge()?;
                 // The debt was within the range when it was written down.
-                let amount = charge.charged.checked_add(charge.owed).unwrap_or(Nanousd::MAX);
+                let amount = charge.charged.saturating_add(charge.owed);
                 let usage = Some((charge.usage, charge.source));
                 Some(FocusRow { amount, kind: "settlement", usage, ..row })
             }

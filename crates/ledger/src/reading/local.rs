@@ -39,9 +39,10 @@ impl Books for LocalBooks {
     }
 
     fn debt(&self, ledger: &Ledger) -> Nanousd {
-        ledger.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
-            sum.checked_add(account.balance.debt).unwrap_or(Nanousd::MAX)
-        })
+        ledger
+            .accounts()
+            .iter()
+            .fold(Nanousd::ZERO, |sum, account| sum.saturating_add(account.balance.debt))
     }
 
     fn credit(&self, ledger: &Ledger) -> CreditSums {

@@ -257,7 +257,7 @@ impl Totals {
             (&mut self.credit_used, account.balance.credit_used()),
             (&mut self.written_off, account.written_off),
         ] {
-            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+            *sum = sum.saturating_add(more);
         }
         self.accounts = self.accounts.saturating_add(1);
     }

@@ -213,7 +213,7 @@ impl Core {
             Record::Extended { hold, amount, .. } => {
                 if let Some(open) = self.holds.get_mut(hold) {
                     // `held` has just taken the same sum without overflow.
-                    open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                    open.amount = open.amount.saturating_add(*amount);
                 }
             }
             Record::Posted { hold, .. }
@@ -274,7 +274,7 @@ impl Core {
     pub(crate) fn passed(&mut self, account: AccountId, amount: Nanousd) -> bool {
         let Some(state) = self.accounts.get_mut(&account) else { return false };
         let pace = &mut state.pace;
-        pace.reserved = pace.reserved.checked_add(amount).unwrap_or(Nanousd::MAX);
+        pace.reserved = pace.reserved.saturating_add(amount);
         let is_low = state.account.balance.available < pace.low;
         if is_low {
             pace.low = Nanousd::ZERO;
@@ -441,7 +441,7 @@ impl AccountState {
     pub(crate) fn restore_refund(&mut self, id: String, refund: Refund) {
         let sum = self.refunded.entry(refund.hold).or_default();
         // Bounded by the hold's charge, which is an amount itself.
-        *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
+        *sum = sum.saturating_add(refund.amount);
         self.refunds.insert(id, refund);
     }
 }

@@ -103,11 +103,6 @@ pub(crate) struct RemainingLimit {
     pub(crate) left: Option<Nanousd>,
 }
 
-/// Amounts of one account, which fit.
-pub(crate) fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
-    left.checked_add(right).unwrap_or(Nanousd::MAX)
-}
-
 impl SpendTotals {
     /// Adds a charge. One from before the last day, by a clock that was set back, counts for the last:
     /// no limit is passed for it.
@@ -119,9 +114,8 @@ impl SpendTotals {
         if month > self.month {
             (self.month, self.in_month) = (month, Nanousd::ZERO);
         }
-        let sum = |spent: Nanousd| spent.checked_add(charged).unwrap_or(Nanousd::MAX);
-        self.on_day = sum(self.on_day);
-        self.in_month = sum(self.in_month);
+        self.on_day = self.on_day.saturating_add(charged);
+        self.in_month = self.in_month.saturating_add(charged);
     }
 
     pub(crate) fn in_span(&self, span: Span) -> Nanousd {

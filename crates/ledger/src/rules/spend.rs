@@ -11,7 +11,7 @@ use crate::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
 use crate::records::record::Record;
 use crate::records::reservation::OpenHold;
 use crate::rules::cap_shares::CapShares;
-use crate::rules::key_spend::{KeySpend, RemainingLimit, Span, SpendTotals, begin, day, sum};
+use crate::rules::key_spend::{KeySpend, RemainingLimit, Span, SpendTotals, begin, day};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::KeyId;
@@ -38,7 +38,9 @@ impl KeyLimits {
             };
             Some(match shares {
                 None => RemainingLimit {
-                    amount: limit.saturating_sub(sum(capped.spent, held)).max(Nanousd::ZERO),
+                    amount: limit
+                        .saturating_sub(capped.spent.saturating_add(held))
+                        .max(Nanousd::ZERO),
                     capped,
                     left: None,
                 },
@@ -113,7 +115,7 @@ impl AccountSpend {
     pub(crate) fn restore_held(&mut self, key: KeyId, amount: Nanousd) {
         let spending = self.of.entry(key).or_default();
         // The account's `held` has taken the same sum without overflow.
-        spending.held = spending.held.checked_add(amount).unwrap_or(Nanousd::MAX);
+        spending.held = spending.held.saturating_add(amount);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (KeyId, &KeySpend)> {
@@ -128,7 +130,7 @@ pub(crate) fn charge(record: &Record, hold: &OpenHold) -> Option<(u32, Nanousd)>
         Record::HandedOver { at, .. } => Some((day(*at), hold.amount)),
         record => {
             let owed = record.charge().map_or(Nanousd::ZERO, |charge| charge.owed);
-            let cost = sum(record.charged()?, owed);
+            let cost = record.charged()?.saturating_add(owed);
             Some((day(record.at()), cost)).filter(|_| !cost.is_zero())
         }
     }

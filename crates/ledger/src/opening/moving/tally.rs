@@ -84,7 +84,7 @@ impl Tally {
             (&mut self.written_off, other.written_off),
             (&mut self.cost, other.cost),
         ] {
-            *mine = sum(*mine, more);
+            *mine = mine.saturating_add(more);
         }
         for (mine, more) in [
             (&mut self.keys, other.keys),
@@ -134,9 +134,4 @@ impl Tallies {
         }
         found
     }
-}
-
-/// Money past the range stays at its end: the sums only compare.
-fn sum(one: Nanousd, two: Nanousd) -> Nanousd {
-    one.checked_add(two).unwrap_or(Nanousd::MAX)
 }

@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
                 ) => (&mut cost.1, *amount),
                 _ => (&mut cost.0, Nanousd::ZERO),
             };
-            *place = place.checked_add(amount).unwrap_or(Nanousd::MAX);
+            *place = place.saturating_add(amount);
             self.note(seq, "unusable")?;
         }
         self.look(seq);
