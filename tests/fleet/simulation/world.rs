@@ -439,13 +439,13 @@ impl World {
             let Some(process) = self.nodes[number].process.as_mut() else { return };
             let Some(call) = process.waiting.remove(&waiter) else { continue };
             let life = process.life;
-            if verdict == LeaseWait::Again {
+            if verdict == LeaseWait::Retry {
                 process.promised.insert(call.account, local);
             }
             self.note(|| format!("node {number}: {call:?} is told {verdict:?}"));
             self.counts.longest_wait = self.counts.longest_wait.max(self.now - call.began);
             match verdict {
-                LeaseWait::Again => {
+                LeaseWait::Retry => {
                     let wait = Duration::from_micros(self.rng.u64(1..3_000));
                     self.plan(wait, Event::Tries { node: number, life, call });
                 }

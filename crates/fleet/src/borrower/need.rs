@@ -111,7 +111,7 @@ impl Need {
             is_served
         });
         let before = verdicts.len();
-        verdicts.extend(served.map(|waiting| (waiting.id, LeaseWait::Again)));
+        verdicts.extend(served.map(|waiting| (waiting.id, LeaseWait::Retry)));
         if verdicts.len() > before {
             self.served_at = Some(now);
         }
