@@ -41,8 +41,9 @@ pub fn settle(
     request: &CapRequest,
     nodes: u32,
 ) -> (CapShare, CapGrant) {
-    let of_others =
-        |part: fn(&CapShare) -> Nanousd| others.iter().map(part).fold(Nanousd::ZERO, sum);
+    let of_others = |part: fn(&CapShare) -> Nanousd| {
+        others.iter().map(part).fold(Nanousd::ZERO, Nanousd::saturating_add)
+    };
     let previous = previous.map_or(Nanousd::ZERO, |row| row.share);
     let used = request.spent.saturating_add(request.held);
     // What was used was used, whatever the limit is now.

@@ -69,7 +69,9 @@ impl Tally {
     /// Adds usage.
     pub fn add_usage(&mut self, total: &UsageTotal) {
         self.calls = self.calls.saturating_add(total.calls);
-        self.cost = [total.charged, total.owed, total.written_off].into_iter().fold(self.cost, sum);
+        self.cost = [total.charged, total.owed, total.written_off]
+            .into_iter()
+            .fold(self.cost, Nanousd::saturating_add);
         self.units = total.usage.counts().into_iter().fold(self.units, u64::saturating_add);
     }
 
