@@ -262,7 +262,7 @@ async fn every_page_is_small_and_guarded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_said_so() {
+async fn missing_objects_are_reported() {
     let demo = Demo::start();
     let pages = operator(&demo).await;
     for path in [

@@ -148,21 +148,13 @@ impl Serving {
     }
 }
 
-fn ended(mut child: Child, arguments: &[&str]) -> Output {
-    let deadline = Instant::now() + TIMEOUT;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a status") {
-            break status;
-        }
-        if Instant::now() > deadline {
-            drop(child.kill());
-            panic!("{arguments:?} does not end within {TIMEOUT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+fn ended(child: Child, arguments: &[&str]) -> Output {
+    let mut child = Running(child);
+    let status = child.wait_for(TIMEOUT);
+    let status = status.unwrap_or_else(|| panic!("{arguments:?} does not end within {TIMEOUT:?}"));
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
-    child.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
+    child.0.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
+    child.0.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
     Output { status, stdout, stderr }
 }
 
@@ -179,7 +171,7 @@ fn guarded() -> (Postgres, TestCertificate) {
 }
 
 #[test]
-fn a_password_is_taken_from_outside_and_never_told() {
+fn a_password_comes_from_a_file_or_variable_and_is_never_shown() {
     let (server, certificate) = guarded();
     let url = server.url();
     let trusted = format!("tls: verify-full, ca_file: {}", certificate.certificate.display());
@@ -238,7 +230,7 @@ fn a_certificate_of_another_name_is_refused() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_said() {
+fn an_unreachable_database_is_reported() {
     let server = Postgres::shared();
     let missing = server.url_of("nobody_made_it");
     Node::at(&missing).is_refused(4, &["there is no such database", "nobody_made_it"]);
@@ -255,7 +247,7 @@ fn a_database_that_is_not_there_is_said() {
 }
 
 #[test]
-fn a_schema_that_will_not_do_is_said() {
+fn an_unusable_schema_is_reported() {
     let server = Postgres::shared();
     let (empty, url) = server.database("never_migrated");
     let node = Node::at(&url);
@@ -293,7 +285,7 @@ fn a_schema_that_will_not_do_is_said() {
 }
 
 #[test]
-fn a_database_that_takes_no_writes_or_no_connections_is_said() {
+fn a_read_only_or_full_database_is_reported() {
     let server = Postgres::shared();
     let (node, name) = Node::migrated("busy");
     server.read_only(&name, true);

@@ -1,5 +1,6 @@
 //! Writes by people in a fleet: three ledgers over one real database decide as one.
 
+use crate::harness::within_async;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,13 +80,8 @@ fn seeded() -> fastrand::Rng {
 }
 
 /// Waits for what should come soon, and says how long it took.
-async fn within(limit: Duration, what: &str, is_so: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < limit, "{what}: not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    begun.elapsed()
+async fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) -> Duration {
+    within_async(limit, what, async || holds()).await
 }
 
 /// Everything that nodes of a fleet should know alike.
@@ -249,13 +245,13 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
         assert!(
             signed.iter().flat_map(|one| one.as_ref().err()).all(|e| *e == LedgerError::EmailTaken)
         );
-        let asked = at_once(&mut random, &nodes, 50, |ledger, _| async move {
-            let asked = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
-            let by = ledger.by(&Actor::operator("ada")).asked(asked);
+        let opened = at_once(&mut random, &nodes, 50, |ledger, _| async move {
+            let key = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
+            let by = ledger.by(&Actor::operator("ada")).asked(key);
             by.create_account("B").await.expect("opens").value.id
         });
-        let asked = asked.await;
-        assert!(asked.iter().all(|id| *id == asked[0]), "one request opens one account");
+        let opened = opened.await;
+        assert!(opened.iter().all(|id| *id == opened[0]), "one request opens one account");
     }
     let row = format!("SELECT granted, available FROM tollgate.accounts WHERE id = '{account}'");
     assert_eq!(query_result(&database, &row), "28|28");

@@ -571,7 +571,7 @@ fn a_request_from_inside_passes_every_stage_and_streams() {
 }
 
 #[test]
-fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
+fn an_in_process_request_ends_with_its_caller_and_with_the_gateway() {
     let serving = Serving::start();
     let ask = |stream| serving.inward.ask(inner(&serving, &serving.key, stream));
     serving.runtime.block_on(async {

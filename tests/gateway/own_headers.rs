@@ -93,7 +93,6 @@ fn every_request_to_the_upstream_has_them() {
             assert!(!request.head.contains("customer"), "{path}: {}", request.head);
         }
     }
-    std::thread::sleep(Duration::from_millis(10));
 }
 
 /// A value is shown to nobody: not in the configuration that operators see, not in logs, and not where an

@@ -273,7 +273,7 @@ fn what_fails_costs_nothing() {
 
 /// A model of another kind is not for rankings, and the other way round.
 #[test]
-fn models_are_asked_for_what_they_do() {
+fn models_without_the_operation_are_refused() {
     let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=0");
     let body = r#"{"model":"tokens","input":"a"}"#;

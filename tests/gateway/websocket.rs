@@ -268,7 +268,7 @@ fn agents_finish_their_tool_loops_over_translated_models() {
 }
 
 #[test]
-fn an_empty_balance_is_told_on_the_connection() {
+fn an_empty_balance_is_reported_on_the_connection() {
     let sim = simulator(&[
         "chunks=400",
         "words=5",

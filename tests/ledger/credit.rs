@@ -1,6 +1,7 @@
 //! Credit lines and hold rules of an open ledger: over restarts, from sled, from a checkpoint and from the
 //! journal alone.
 
+use crate::harness::within;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -128,8 +129,8 @@ async fn a_repeated_write_lends_once() {
     let account = ledger.create_account("a").await.expect("an account").id;
     let patch = AccountPatch { suspended: Some(true), ..line(30) };
     for (id, repeated) in [("one", false), ("one", true), ("two", false)] {
-        let asked = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
-        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let key = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).asked(key);
         let written = by.update_account(account, patch.clone()).await.expect("written");
         assert_eq!(written.repeated, repeated, "{id}");
     }
@@ -212,10 +213,7 @@ fn every_start_gives_the_state_that_there_was() {
                 }
             }
         });
-        while round == 4 && checkpoints() == 0 {
-            assert!(begun.elapsed() < PATIENCE, "no checkpoint was written");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        within(PATIENCE, || round != 4 || checkpoints() > 0, || "no checkpoint".to_owned());
         let hash = ledger.state_hash();
         ledger.close();
         drop(ledger);

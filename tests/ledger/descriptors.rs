@@ -1,6 +1,7 @@
 //! The journal when the process has no file descriptor left. In a process of its own, whose limit it
 //! lowers.
 
+use crate::harness::eventually_async;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -91,12 +92,8 @@ async fn goes_on_and_then_waits() {
             ledger.grant(account, "waits", Nanousd::new(1)).await.expect("grant");
         })
     };
-    let refused = async {
-        while ledger.reserve(reserve(account)).is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), refused).await.expect("holds are refused");
+    let is_refused = async || ledger.reserve(reserve(account)).is_err();
+    eventually_async("holds are refused", is_refused).await;
     assert!(!waiting.is_finished(), "a grant waits");
     drop(taken);
     limit(128);

@@ -1,12 +1,13 @@
 //! kill -9 under load: what was acknowledged is there, and the books balance.
 
+use crate::harness::child::kill_after;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Admin, Demo, rounds};
+use crate::harness::{Admin, Demo, let_pass_async, rounds};
 use serde_json::{Value, json};
 
 /// Kills in one run.
@@ -45,10 +46,9 @@ async fn what_was_acknowledged_survives_kill_9() {
             .collect();
         let grant = json!({"amount": "0.01", "id": format!("round-{round}")});
         admin.post(&format!("/accounts/{account}/grants"), grant).await;
-        tokio::time::sleep(Duration::from_millis(random.u64(20..150))).await;
+        let_pass_async(Duration::from_millis(random.u64(20..150)), "a random moment").await;
         acknowledged.extend(charges(&admin.newest_settlements(&account).await));
-        tokio::time::sleep(Duration::from_millis(random.u64(0..30))).await;
-        demo.process.kill();
+        kill_after(&mut demo.process.0, Duration::from_millis(random.u64(0..30)));
         stop.store(true, Ordering::Relaxed);
         for caller in callers {
             caller.await.expect("no panic");

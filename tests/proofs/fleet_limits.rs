@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::postgres::Postgres;
-use crate::harness::{Answer, Gateway, ask, chat_model, fleet};
+use crate::harness::{Answer, Gateway, ask, chat_model, fleet, within};
 use serde_json::{Value, json};
 use tollgate::money::Nanousd;
 
@@ -259,14 +259,11 @@ fn what_a_dead_node_had_comes_back_after_its_terms() {
         Postgres::shared().sql(&fleet.database, shares).parse().expect("a number")
     };
     assert!(has(&fleet) > 0, "the first node has some of it");
-    let killed = Instant::now();
     fleet.nodes[0].kill();
     assert!(has(&fleet) > 0, "nobody knows yet");
     // Twice a lease of two seconds, and what the database took.
-    while has(&fleet) > 0 {
-        assert!(killed.elapsed() < Duration::from_secs(8), "{} are lost", has(&fleet));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let message = || format!("{} are lost", has(&fleet));
+    within(Duration::from_secs(8), || has(&fleet) == 0, message);
     let statuses = load(&fleet, &key, [0, 4, 0], Duration::ZERO, time);
     assert!(count(&statuses, 200) > 100, "{} were let through", count(&statuses, 200));
     let all = "SELECT sum(share) + (SELECT sum(units) FROM tollgate.limits) \

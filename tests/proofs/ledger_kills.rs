@@ -1,5 +1,6 @@
 //! kill -9 of a ledger while its files are sealed, archived and backed up.
 
+use crate::harness::child::kill_after;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use tollgate::ledger::{self, AccountId, Ledger, VoidReason, verify};
 use tollgate::money::Nanousd;
 
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments};
-use crate::harness::{rounds, test_process};
+use crate::harness::{let_pass, rounds, test_process};
 
 /// The variables that make this test binary the process that is killed: where, and with what archive.
 const VICTIM: &str = "LEDGER_LIFE_VICTIM";
@@ -101,13 +102,13 @@ fn what_was_acknowledged_outlives_kill_9_while_the_ledger_is_kept() {
         (0..rounds(ROUNDS) * 10).take_while(|round| *round < rounds(ROUNDS) || archived() == 0)
     {
         let (mut child, reader) = start(&dir, &archive);
-        std::thread::sleep(Duration::from_millis(random.u64(900..2_400)));
+        let_pass(Duration::from_millis(random.u64(900..2_400)), "it writes for a while");
+        let mut until_kill = Duration::ZERO;
         if random.bool() && dir.join("head.json").exists() {
             ledger::backup(&dir, &backup).unwrap_or_else(|e| panic!("seed {seed} {round}: {e}"));
-            std::thread::sleep(Duration::from_millis(random.u64(..50)));
+            until_kill = Duration::from_millis(random.u64(..50));
         }
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, until_kill);
         for (account, grants) in reader.join().expect("reads") {
             let most = acknowledged.entry(account).or_default();
             *most = grants.max(*most);

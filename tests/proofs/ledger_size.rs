@@ -1,5 +1,6 @@
 //! The size of sled under a ledger that goes on and on.
 
+use crate::harness::within_async;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -46,11 +47,8 @@ fn run(calls: usize, pruning: Pruning, segment_bytes_max: u64, most: u64) {
                 if call % 500 == 0 {
                     hold.durable().await.expect("durable");
                     // How much comes while sled is packed depends on the machine.
-                    let begun = Instant::now();
-                    while dir.path().join("sled.new").exists() {
-                        assert!(begun.elapsed() < PATIENCE, "packed for too long");
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
+                    let is_packed = async || !dir.path().join("sled.new").exists();
+                    within_async(PATIENCE, "sled is packed", is_packed).await;
                 }
                 hold.post(settlement(7));
                 if call % 2_000 == 0 {

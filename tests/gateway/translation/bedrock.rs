@@ -99,7 +99,7 @@ fn what_an_upstream_reports_is_charged_however_it_reports_it() {
 }
 
 #[test]
-fn failures_are_told_apart_by_the_name_in_their_head() {
+fn failures_are_classified_by_the_exception_header() {
     let sim = simulator(&[]);
     for (settings, status) in [
         ("fault=status=400", 400),

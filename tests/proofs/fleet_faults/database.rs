@@ -67,9 +67,9 @@ fn goes_on(fleet: &Fleet, books: &dyn Fn() -> Books<'static>, fault: impl FnOnce
     never_402(&calls);
     for (key, account) in [&customer.account, &second.account].into_iter().enumerate() {
         let own: Vec<Call> = calls.iter().filter(|call| call.key == key).cloned().collect();
-        let purse = books().balanced(&fleet.nodes, account, &own);
+        let row = books().balanced(&fleet.nodes, account, &own);
         let first = if key == 0 { 100_000_000_000 } else { 1_000_000_000 + grants * GRANT };
-        assert_eq!(purse.granted, first, "each grant once: {grants}");
+        assert_eq!(row.granted, first, "each grant once: {grants}");
     }
 }
 
