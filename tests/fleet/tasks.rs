@@ -18,7 +18,7 @@ use member::{
     task, tasks_of, until,
 };
 use tollgate::clock::UnixMs;
-use tollgate::fleet::postgres::tasks::{Opened, Opening};
+use tollgate::fleet::postgres::tasks::{OpenOutcome, Opening};
 use tollgate::ledger::{
     AccountId, Actor, CallName, Hold, IdempotencyKey, KeyId, LedgerError, OpenHold,
     REPEATED_WITHIN, RecoveryPolicy, RepeatKey, RequestId, Reservation, Settlement, Task,
@@ -350,7 +350,7 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
         if step == 2 {
             // The database has it, and the journal does not know.
             let opening = Opening::new(&task, open, REPEATED_WITHIN).expect("an opening");
-            assert_eq!(tasks_of(&a).open(&opening).await, Ok(Opened::Done), "seed {seed}");
+            assert_eq!(tasks_of(&a).open(&opening).await, Ok(OpenOutcome::Done), "seed {seed}");
             was_opened = true;
         }
         if step == 3 {
