@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_values_are_reported_beside_their_fields() {
+    fn what_cannot_be_is_said_beside_its_field() {
         let mut many: Vec<(&str, String)> = vec![("models", "some".to_owned())];
         many.push(("others", "m".to_owned()));
         many.extend((0..101).map(|n| ("model", n.to_string())));
