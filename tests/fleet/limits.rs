@@ -1,10 +1,10 @@
 //! Limits of a fleet on a real database, in one process: what a key may spend is spent once.
 
-use crate::harness::let_pass_async;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::harness::fleet;
+use crate::harness::let_pass_async;
 use crate::harness::postgres::{Cut, Postgres};
 use tollgate::fleet::HasFleet;
 use tollgate::fleet::node;

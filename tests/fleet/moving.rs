@@ -1,14 +1,14 @@
 //! A single gateway's ledger moves into a fleet, is served by three nodes, and moves back: all of it,
 //! once, whatever ends the move in between.
 
-use crate::harness::child::kill_after;
-use crate::harness::eventually_async;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::harness::child::kill_after;
+use crate::harness::eventually_async;
 use crate::harness::fleet::{self, InProcess, cost, money, node_options, options};
 use crate::harness::postgres::Postgres;
 use tempfile::TempDir;

@@ -1,12 +1,12 @@
 //! Reads of a fleet's money show the whole fleet on every node.
 
-use crate::harness::within_async;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::harness::fleet::{InProcess, Member, copied, cost, money, reserve};
 use crate::harness::postgres::{Postgres, Stop};
+use crate::harness::within_async;
 use tempfile::TempDir;
 use tollgate::clock::{MS_PER_DAY, UnixMs};
 use tollgate::ledger::{

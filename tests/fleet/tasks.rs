@@ -5,12 +5,12 @@ mod member;
 mod processes;
 mod work;
 
-use crate::harness::let_pass_async;
-use crate::harness::next_millisecond;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::harness::fleet::Member;
+use crate::harness::let_pass_async;
+use crate::harness::next_millisecond;
 use crate::harness::postgres::Cut;
 use crate::harness::task_contract::{Subject, check};
 use member::{

@@ -1,7 +1,5 @@
 //! Headers of the operator's own in requests to upstreams.
 
-use std::time::Duration;
-
 use crate::harness::{Gateway, Recorded, Reply, Responder, ask, chat_model, eventually};
 use serde_json::{Value, json};
 

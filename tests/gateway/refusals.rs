@@ -2,7 +2,7 @@
 //! the operator's account is at fault, and the customer learns nothing of it.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

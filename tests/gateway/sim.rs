@@ -5,7 +5,6 @@ mod images;
 mod speech;
 mod tasks;
 
-use crate::harness::within_async;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -14,6 +13,8 @@ use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tollgate::sim::{Behaviour, Sim, SimOptions};
+
+use crate::harness::within_async;
 
 /// No answer of a simulator takes longer, unless it was told to.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,7 +1,7 @@
 //! Video: `POST /v1/videos/generations` and the record of a task, every family end to end, on the wire
 //! and in the ledger.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::{
     Gateway, VIDEO_MODELS, ask, connect, eventually, let_pass, poll, rounds, sha256,
@@ -473,6 +473,7 @@ fn places_to_wait_are_bounded_and_given_up() {
 /// Sends a submit that waits for its end until it is the upstream's second task: a place becomes free when
 /// the gateway notices that a client has disconnected.
 fn submit_in_free_place(gateway: &Gateway, request: &[u8], sim: &Sim) {
+    use std::io::{Read as _, Write as _};
     poll("the place is given up", Duration::from_secs(5), || {
         let mut next = connect(gateway.address);
         next.write_all(request).expect("sent");

@@ -1,6 +1,5 @@
 //! Debian's `prometheus` and `promtool`.
 
-use super::poll_async;
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::child::Running;
+use super::poll_async;
 use super::{free_address, http, tool};
 
 /// Runs promtool in `directory` with `input`, and gives what it printed. It must find nothing wrong.

@@ -1,7 +1,6 @@
 //! Contract of a ledger's tasks, for each store: the ledger's own, memory shared with nobody, and a fleet's
 //! PostgreSQL.
 
-use super::{let_pass_async, next_millisecond};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,8 @@ use tollgate::ledger::{
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
+
+use super::{let_pass_async, next_millisecond};
 
 /// Hold of each task, in nano-dollars.
 const HELD: i64 = 1_000;

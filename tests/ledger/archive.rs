@@ -4,12 +4,10 @@
 mod bucket;
 mod store;
 
-use crate::harness::within;
-use crate::harness::within_async;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::ledger::{
@@ -21,6 +19,8 @@ use tollgate::money::Nanousd;
 use crate::harness::ledger::{
     files, remove_sled, reserve, runtime, segments, settlement, small_segments, statements,
 };
+use crate::harness::within;
+use crate::harness::within_async;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

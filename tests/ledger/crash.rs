@@ -1,6 +1,5 @@
 //! Recovery of the ledger: torn and flipped bytes, a lost sled, and kill -9.
 
-use crate::harness::child::kill_after;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,6 +15,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{
     copy, frame_bounds, only_segment, remove_sled, reserve, runtime, settlement,
 };

@@ -1,7 +1,6 @@
 //! Credit lines and hold rules of an open ledger: over restarts, from sled, from a checkpoint and from the
 //! journal alone.
 
-use crate::harness::within;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +14,8 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldOverrides, Means};
 use tollgate::price::{Usage, UsageSource};
+
+use crate::harness::within;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,7 +1,6 @@
 //! The journal when the process has no file descriptor left. In a process of its own, whose limit it
 //! lowers.
 
-use crate::harness::eventually_async;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use tollgate::ledger::{AccountId, KeyId, Ledger, Options, RequestId, Reserve, ve
 use tollgate::money::Nanousd;
 
 use crate::harness::alone;
+use crate::harness::eventually_async;
 
 /// A file of the journal is full of some 250 holds.
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;

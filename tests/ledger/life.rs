@@ -1,8 +1,6 @@
 //! The life of a ledger, attacked: kill -9 while segments are sealed, checkpoints written, copies made for
 //! the archive, and backups under way; copies that are made of what is damaged or of themselves.
 
-use crate::harness::child::kill_after;
-use crate::harness::within;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,7 +11,9 @@ use tempfile::TempDir;
 use tollgate::ledger::{self, AccountId, Ledger, OpenError, Options, verify};
 use tollgate::money::Nanousd;
 
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{files, runtime, small_segments};
+use crate::harness::within;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

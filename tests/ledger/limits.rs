@@ -1,7 +1,6 @@
 //! Limits of keys and accounts in the ledger: a spending limit is never exceeded, whatever happens in
 //! whatever order.
 
-use crate::harness::away_from_midnight;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::secret::KeyHash;
 
+use crate::harness::away_from_midnight;
 use crate::harness::ledger::close_and_verify;
 
 fn money(nanousd: i64) -> Nanousd {

@@ -1,9 +1,6 @@
 //! People in the ledger: logins, sessions, suspended accounts, codes, and who did what. Each once,
 //! also in a crash.
 
-use crate::harness::child::kill_after;
-use crate::harness::eventually_async;
-use crate::harness::next_millisecond;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
@@ -22,7 +19,10 @@ use tollgate::price::{Usage, UsageSource};
 use tollgate::secret::{KeyHash, Secret};
 
 use crate::harness;
+use crate::harness::child::kill_after;
+use crate::harness::eventually_async;
 use crate::harness::ledger::{close_and_verify, remove_sled, runtime};
+use crate::harness::next_millisecond;
 
 /// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";

@@ -1,7 +1,6 @@
 //! Compaction of sled: it is rewritten without old statement lines, its size stays constant, and all queries
 //! return the same.
 
-use crate::harness::child::kill_after;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -17,6 +16,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments, statements};
 
 const PATIENCE: Duration = Duration::from_secs(60);

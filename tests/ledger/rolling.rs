@@ -1,7 +1,6 @@
 //! Holds that grow while an answer streams: what pays for bytes while an extension is being written, and
 //! what a kill in the middle of one leaves.
 
-use crate::harness::child::kill_after;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -17,6 +16,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{close_and_verify, reserve, runtime, settlement};
 
 const KILLS: u64 = 10;

@@ -1,12 +1,12 @@
 //! kill -9 under load: what was acknowledged is there, and the books balance.
 
-use crate::harness::child::kill_after;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::harness::child::kill_after;
 use crate::harness::{Admin, Demo, let_pass_async, rounds};
 use serde_json::{Value, json};
 

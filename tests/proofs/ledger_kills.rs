@@ -1,6 +1,5 @@
 //! kill -9 of a ledger while its files are sealed, archived and backed up.
 
-use crate::harness::child::kill_after;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use tempfile::TempDir;
 use tollgate::ledger::{self, AccountId, Ledger, VoidReason, verify};
 use tollgate::money::Nanousd;
 
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments};
 use crate::harness::{let_pass, rounds, test_process};
 

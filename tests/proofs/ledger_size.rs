@@ -1,9 +1,8 @@
 //! The size of sled under a ledger that goes on and on.
 
-use crate::harness::within_async;
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
@@ -12,6 +11,7 @@ use tollgate::money::Nanousd;
 
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments};
 use crate::harness::rounds;
+use crate::harness::within_async;
 
 /// Longer than sled is packed on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,13 +3,13 @@
 
 mod load;
 
-use crate::harness::poll_async;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::ask;
 use crate::harness::expressions::{Panel, dashboard, metrics_in, rules};
+use crate::harness::poll_async;
 use crate::harness::prometheus::{Prometheus, promtool};
 use load::Load;
 

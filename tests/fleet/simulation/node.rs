@@ -69,7 +69,7 @@ pub(crate) struct Process {
     is_flushing: bool,
 }
 
-pub(crate) struct Node {
+pub(crate) struct SimulatedNode {
     pub(crate) id: NodeId,
     pub(crate) books: Books,
     pub(crate) process: Option<Process>,
@@ -97,7 +97,7 @@ pub(crate) struct Node {
     wall_off_ms: i64,
 }
 
-impl Node {
+impl SimulatedNode {
     pub(crate) fn new(id: NodeId, accounts: &[AccountId], rng: &mut fastrand::Rng) -> Self {
         Self {
             id,

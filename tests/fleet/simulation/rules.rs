@@ -3,7 +3,7 @@
 use tollgate::fleet::treasury::AccountFunds;
 use tollgate::ledger::AccountId;
 
-use super::node::Node;
+use super::node::SimulatedNode;
 use super::world::{World, ms};
 
 impl World {
@@ -79,8 +79,9 @@ impl World {
 
     /// Notes what there is while calls wait for it.
     fn watch_waiting(&mut self, account: AccountId) {
-        let waits =
-            |node: &Node| node.process.as_ref().is_some_and(|process| !process.waiting.is_empty());
+        let waits = |node: &SimulatedNode| {
+            node.process.as_ref().is_some_and(|process| !process.waiting.is_empty())
+        };
         if !self.nodes.iter().any(waits) {
             return;
         }

@@ -10,7 +10,7 @@ use tollgate::fleet::treasury::Treasury;
 use tollgate::ledger::{AccountId, HoldId, NodeId};
 use tollgate::money::Nanousd;
 
-use super::node::{Call, Node};
+use super::node::{Call, SimulatedNode};
 
 /// The default term.
 pub(crate) const TERM: Duration = Duration::from_secs(10);
@@ -159,7 +159,7 @@ pub(crate) struct World {
     pub(crate) cut_until: Duration,
     pub(crate) is_ending: bool,
     pub(crate) accounts: Vec<AccountId>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<SimulatedNode>,
     /// Released money that was lost when the node came back that had had it.
     pub(crate) lost: BTreeMap<AccountId, i64>,
     /// Spent money that a lowered credit line turned into debt.
@@ -207,7 +207,7 @@ impl World {
     pub(crate) fn add_node(&mut self) {
         let number = self.nodes.len();
         let id = u16::try_from(number + 1).ok().and_then(NodeId::from_number).expect("a node");
-        self.nodes.push(Node::new(id, &self.accounts, &mut self.rng));
+        self.nodes.push(SimulatedNode::new(id, &self.accounts, &mut self.rng));
         let begin = ms(self.rng.u64(0..50));
         self.plan(begin, Event::Starts { node: number });
         if self.scene.call_every.is_some() {

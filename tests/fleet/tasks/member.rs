@@ -1,6 +1,5 @@
 //! Nodes of a fleet inside this process, that can be stopped in order or killed; and tasks on them.
 
-use crate::harness::within_async;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use tollgate::price::{Prices, Usage, UsageSource};
 
 use crate::harness::fleet::{AccountRow, Member, database};
 use crate::harness::postgres::Postgres;
+use crate::harness::within_async;
 
 /// Hold of a task, in nano-dollars.
 pub(crate) const HELD: i64 = 1_000;

@@ -1,6 +1,6 @@
 //! Three gateways, each a process of its own, that share tasks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};

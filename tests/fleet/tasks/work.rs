@@ -1,7 +1,6 @@
 //! Nodes that look after tasks: one asks the upstream, all of them answer, and one that dies is
 //! replaced.
 
-use crate::harness::let_pass_async;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,6 +26,7 @@ use tollgate::tasks::Tasks;
 
 use super::member::{FleetDatabase, HELD, TIMEOUT, customer, hold, opened, submitted, task, until};
 use crate::harness::fleet::Member;
+use crate::harness::let_pass_async;
 
 /// An upstream of the family S, and a receiver of announcements.
 #[derive(Default)]

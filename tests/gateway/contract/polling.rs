@@ -1,12 +1,12 @@
 //! Asking how tasks are, of upstreams that have no time.
 
-use crate::harness::within;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use super::upstream::{Upstream, answer, json};
 use super::{family_s, gateway, record, submit};
+use crate::harness::within;
 
 /// A requested pause of the upstream applies to all polls: of this task and others, by the gateway and by
 /// customers.

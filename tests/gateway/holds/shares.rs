@@ -1,7 +1,7 @@
 //! Five dollars and eight parallel turns of an agent on the dearest models that are shipped.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::money::Nanousd;

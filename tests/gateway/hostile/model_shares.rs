@@ -2,7 +2,7 @@
 //! accounts are served at once.
 
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 

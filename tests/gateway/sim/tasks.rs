@@ -4,9 +4,8 @@ mod ark;
 mod dashscope;
 mod xai;
 
-use crate::harness::within_async;
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tollgate::sim::{Behaviour, Sim, TaskEnd, TaskProtocol, TaskState};
 
 use super::{TIMEOUT, client, json_of, raw_at, sim};
+use crate::harness::within_async;
 
 /// The settings of a task that is over as soon as it is submitted.
 const AT_ONCE: &str = "task-pending-ms=0;task-running-ms=0";

@@ -2,7 +2,6 @@
 //! ledger, whatever breaks and whoever leaves.
 
 use std::io::{Read as _, Write as _};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -206,10 +205,6 @@ fn call_and_leave_open(gateway: &mut Gateway, customer: Customer, body: &Value) 
     let lines = format!("Content-Length: {}\r\n", body.len());
     let mut connection = connect(gateway.address);
     connection.write_all(&gateway.post(&path, &lines, &body)).expect("sent");
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    while text.windows(6).filter(|window| window == b"data: ").count() < 5 {
-        let count = connection.read(&mut piece).expect("more");
-        text.extend_from_slice(&piece[..count]);
-    }
+    read_events(&mut connection, 5);
     gateway.kill_and_restart();
 }

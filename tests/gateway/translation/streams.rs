@@ -2,7 +2,6 @@
 //! times.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

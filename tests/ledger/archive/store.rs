@@ -1,6 +1,5 @@
 //! An object store that checks every signature and checksum by itself, and does what stores should not.
 
-use crate::harness::hang;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,6 +13,8 @@ use md5::Md5;
 use sha2::{Digest as _, Sha256};
 use tollgate::ledger::{Archive, ArchiveTo, BucketOptions};
 use tollgate::secret::Secret;
+
+use crate::harness::hang;
 
 const ACCESS_KEY: &str = "AKIDTOLLGATE";
 pub(crate) const SECRET_KEY: &str = "canary-7f3a-secret-key";

@@ -1,12 +1,12 @@
 //! The agents: how each is started against a gateway.
 
-use crate::harness::child::Running;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
+use crate::harness::child::Running;
 use crate::harness::node;
 
 use super::upstream::Upstream;

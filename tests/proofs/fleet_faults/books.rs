@@ -1,6 +1,5 @@
 //! Invariants of the money after every fault.
 
-use crate::harness::poll;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::place::{PRICE, Tally};
 use crate::harness::fleet::AccountRow;
 use crate::harness::load::Call;
 use crate::harness::nodes::{Node, Nodes};
+use crate::harness::poll;
 use crate::harness::postgres::Postgres;
 
 /// How long the last reports may take, on a busy machine.
