@@ -604,7 +604,7 @@ async fn bad_requests_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_a_404_and_a_wrong_method_a_405() {
+async fn unknown_paths_are_404_and_wrong_methods_405() {
     let dir = tempfile::tempdir().expect("a directory");
     let admin = Admin::start(dir.path());
     let nobody = "/admin/v1/accounts/acct_0000000000000001";

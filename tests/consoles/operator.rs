@@ -527,7 +527,7 @@ async fn codes_are_shown_once_and_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_crash_left_in_doubt_is_resolved() {
+async fn calls_in_doubt_after_a_crash_are_resolved() {
     let data = tempfile::tempdir().expect("a directory");
     let account = {
         let mut demo = Demo::on(data.path());

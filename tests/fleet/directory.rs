@@ -270,7 +270,7 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_code_with_ten_uses_is_used_ten_times_by_two_hundred_accounts_on_three_nodes() {
+async fn a_code_with_ten_uses_is_used_ten_times_across_the_fleet() {
     let (database, url) = database("codes").await;
     let (nodes, mut random) = (three(&url).await, seeded());
     let opened = at_once(&mut random, &nodes, 200, |ledger, number| async move {

@@ -20,7 +20,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_nodes_spend_together_adds_up() {
+async fn spending_of_all_nodes_adds_up() {
     let (name, url) = Postgres::shared().database("adds_up");
     let nodes = InProcess::start(&url, 3).await;
     let account = nodes.account_with(10_000).await;

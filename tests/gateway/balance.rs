@@ -127,7 +127,7 @@ fn an_upstream_that_is_not_there_costs_no_customer_anything() {
 /// Work that may have been accepted is not repeated. So customers see these failures, until the
 /// circuit opens.
 #[test]
-fn what_may_have_been_accepted_is_not_repeated_and_the_failing_upstream_is_left_alone() {
+fn possibly_accepted_calls_are_not_retried() {
     for (fault, stream, outcome) in [
         ("fault=reset", false, "broken"),
         ("fault=reset-after-body", false, "broken"),
@@ -409,7 +409,7 @@ fn retries_have_a_budget() {
 
 /// A health check notices a failure before a customer does.
 #[test]
-fn an_upstream_that_fails_its_health_check_gets_no_calls_until_it_passes_again() {
+fn an_unhealthy_upstream_gets_no_calls() {
     let sims: [Sim; 2] = sims();
     let addresses = sims.each_ref().map(Sim::addr);
     let health = "health_check: { path: /v1/models, interval: 50ms, timeout: 50ms, \

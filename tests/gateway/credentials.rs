@@ -117,7 +117,7 @@ fn a_hundred_requests_at_one_moment_fetch_one_token_of_entras() {
 }
 
 #[test]
-fn a_token_that_is_refused_is_renewed_once_and_the_customer_sees_nothing_of_it() {
+fn a_refused_token_is_renewed_once_and_the_call_succeeds() {
     let issuer = Responder::start(|call, _| token(&format!("token-{call}"), 3600));
     // The first is revoked at once.
     let upstream = taking("Bearer token-1");

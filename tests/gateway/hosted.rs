@@ -360,7 +360,7 @@ fn bodies_arrive_whole_and_have_a_cap() {
 }
 
 #[test]
-fn who_waits_for_a_word_before_the_body_gets_it() {
+fn expect_100_continue_is_answered() {
     let serving = Serving::start();
     let mut stream = connect(serving.plain);
     let head =

@@ -158,7 +158,7 @@ fn a_reload_reads_certificates_again_or_keeps_the_last_good_one() {
 }
 
 #[test]
-fn who_begins_and_does_not_go_on_is_cut() {
+fn stalled_clients_are_disconnected() {
     let recorder = Recorder::start();
     let certificate = TestCertificate::new();
     let listeners = format!(

@@ -151,7 +151,7 @@ async fn usage_above_the_limits_is_charged_as_reported() {
 
 /// Of a model that reasons nobody knows what an answer costs before its end: it is read on.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hangs_up_on_what_nobody_has_seen_pays_its_report() {
+async fn a_disconnect_before_any_output_is_charged_by_the_report() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     let usage = ("x-sim-usage", "prompt=10,completion=20000,reasoning=19990");
@@ -199,7 +199,7 @@ async fn a_picture_is_not_billed_as_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hangs_up_pays_for_what_was_relayed() {
+async fn a_disconnect_is_charged_for_the_relayed_part() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     let customer = admin.customer("1.00").await;

@@ -38,7 +38,7 @@ fn ask_over(stream: &mut std::net::TcpStream, request: &[u8]) -> Answer {
 }
 
 #[test]
-fn above_the_bound_requests_are_turned_away_at_once_and_come_again_over_the_same_connection() {
+fn requests_above_the_bound_are_shed_and_may_retry_on_the_same_connection() {
     let sim = simulator(&["delay-ms=1500"]);
     let gateway = Gateway::start(sim.addr());
     limit(&gateway, "requests_in_flight_max: 4");

@@ -257,7 +257,7 @@ fn what_cannot_be_paid_or_bounded_never_reaches_an_upstream() {
 }
 
 #[test]
-fn what_fails_costs_nothing() {
+fn a_failed_call_costs_nothing() {
     let sim = simulator(&[]);
     for (fault, status) in
         [("status=400", 400), ("status=500", 502), ("status=429", 429), ("status=401", 502)]

@@ -119,7 +119,7 @@ fn submit_as(gateway: &Gateway, key: &str, receiver: SocketAddr) -> String {
 }
 
 #[test]
-fn an_announcement_is_repeated_until_it_is_taken_and_the_published_libraries_accept_it() {
+fn a_webhook_is_retried_until_accepted_and_verifies_with_published_libraries() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
     let gateway = gateway(&sim);
     let receiver = Receiver::start(&["500 No", "204 Taken"]);

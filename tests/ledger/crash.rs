@@ -411,7 +411,7 @@ fn ended(dir: &Path, account: AccountId) -> (usize, usize) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn acknowledged_writes_survive_kill_9() {
     let dir = TempDir::new().expect("directory");
     let mut rng = u64::try_from(RequestId::new().number() >> 80).expect("48 bits");
     println!("seed {rng}");

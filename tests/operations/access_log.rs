@@ -32,7 +32,7 @@ fn metric(gateway: &Gateway, series: &str) -> u64 {
 }
 
 #[test]
-fn ordinary_requests_are_sampled_and_remarkable_ones_are_all_logged_and_all_are_counted() {
+fn successes_are_sampled_failures_are_logged_and_all_are_counted() {
     let (quick, slow) = (simulator(&[]), simulator(&["delay-ms=600"]));
     let upstreams = format!(
         "  local: {{ protocol: openai, base_url: 'http://{}/v1', credential: {UPSTREAM_KEY} }}

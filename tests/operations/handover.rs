@@ -56,7 +56,7 @@ impl Drop for Process {
 }
 
 #[test]
-fn no_request_fails_while_one_process_hands_over_to_the_next_and_no_cent_is_lost() {
+fn a_hand_over_fails_no_request_and_loses_no_money() {
     let recorder = Recorder::start();
     let mut gateway = Gateway::start(recorder.address);
     let routes = gateway.path("routes.yaml");

@@ -99,7 +99,7 @@ fn sigint_ends_a_drain_that_waits() {
 
 /// A machine that is so busy that the signal and the last requests are seen at the same moment.
 #[test]
-fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
+fn queued_connections_are_answered_at_shutdown() {
     let recorder = Recorder::start();
     for round in 0..10 {
         let mut gateway = Gateway::start(recorder.address);
@@ -269,7 +269,7 @@ fn a_second_process_on_the_same_data_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_demo_finds_its_account_and_key_again_and_nothing_else_on_disk_holds_them() {
+async fn a_second_demo_reuses_its_account_and_key() {
     let data = tempfile::tempdir().expect("a directory");
     let first = Demo::on(data.path());
     let call = |demo: &Demo| {

@@ -20,7 +20,7 @@ type Charges = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "kills the gateway many times"]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_writes_survive_kill_9() {
     let rounds = rounds(ROUNDS);
     let seed = fastrand::u64(..);
     println!("seed {seed}, {rounds} rounds");

@@ -247,7 +247,7 @@ fn a_first_request_is_let_through_wherever_it_comes() {
 
 #[test]
 #[ignore = "puts three gateways under load for a while"]
-fn what_a_dead_node_had_comes_back_after_its_terms() {
+fn limits_of_a_dead_node_return_after_its_terms() {
     let upstream = Upstream::start(Duration::ZERO);
     let mut fleet = ThreeGateways::start("dead", upstream.address);
     let key = fleet.key(&json!({"requests_per_minute": 6000}));

@@ -88,7 +88,7 @@ fn start(dir: &Path, archive: &Path) -> (Child, std::thread::JoinHandle<Vec<(Acc
 /// restored of the backup as far as that reaches, and nothing contradicts itself.
 #[test]
 #[ignore = "kills a ledger again and again"]
-fn what_was_acknowledged_outlives_kill_9_while_the_ledger_is_kept() {
+fn acknowledged_writes_survive_kill_9_during_maintenance() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);

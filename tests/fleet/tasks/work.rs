@@ -250,7 +250,7 @@ async fn an_overdue_task_reads_expired_at_every_node() {
 }
 
 #[test]
-fn what_a_killed_node_submitted_is_ended_by_another() {
+fn tasks_of_a_killed_node_are_ended_by_another() {
     let own = tokio::runtime::Runtime::new().expect("a runtime");
     let others = tokio::runtime::Runtime::new().expect("a runtime");
     let database = others.block_on(FleetDatabase::new("killed"));

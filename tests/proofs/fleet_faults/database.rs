@@ -75,7 +75,7 @@ fn goes_on(fleet: &Fleet, books: &dyn Fn() -> Books<'static>, fault: impl FnOnce
 
 #[test]
 #[ignore = "puts a fleet under load and breaks it"]
-fn a_database_that_is_killed_in_the_middle_of_commits_loses_and_doubles_nothing() {
+fn a_database_killed_during_commits_loses_and_doubles_nothing() {
     let server: &'static Postgres = Box::leak(Box::new(Postgres::start()));
     let mut fleet = Fleet::start(&server.url(), None, "2s");
     let books = || Books { server, database: "tollgate" };

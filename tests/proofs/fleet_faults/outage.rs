@@ -264,7 +264,7 @@ fn a_dollar_can_be_spent_at_each_of_three_nodes() {
 
 #[test]
 #[ignore = "puts a fleet under load and breaks it"]
-fn many_accounts_with_little_money_are_served_at_all_nodes_and_none_of_it_stays_there() {
+fn small_balances_are_served_at_all_nodes_and_returned() {
     let (server, database, url) = shared("little_money");
     let books = Books { server, database: &database };
     let mut fleet = Fleet::start(&url, None, "2s");
