@@ -457,6 +457,7 @@ async fn a_ledger_moves_in_is_served_and_moves_back() {
         seen(&nodes.ledgers[0]).await.statements != before.statements
     })
     .await;
+    let after = seen(&nodes.ledgers[0]).await;
     nodes.stop().await;
     let money_after = sums(&name);
 

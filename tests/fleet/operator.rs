@@ -190,7 +190,7 @@ fn serve(directory: &Path) -> (Running, SocketAddr, SocketAddr) {
 }
 
 /// Waits for what should come soon.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+fn eventually<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
     poll(what, SOON, look)
 }
 

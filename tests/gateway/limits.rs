@@ -10,6 +10,7 @@ use crate::harness::{
     poll, simulator,
 };
 use serde_json::{Value, json};
+use tollgate::clock::{MS_PER_DAY, UnixMs};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -577,7 +578,7 @@ fn a_key_never_spends_more_than_it_may_also_across_crashes() {
     assert_eq!((refused.status(), code(&refused).as_str()), (429, "rate_limit_exceeded"));
     let message = refused.json()["error"]["message"].to_string();
     assert!(message.contains("$0.02 a day") && message.contains("T00:00:00Z"), "{message}");
-    let left = (DAY_MS - tollgate::clock::UnixMs::now().0 % DAY_MS) / 1000;
+    let left = (MS_PER_DAY - UnixMs::now().0 % MS_PER_DAY) / 1000;
     let wait = number(&refused, "retry-after");
     assert!((left..=left + 2).contains(&wait), "{wait} s until midnight, not {left}");
     if wait > 60 {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::ledger::{
@@ -190,7 +190,6 @@ fn every_start_gives_the_state_that_there_was() {
         }
         ids
     });
-    let begun = Instant::now();
     let checkpoints = || {
         let files = fs::read_dir(dir.path().join("checkpoints")).into_iter().flatten().flatten();
         files.filter(|file| file.path().extension().is_some_and(|end| end == "ckp")).count()

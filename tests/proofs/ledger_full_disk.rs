@@ -277,7 +277,6 @@ fn sigterm_ends_a_gateway_on_a_full_disk() {
     }
     let mut refused = connect(gateway.address);
     refused.write_all(&gateway.chat_json(body)).expect("written");
-    let started = Instant::now();
     gateway.signal("TERM");
     within(Duration::from_secs(30), || !gateway.is_running(), || "it does not end".to_owned());
     for mut stream in waiting {

@@ -112,7 +112,8 @@ impl World {
     }
 
     fn check_end(&self, account: AccountId, funds: &AccountFunds) {
-        let (mut counted_spent, lost) = (0, self.lost.get(&account).copied().unwrap_or_default());
+        let (mut counted_spent, released) =
+            (0, self.lost.get(&account).copied().unwrap_or_default());
         let (mut charged, mut owed, mut written_off, mut lost) = (0, 0, 0, 0);
         for (number, node) in self.nodes.iter().enumerate() {
             let reported = node.books.reported(account);
@@ -143,8 +144,8 @@ impl World {
             "{account}: {charged} was charged, {owed} left owing, {unpaid} of it after an operator had resolved it"
         );
         assert!(
-            (0..=lost).contains(&unpaid),
-            "{account}: {unpaid} was written off, and {lost} was released and lost"
+            (0..=released).contains(&unpaid),
+            "{account}: {unpaid} was written off, and {released} was released and lost"
         );
     }
 }

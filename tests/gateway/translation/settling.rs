@@ -1,9 +1,10 @@
 //! Translated calls end as untranslated ones do: the same upstream, the same script, the same entry in the
 //! ledger, whatever breaks and whoever leaves.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
 use serde_json::{Value, json};
+use tollgate::sim::Sim;
 
 use super::wire::Customer;
 use super::{call, cells_with_natives, gateway};
