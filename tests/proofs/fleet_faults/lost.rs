@@ -84,7 +84,7 @@ fn an_answer_that_comes_late_for_a_term_costs_no_call() {
             let recent =
                 calls.iter().filter(|call| call.status == 200 && call.at.elapsed() < second);
             let spent = i64::try_from(recent.count()).expect("few") * PRICE;
-            spent > 0 && books.purse(&customer.account).leased >= 4 * spent
+            spent > 0 && books.account(&customer.account).leased >= 4 * spent
         });
         pass(random.u64(0..500));
         fleet.wire().stall();
