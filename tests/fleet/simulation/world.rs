@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use tollgate::fleet::borrower::Waiter;
-use tollgate::fleet::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
+use tollgate::fleet::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
 use tollgate::fleet::treasury::Treasury;
 use tollgate::ledger::{AccountId, HoldId, LeaseWait, NodeId};
 use tollgate::money::Nanousd;
