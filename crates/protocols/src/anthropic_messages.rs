@@ -9,6 +9,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use serde::Deserialize;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::disjoint::{
     CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
@@ -64,6 +65,10 @@ impl Codec for AnthropicMessages {
 
     fn query_parameters(&self) -> &'static [&'static str] {
         QUERY_PARAMETERS
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::MESSAGES)
     }
 
     fn read(

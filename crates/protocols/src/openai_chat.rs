@@ -7,6 +7,7 @@ use std::ops::{Range, RangeInclusive};
 
 use serde::Deserialize;
 
+use super::allowed_keys::AllowedKey;
 use super::counts::{CountsObject, read_counts};
 use super::disjoint::{
     CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
@@ -58,6 +59,10 @@ impl Codec for OpenaiChat {
 
     fn path(&self) -> &'static str {
         "/chat/completions"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::CHAT)
     }
 
     fn read(

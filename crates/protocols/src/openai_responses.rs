@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::counts::{CountsObject, read_counts};
 use super::disjoint::{
@@ -51,6 +52,10 @@ impl Codec for OpenaiResponses {
 
     fn counter(&self) -> Option<Counter> {
         Some(Counter::Responses)
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::RESPONSES)
     }
 
     fn read(
