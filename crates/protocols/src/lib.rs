@@ -103,7 +103,7 @@ pub use collect::{Collect, Collected, Content, Fault};
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
 pub use meter::{FixedUsageMeter, Framing, Meter, ReportedSides};
-pub use operation::{BodyKind, Operation, OperationInfo};
+pub use operation::{BodyKind, ErrorShape, Operation, OperationInfo};
 pub use registry::{REGISTRY, TASK_REGISTRY, allowed_keys, codec, is_served, task_codec};
 pub use request::{ModelInPath, Request};
 pub use request_bounds::{OutputBound, RequestBounds};

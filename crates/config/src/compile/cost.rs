@@ -90,7 +90,7 @@ pub(super) fn compile(
                 let message = format!("`{}` costs more here than it is sold for", field(*unit));
                 document.note(Fault::at_key(at, message).warning());
             }
-            if operations.contains(&Operation::Video) && !raw.prices_when.is_empty() {
+            if operations.iter().any(|one| one.info().is_task) && !raw.prices_when.is_empty() {
                 let message = "a video costs the same there under all conditions";
                 let help = "a target of a model of its own for each cost";
                 document.note(Fault::at_key(&at.key("prices_when"), message).help(help));

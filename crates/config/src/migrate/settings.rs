@@ -176,7 +176,7 @@ impl Migration<'_> {
             return Some("one of the two is not among the models");
         };
         let is_shared = |operation: &&Operation| {
-            source.operations.contains(operation) && **operation != Operation::Video
+            source.operations.contains(operation) && !operation.info().is_task
         };
         if name == other {
             Some("a model is no fallback of its own")
