@@ -176,6 +176,7 @@ impl Migration<'_> {
             return Some("one of the two is not among the models");
         };
         let is_shared = |operation: &&Operation| {
+            // A task is never submitted to a second model.
             source.operations.contains(operation) && !operation.info().is_task
         };
         if name == other {
