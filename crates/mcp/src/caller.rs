@@ -22,7 +22,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_process_memory::run_now;
 use tollgate_protocols::Operation;
 use tollgate_protocols::json::values_within;
-use tollgate_telemetry::finished::Settled;
+use tollgate_telemetry::finished::RequestSettlement;
 
 /// Headers of the caller that are passed to the gateway: its identity and its trace.
 const PASSED_ON: [HeaderName; 5] = [
@@ -71,7 +71,7 @@ pub(super) struct GatewayAnswer {
     served_by: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
-    settled: Option<Settled>,
+    settled: Option<RequestSettlement>,
     /// The part of the gateway's memory that the body takes until this is dropped.
     memory: Box<dyn ReservedMemory>,
 }

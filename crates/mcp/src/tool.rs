@@ -13,7 +13,7 @@ use tollgate_ledger::Key;
 use tollgate_protocols::Operation;
 
 /// Result of a tool call.
-type Called<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
+type ToolFuture<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
 
 /// A tool that agents can call.
 pub(super) struct ToolEntry {
@@ -25,7 +25,7 @@ pub(super) struct ToolEntry {
     /// True if the tool changes nothing and is free.
     pub(super) is_read_only: bool,
     pub(super) schema: fn(&[UsableModel<'_>]) -> (Value, &'static [&'static str]),
-    pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> Called<'a>,
+    pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> ToolFuture<'a>,
 }
 
 impl ToolEntry {

@@ -29,7 +29,7 @@ mod responses;
 use super::json::Object;
 use super::limits::{ModelLimits, PassList, PricedFeatures};
 use super::media::PictureFamily;
-use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
+use super::server_tools::{CallLimit, RereadBilling, ServerTool, ToolResult};
 use super::stored::Reference;
 use tollgate_money::price::{CacheWrites, Unit, Usage};
 use tollgate_types::error::GatewayError;

@@ -24,7 +24,7 @@ use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Side;
 use tollgate_protocols::Operation;
-use tollgate_telemetry::finished::Finished;
+use tollgate_telemetry::finished::FinishedRequest;
 
 /// The variables that name an endpoint; one of them switches traces on.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
@@ -86,7 +86,7 @@ pub fn flush() {
 }
 
 /// Hands over the span of a request that is over. Does not wait.
-pub fn record(finished: &Finished<'_>) {
+pub fn record(finished: &FinishedRequest<'_>) {
     if let Some(traces) = TRACES.get() {
         let ended = SystemTime::UNIX_EPOCH + Duration::from_millis(finished.ended_at.0);
         let begun = ended.checked_sub(finished.duration).unwrap_or(ended);
@@ -115,7 +115,7 @@ fn parent(traceparent: Option<&str>) -> Context {
 }
 
 /// Name of the span by the conventions: the operation and the model.
-fn span_name(finished: &Finished<'_>) -> String {
+fn span_name(finished: &FinishedRequest<'_>) -> String {
     match finished.operation {
         Some(operation) => format!("{} {}", operation_name(operation), finished.model),
         None => format!("{} {}", finished.method, finished.route),
@@ -129,7 +129,7 @@ fn operation_name(operation: Operation) -> &'static str {
     operation.info().trace_name.unwrap_or(operation.as_str())
 }
 
-fn attributes(finished: &Finished<'_>) -> Vec<KeyValue> {
+fn attributes(finished: &FinishedRequest<'_>) -> Vec<KeyValue> {
     let mut all = vec![
         KeyValue::new("http.request.method", finished.method.to_owned()),
         KeyValue::new("http.route", finished.route.to_owned()),

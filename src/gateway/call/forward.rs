@@ -33,7 +33,7 @@ use crate::gateway::wire::cors;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::kind::{self, ShownFraming};
-use crate::pipeline::{self, Admitted};
+use crate::pipeline::{self, AdmittedRequest};
 use crate::protocols::refusal::{self, AnswerStart};
 use crate::protocols::{Delivery, Framing};
 
@@ -105,7 +105,7 @@ impl Forward<'_> {
         let upstream = Arc::clone(&candidate.target.upstream);
         let sending = ctx.sending()?;
         let query = session.req_header().uri.query();
-        let rewrite = |admitted: &Admitted, body: &Bytes| {
+        let rewrite = |admitted: &AdmittedRequest, body: &Bytes| {
             pipeline::rewrite(admitted, &candidate, query, body)
         };
         let rewritten = gateway.request_body_filter(sending, rewrite).await;

@@ -30,7 +30,7 @@ use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
-use crate::pipeline::{self, Admitted};
+use crate::pipeline::{self, AdmittedRequest};
 use crate::protocols::refusal;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
@@ -96,8 +96,8 @@ pub(crate) async fn answer(
         sending.attempt = None;
     }
     let (submitted, accepted) = match submitted? {
-        OwnAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
-        OwnAnswer::Done(Accepted::Before(status, answer)) => {
+        OwnAnswer::Done(SubmitAnswer::Taken { task, answer }) => (task, answer),
+        OwnAnswer::Done(SubmitAnswer::Before(status, answer)) => {
             return respond::relayed(session, ctx.stamp(), status, answer).await;
         }
         OwnAnswer::Words(status, words) => {
@@ -138,7 +138,7 @@ pub(crate) async fn answer(
 }
 
 /// The answer to a submit.
-enum Accepted {
+enum SubmitAnswer {
     /// An upstream has taken the task, with this body of its answer.
     Taken { task: Arc<Task>, answer: Bytes },
     /// Another submit under the same name was faster: the status and body of its answer.
@@ -155,16 +155,16 @@ struct SubmitTo<'a> {
 }
 
 /// The result of a submit to one target; the error ends the request.
-type Submitted = std::result::Result<TryResult<OwnAnswer<Accepted>>, GatewayError>;
+type Submitted = std::result::Result<TryResult<OwnAnswer<SubmitAnswer>>, GatewayError>;
 
 impl UpstreamStrategy for SubmitTo<'_> {
-    type Answer = OwnAnswer<Accepted>;
+    type Answer = OwnAnswer<SubmitAnswer>;
 
     async fn try_target(
         &mut self,
         ctx: &mut RequestContext,
         candidate: Candidate,
-    ) -> TryResult<OwnAnswer<Accepted>> {
+    ) -> TryResult<OwnAnswer<SubmitAnswer>> {
         let id = ctx.id;
         let sending = match ctx.sending() {
             Ok(sending) => sending,
@@ -191,7 +191,7 @@ impl SubmitTo<'_> {
         if self.opened.as_ref().is_some_and(|task| task.intent.protocol != dialect.as_str()) {
             return Ok(TryResult::Skipped);
         }
-        let rewrite = |admitted: &Admitted, body: &Bytes| {
+        let rewrite = |admitted: &AdmittedRequest, body: &Bytes| {
             pipeline::rewrite_submit(admitted, &candidate, body)
         };
         let rewritten = gateway.request_body_filter(sending, rewrite).await;
@@ -229,7 +229,10 @@ impl SubmitTo<'_> {
                 let upstream_id = taken(&task, &id, &answer);
                 let task = stand(gateway, &task, TaskPhase::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
-                return Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Taken { task, answer })));
+                return Ok(TryResult::Answered(OwnAnswer::Done(SubmitAnswer::Taken {
+                    task,
+                    answer,
+                })));
             }
             Err(failed) => failed,
         };
@@ -271,7 +274,7 @@ async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> Submitted {
     let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
     let first = answer_of_first(gateway, account, mark, None).await?;
     let (status, answer) = first.ok_or_else(overtaken)?;
-    Ok(TryResult::Answered(OwnAnswer::Done(Accepted::Before(status, answer))))
+    Ok(TryResult::Answered(OwnAnswer::Done(SubmitAnswer::Before(status, answer))))
 }
 
 /// The headers, with those that the protocol wants beside the usual ones.

@@ -15,7 +15,7 @@ use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::kind::{self, ShownFraming};
 use crate::gateway::wire::offload;
 use crate::ledger::Refusal;
-use crate::pipeline::{Relaying, Step, Uncovered};
+use crate::pipeline::{CoverageError, Relaying, Step};
 use crate::price::Side;
 use crate::protocols::Framing;
 
@@ -96,12 +96,12 @@ pub(super) async fn covered(ctx: &mut RequestContext) -> Result<(Bytes, bool)> {
     let (bytes, end_of_stream) = response.uncovered.take().unwrap_or_default();
     let out = match response.relaying.covered().await {
         Ok(()) => bytes,
-        Err(Uncovered::Exhausted(refusal)) => {
+        Err(CoverageError::Exhausted(refusal)) => {
             response.cut = Some(CutReason::Exhausted);
             let failure = ctx.response.failure.insert(exhausted(refusal));
             ctx.routing.envelope.error_event(ctx.id, failure)
         }
-        Err(Uncovered::NotDurable(error)) => {
+        Err(CoverageError::NotDurable(error)) => {
             let context = "the hold could not be enlarged";
             return Err(Error::because(ErrorType::InternalError, context, error));
         }

@@ -29,7 +29,7 @@ use crate::gateway::listen::bounds::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
 use crate::gateway::listen::deadline::{Cuttable, Deadline};
-use crate::gateway::listen::http1::{CustomerWire, Http1Session, Returned, SoundHead};
+use crate::gateway::listen::http1::{CustomerWire, Http1Session, KeepAliveSlot, SoundHead};
 use crate::gateway::listen::open::{ConnectionState, ConnectionTable, OpenConnection};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
@@ -160,7 +160,7 @@ where
         member: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
-        let (returned, mut session) = (Returned::default(), driver::session());
+        let (returned, mut session) = (KeepAliveSlot::default(), driver::session());
         let mut requests_left = REQUESTS_MAX;
         loop {
             let mut head = match next {

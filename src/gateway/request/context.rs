@@ -30,7 +30,7 @@ use crate::ledger::{Key, Ledger, RequestId, TaskId};
 use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::{Admitted, Relaying, Settled};
+use crate::pipeline::{AdmittedRequest, Relaying, Settled};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
@@ -347,7 +347,7 @@ impl RequestContext {
     fn begin(
         &mut self,
         framing: Framing,
-        relaying: impl FnOnce(Box<Admitted>) -> Relaying,
+        relaying: impl FnOnce(Box<AdmittedRequest>) -> Relaying,
     ) -> Option<&mut Response> {
         let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
         let RequestStage::Sending(sending) = stage else {

@@ -10,7 +10,7 @@ use crate::gateway::listen::descriptors::Descriptors;
 use crate::gateway::listen::loopback::Inward;
 use crate::gateway::listen::open::ConnectionTable;
 use crate::gateway::listen::places::Admission;
-use crate::gateway::request::hosted::Hosted;
+use crate::gateway::request::hosted::HostedService;
 use crate::gateway::request::slots::UpstreamSlots;
 use crate::gateway::upstream::client::Upstreams;
 use crate::gateway::upstream::connectors::Connectors;
@@ -49,7 +49,7 @@ pub struct GatewayParts {
     /// Deadline of requests in flight during a shutdown.
     pub deadline: Arc<Deadline>,
     /// Services that answer below paths of their own.
-    pub hosted: Vec<Hosted>,
+    pub hosted: Vec<HostedService>,
     /// Handle that this gateway is connected to, for in-process requests.
     pub inward: Inward,
     /// Shares of the file descriptors.
@@ -78,7 +78,7 @@ pub struct Gateway {
     pub(crate) desk: Arc<HoldQueue>,
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
-    pub(crate) hosted: Arc<[Hosted]>,
+    pub(crate) hosted: Arc<[HostedService]>,
     /// The way to the gateway from a connection that has one request after the other; it leads nowhere
     /// for those that come that way.
     pub(crate) inward: Inward,

@@ -1,5 +1,5 @@
-use crate::embeddings;
 use super::*;
+use crate::embeddings;
 
 fn limits(pass: PassList) -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 100, pass, ..ModelLimits::default() }

@@ -30,7 +30,7 @@ pub(super) struct ConnectionEntries {
     pub(super) arriving: HashMap<SocketAddr, (Option<IpAddr>, Instant)>,
     /// By address: those that are here and have not been told to give way.
     pub(super) addresses: HashMap<IpAddr, Address>,
-    pub(super) chosen: Chosen,
+    pub(super) chosen: EvictionQueue,
     /// Time for which a connection does not give way to one from elsewhere after it has come, or after its
     /// last request.
     pub(super) grace: Duration,
@@ -41,12 +41,12 @@ pub(super) struct ConnectionEntries {
 #[derive(Default)]
 pub(super) struct Address {
     pub(super) count: usize,
-    pub(super) chosen: Chosen,
+    pub(super) chosen: EvictionQueue,
 }
 
 /// Queue of connections to close, the next one first.
 #[derive(Default)]
-pub(super) struct Chosen {
+pub(super) struct EvictionQueue {
     next: VecDeque<(ConnectionStatus, Arc<ConnectionState>)>,
     futile_until: Option<Instant>,
 }
@@ -110,7 +110,7 @@ impl ConnectionEntries {
     /// Tells one to give way: of all, or of those of one address. False if none can.
     pub(super) fn one_gives_way(&mut self, network: Option<IpAddr>, max: usize) -> bool {
         let mut chosen = match network {
-            Some(network) if !self.addresses.contains_key(&network) => Chosen::default(),
+            Some(network) if !self.addresses.contains_key(&network) => EvictionQueue::default(),
             network => std::mem::take(self.chosen_of(network)),
         };
         self.is_grace_pending = false;
@@ -144,7 +144,7 @@ impl ConnectionEntries {
         true
     }
 
-    fn chosen_of(&mut self, network: Option<IpAddr>) -> &mut Chosen {
+    fn chosen_of(&mut self, network: Option<IpAddr>) -> &mut EvictionQueue {
         match network {
             Some(network) => &mut self.addresses.entry(network).or_default().chosen,
             None => &mut self.chosen,
