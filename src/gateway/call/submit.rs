@@ -155,7 +155,7 @@ struct SubmitTo<'a> {
 }
 
 /// The result of a submit to one target; the error ends the request.
-type Submitted = std::result::Result<TryResult<OwnAnswer<SubmitAnswer>>, GatewayError>;
+type SubmitResult = std::result::Result<TryResult<OwnAnswer<SubmitAnswer>>, GatewayError>;
 
 impl UpstreamStrategy for SubmitTo<'_> {
     type Answer = OwnAnswer<SubmitAnswer>;
@@ -184,7 +184,7 @@ impl SubmitTo<'_> {
         sending: &mut Sending,
         candidate: Candidate,
         id: RequestId,
-    ) -> Submitted {
+    ) -> SubmitResult {
         let gateway = self.gateway;
         // A task is followed in the words in which it was put on disk.
         let dialect = candidate.target.upstream.dialect;
@@ -269,7 +269,7 @@ fn shown(
 }
 
 /// Answers a submit of which another one turns out to be the first.
-async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> Submitted {
+async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> SubmitResult {
     let account = sending.admitted.resolved.key.account;
     let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
     let first = answer_of_first(gateway, account, mark, None).await?;

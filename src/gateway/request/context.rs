@@ -30,7 +30,7 @@ use crate::ledger::{Key, Ledger, RequestId, TaskId};
 use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::{AdmittedRequest, Relaying, Settled};
+use crate::pipeline::{AdmittedRequest, Relaying, SettlementOutcome};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::{Delivery, Framing};
 use crate::request_log::RequestLog;
@@ -121,7 +121,7 @@ pub(crate) enum RequestStage {
     /// A response is on its way to the customer.
     Relaying(Box<Response>),
     /// The request was settled, with this result.
-    Settled(Settled),
+    Settled(SettlementOutcome),
 }
 
 /// A response that is being relayed.

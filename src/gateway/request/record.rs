@@ -22,7 +22,7 @@ use crate::gateway::request::status;
 use crate::ids::RequestId;
 use crate::ledger::{CallCost, CostKind, Loss, LossCause};
 use crate::money::Nanousd;
-use crate::pipeline::{Bill, Ending, Settled, TryCost};
+use crate::pipeline::{Bill, Ending, SettlementOutcome, TryCost};
 use crate::price::Side;
 use crate::protocols::Contradiction;
 
@@ -47,7 +47,7 @@ impl RequestContext {
         let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
         let amount_held = settled.held;
-        let settled = paid.then_some(finished::Settled {
+        let settled = paid.then_some(finished::RequestSettlement {
             usage: settled.usage,
             source: settled.source,
             cost: settled.charged,
@@ -262,7 +262,7 @@ impl RequestContext {
     }
 
     /// Notes what a try has cost the operator, beside what was charged for an answer.
-    fn record_cost(&self, one: TryCost, settled: &Settled) {
+    fn record_cost(&self, one: TryCost, settled: &SettlementOutcome) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
             CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
@@ -291,12 +291,12 @@ impl RequestContext {
     }
 
     /// Ends the money's part of the request. Later calls return what the first one settled.
-    pub(crate) fn settle(&mut self, bill: Bill) -> Settled {
+    pub(crate) fn settle(&mut self, bill: Bill) -> SettlementOutcome {
         self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
-            RequestStage::Unpaid => Settled::NOTHING,
+            RequestStage::Unpaid => SettlementOutcome::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),
             RequestStage::Relaying(response) => response.relaying.settle(settlement),
             RequestStage::Settled(settled) => settled,
