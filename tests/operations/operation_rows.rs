@@ -123,7 +123,7 @@ fn reference_table() -> String {
         let info = operation.info();
         let name = match info.parent {
             None => format!("`{operation}`"),
-            Some(parent) => format!("with `{parent}`"),
+            Some(parent) => format!("*with* `{parent}`"),
         };
         let form = if info.body == BodyKind::Form { "; a multipart form" } else { "" };
         let alternatives: Vec<String> = info
