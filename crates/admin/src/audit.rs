@@ -75,6 +75,8 @@ impl From<ListedAct> for ActView {
             at: act.at.into(),
             by: ActorView { kind, name: act.by.name().map(str::to_owned) },
             what: act.what,
+            // The operator's own account 0 is internal; writes to the configuration or to codes belong to no
+            // customer.
             account_id: Some(act.account).filter(|account| *account != AccountId::OPERATOR),
             subject: act.subject,
             idempotency_key: act.id,

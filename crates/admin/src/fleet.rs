@@ -162,6 +162,7 @@ impl From<Sums> for MoneyView {
     fn from(sums: Sums) -> Self {
         Self {
             accounts: sums.accounts,
+            // The treasury books a credit line as granted money; here the two are shown apart.
             granted: sums.money.granted.saturating_sub(sums.money.credit),
             available: sums.money.available,
             leased: sums.money.leased,
@@ -205,6 +206,7 @@ impl From<NodeOverview> for NodeView {
 pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<FleetView>> {
     let fleet = require_fleet(&state)?;
     let this_node = state.ledger.node_status().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
+    // Read from the database now, not from the node's last copy: an operator decides by these figures.
     let Overview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
     Ok(Json(FleetView {
         this_node: this_node.into(),
@@ -303,6 +305,7 @@ fn node(number: u16) -> ApiResult<NodeId> {
 /// A lease's place in a list.
 fn place(text: &str) -> ApiResult<(NodeId, AccountId)> {
     let wrong = || ApiError::invalid("after", "This is no `next_after` of this list.");
+    // The order of the list is by node, then account: both make its cursor.
     let (number, account) = text.split_once('-').ok_or_else(wrong)?;
     let node = number.parse().ok().and_then(NodeId::from_number).ok_or_else(wrong)?;
     Ok((node, AccountId::from_str(account).map_err(|_| wrong())?))

@@ -317,7 +317,9 @@ impl Login {
 /// Read the password, without a trailing line break.
 fn read_password(from: impl Read) -> std::io::Result<String> {
     let mut text = String::new();
+    // Bounded: the file may be a device, or the wrong one.
     from.take(PASSWORD_BYTES_MAX).read_to_string(&mut text)?;
+    // Only the line break of editors and `echo`: other blanks may be part of the password.
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 

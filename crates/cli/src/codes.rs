@@ -147,6 +147,7 @@ impl CreateCode {
             "note": self.note,
         });
         self.output
+            // A repetition gets no code: with `--quiet` that must fail, or a script would use an empty one.
             .show_secret(&AdminRequest::post(PATH).with(body).once(&self.once.id()), &NEW_CODE)
     }
 }

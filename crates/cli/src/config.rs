@@ -115,6 +115,7 @@ impl RunningConfig {
 
     /// Reload; errors of the files are printed as by `tollgate check`.
     fn reload(&self, path: &str) -> anyhow::Result<ExitCode> {
+        // Invalid files are a 422 with a document of their own, not an error of the API.
         let (document, status) = self.output.operator.ask_any(&AdminRequest::post(path))?;
         if !document.value["ok"].is_boolean() {
             return Err(refusal(status, &document));

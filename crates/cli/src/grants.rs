@@ -49,6 +49,7 @@ impl GrantsArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let GrantsCommand::Create(CreateGrant { account, amount, once, output }) = self.command;
         let ask = AdminRequest::post(format!("{}/grants", accounts::path(&account)));
+        // The id goes into the body, not the header: it names the grant in the customer's statement.
         output.show(&ask.with(json!({"amount": amount, "id": once.id()})), &GRANT)
     }
 }

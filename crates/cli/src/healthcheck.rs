@@ -40,6 +40,7 @@ impl Healthcheck {
         let time = Duration::from_millis(self.timeout_ms);
         let answer = self
             .endpoint()
+            // Without a token: probes need none, and a health check should read no secrets.
             .and_then(|place| admin_call::call(&place, &AdminRequest::get("/readyz"), None, time));
         let answer = match answer {
             Ok(answer) => answer,
@@ -80,6 +81,8 @@ impl Healthcheck {
             Err(errors) => {
                 let errors: Vec<_> = errors;
                 let error = files::failure(&errors, "or name the gateway with --admin");
+                // A named file that is invalid is a mistake of the command; an unnamed one may be in the
+                // middle of an edit.
                 if self.routes.is_some() {
                     return Err(error);
                 }

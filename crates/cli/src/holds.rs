@@ -72,6 +72,7 @@ impl HoldsArgs {
             }
             HoldsCommand::Resolve(ResolveHold { hold, note, refund, once, output }) => {
                 let id = once.id();
+                // The same id for both: a repeated command neither resolves nor refunds twice.
                 let refund = refund.map(|amount| json!({"id": id, "amount": amount}));
                 let ask = AdminRequest::post(format!("/admin/v1/holds/{}/resolve", encoded(&hold)));
                 let body = json!({"note": note, "refund": refund});

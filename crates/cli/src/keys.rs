@@ -169,6 +169,7 @@ impl KeysArgs {
 
 impl CreateKey {
     fn run(self) -> anyhow::Result<ExitCode> {
+        // No `--model` means all models, which the API writes as `null`; an empty list would allow none.
         let models = (!self.allowed.is_empty()).then_some(self.allowed);
         let limits = limit::typed(self.limits.fields());
         let body = json!({

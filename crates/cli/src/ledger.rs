@@ -229,6 +229,7 @@ impl LedgerArgs {
 
 impl VerifyArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
+        // A directory in use is locked by its gateway, so the gateway checks it itself.
         let Some(data) = &self.data else { return self.ask() };
         archive::connect(data, &self.output.operator.files)?;
         let report = verify(data)?;
@@ -263,6 +264,8 @@ impl ExportArgs {
             return Ok(ExitCode::SUCCESS);
         };
         let mut partial = path.clone().into_os_string();
+        // Written beside its name and renamed at the end: an interrupted export leaves no file that looks
+        // whole.
         partial.push(".partial");
         let partial = PathBuf::from(partial);
         let cannot = |path: &Path| format!("cannot write {}", path.display());
@@ -270,6 +273,7 @@ impl ExportArgs {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         self.write(&mut out)?;
         let file = out.into_inner().map_err(std::io::IntoInnerError::into_error);
+        // Before the rename: a crash must not leave the name with an empty file.
         file.and_then(|file| file.sync_all()).with_context(|| cannot(&partial))?;
         std::fs::rename(&partial, path).with_context(|| cannot(path))?;
         Ok(ExitCode::SUCCESS)

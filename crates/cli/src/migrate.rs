@@ -91,6 +91,7 @@ impl Litellm {
                 std::fs::create_dir_all(&directory)
                     .with_context(|| format!("cannot make {}", directory.display()))?;
                 write(&directory.join("routes.yaml"), &routes)?;
+                // Both are written even with warnings: what was converted is the start for the rest.
                 write(&directory.join("models.yaml"), &models)?;
             }
         }
@@ -105,6 +106,7 @@ impl Litellm {
 
 /// Write a new file.
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    // Never over an existing file: it may be the configuration of a running gateway.
     let mut file = std::fs::File::create_new(path)
         .with_context(|| format!("cannot write {}", path.display()))?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))

@@ -148,6 +148,7 @@ fn fetched(url: &str) -> anyhow::Result<Vec<u8>> {
             connect_timeout: CONNECT_TIMEOUT,
         };
         let headers =
+            // Uncompressed: the limit of bytes counts what is parsed.
             HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
         let times = AnswerTimes { head: CONNECT_TIMEOUT + READ_TIMEOUT, piece: READ_TIMEOUT };
         let client = Clients::new(Arc::default()).get(&reach);

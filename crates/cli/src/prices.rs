@@ -157,6 +157,7 @@ impl Rules {
         if let Some(file) = &self.file {
             return read_file(file);
         }
+        // Factors stay text: the gateway parses them exactly.
         let rule = |typed: &String| {
             let (models, factor) = typed.split_once('=').with_context(|| {
                 format!("`{typed}` is no rule: write it as MODELS=FACTOR, such as 'gpt-5*=0.9'")

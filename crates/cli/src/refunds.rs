@@ -52,6 +52,7 @@ impl RefundsArgs {
         let RefundsCommand::Create(CreateRefund { account, hold, amount, once, output }) =
             self.command;
         let ask = AdminRequest::post(format!("{}/refunds", accounts::path(&account)));
+        // The id goes into the body, not the header: it names the refund in the customer's statement.
         let body = json!({"hold": hold, "amount": amount, "id": once.id()});
         output.show(&ask.with(body), &REFUND)
     }

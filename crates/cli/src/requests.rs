@@ -131,8 +131,10 @@ impl Tail {
         let mut unread = Vec::new();
         self.output.operator.stream(&ask, SILENCE, &mut |piece| {
             unread.extend_from_slice(piece);
+            // Chunks end anywhere; an event ends with an empty line.
             while let Some(end) = unread.windows(2).position(|pair| pair == b"\n\n") {
                 let event: Vec<u8> = unread.drain(..end + 2).collect();
+                // Lossy only after the event is whole: a chunk may end within a character.
                 shown.event(&String::from_utf8_lossy(&event))?;
             }
             if unread.len() > EVENT_BYTES_MAX {

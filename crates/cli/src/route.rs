@@ -64,6 +64,7 @@ impl RouteArgs {
             print(&mut out, &answer)?;
         }
         let fallbacks = answer["fallbacks"].as_array().map_or(&[][..], Vec::as_slice);
+        // A key that may not use the model itself gets no fallback either.
         let may_go_on = answer["refused"].is_null() && fallbacks.iter().any(is_served);
         let is_good = is_served(&answer) || may_go_on;
         Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -461,6 +461,7 @@ const UNIT_COLUMNS: usize = {
     columns
 };
 
+// From the table of units, so that a new unit gets its column here. Loops in a constant cannot use iterators.
 const USAGE_COLUMNS: [Column; USAGE_BEFORE.len() + UNIT_COLUMNS] = {
     let mut columns = [("", "", Figure); USAGE_BEFORE.len() + UNIT_COLUMNS];
     let (mut filled, mut at) = (0, 0);

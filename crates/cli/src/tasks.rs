@@ -149,6 +149,7 @@ impl TasksArgs {
             }
             TasksCommand::Resolve(ResolveTask { task, end, once, output }) => {
                 let body = match end.charge {
+                    // clap requires one of the two, so no amount means `--void`.
                     None => json!({"action": "void"}),
                     Some(amount) => json!({"action": "charge", "amount": amount}),
                 };

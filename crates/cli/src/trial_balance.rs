@@ -50,6 +50,7 @@ impl TrialBalanceArgs {
     /// Trial balance of a data directory, in the form of the running gateway's response.
     fn read(&self, data: &Path) -> anyhow::Result<JsonDocument> {
         archive::connect(data, &self.output.operator.files)?;
+        // The same type as the gateway answers with, so that scripts see no difference.
         let report = BooksReport::from(verify(data)?);
         let (text, value) = (serde_json::to_vec(&report)?.into(), serde_json::to_value(&report)?);
         Ok(JsonDocument { text, value })

@@ -53,6 +53,7 @@ impl WriteOffsArgs {
         let WriteOffsCommand::Create(CreateWriteOff { account, amount, note, once, output }) =
             self.command;
         let ask = AdminRequest::post(format!("{}/write-offs", accounts::path(&account)));
+        // The id goes into the body, not the header: it names the write-off in the customer's statement.
         let body = json!({"amount": amount, "note": note, "id": once.id()});
         output.show(&ask.with(body), &WRITE_OFF)
     }

@@ -46,7 +46,7 @@ pub use attempts::{Attempts, OwnAttempts, customer};
 pub use device::{DeviceId, Devices};
 pub use done::DoneMessages;
 pub use form::{FieldError, FieldErrors, Form, new_submit_token};
-pub use frame::{FailurePage, HtmlPage, NavItem, PageFrame, Tone};
+pub use frame::{FailurePage, FlashLevel, HtmlPage, NavItem, PageFrame};
 pub use guard::{Client, ConsoleGuard, ShowsMedia, guard};
 pub use log_ins::{LogIns, Trying};
 pub use price_lines::{PriceLine, price_lines};

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/codes";
@@ -54,6 +54,7 @@ fn render(
     made: Option<Secret>,
 ) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
+    // Ids are random, so the cursor's place is found by the time of creation.
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
     let after = query.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
     let mut rows = ledger.codes();
@@ -73,9 +74,10 @@ pub(super) async fn create(operator: LoggedInOperator, form: Form) -> Response {
         Ok(made) => {
             let frame = match made {
                 Some(_) => frame,
-                None => {
-                    frame.saying(Tone::Bad, "This code was made before. It is not shown again.")
-                }
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This code was made before. It is not shown again.",
+                ),
             };
             let none = CodesQuery::default();
             render(&operator, frame, Form::default(), none, made).into_response()
@@ -96,6 +98,7 @@ async fn submit_code(operator: &LoggedInOperator, form: &Form) -> FormResult<Opt
     };
     let amount = match kind {
         CodeKind::Credit => Some(form.amount_above_zero("amount")?),
+        // An invite without credit is possible: the field may be empty or zero.
         CodeKind::Invite => form.amount("amount")?.filter(|amount| !amount.is_zero()),
     };
     let new = NewCode {
@@ -134,6 +137,7 @@ fn state(issued: &IssuedCode, now: UnixMs) -> (&'static str, &'static str) {
     let is_used_up = issued.used as u64 >= u64::from(issued.code.uses_max);
     match (issued.revoked_at, is_expired, is_used_up) {
         (Some(_), _, _) => ("revoked", "bad"),
+        // Before the expiry: a code that did its work is nothing to worry about.
         (None, _, true) => ("used up", ""),
         (None, true, false) => ("expired", "warn"),
         (None, false, false) => ("usable", "good"),

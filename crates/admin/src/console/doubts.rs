@@ -138,6 +138,7 @@ async fn submit_hold_resolution(
         return Err(FormError::at("note", "Say what came of it."));
     }
     let refund = match form.amount("refund")?.filter(|amount| !amount.is_zero()) {
+        // The form's token is the id of the refund, so that a form sent twice refunds once.
         Some(amount) => Some(DoubtRefund { id: form::require_token(form)?.to_owned(), amount }),
         None => None,
     };

@@ -41,7 +41,7 @@ struct EntryRow {
     at: UnixMs,
     what: &'static str,
     /// A class of the style sheet.
-    tone: &'static str,
+    badge_class: &'static str,
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
@@ -51,10 +51,10 @@ struct EntryRow {
 
 impl From<Entry> for EntryRow {
     fn from(entry: Entry) -> Self {
-        let plain = |what, tone, detail: String, amount| Self {
+        let plain = |what, badge_class, detail: String, amount| Self {
             at: entry.at,
             what,
-            tone,
+            badge_class,
             detail,
             call: entry.call.clone(),
             amount,
@@ -190,6 +190,7 @@ async fn submit_refund(
     let unknown = || ApiError::invalid("hold", "There is no such call.");
     let hold: HoldId = form.text("hold").parse().map_err(|_| unknown())?;
     let amount = form.amount_above_zero("amount")?;
+    // The form's token is the id of the refund, so that a form sent twice refunds once.
     let id = movement_id("", form::require_token(form)?);
     let given = operator.by(form)?.refund(account, &id, hold, amount).await;
     given.map_err(|error| form::refuse_amount("amount", error))?;
