@@ -73,7 +73,7 @@ pub(crate) fn rate(text: &str, per: UnitScale) -> Result<Rate, FigureError> {
     if digits.is_empty() {
         return Ok(Rate::default());
     }
-    // After zero: some lists write `-0`.
+    // After the check for zero: `-0` is no negative price.
     if sign {
         return Err(FigureError::Negative);
     }
