@@ -20,9 +20,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection", 2),
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
-    ("crates/translation/src/chat", 2),
-    ("crates/translation/src/gemini", 2),
-    ("crates/translation/src/responses", 2),
 ];
 
 /// Places shown of each arrow of a cycle.

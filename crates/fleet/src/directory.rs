@@ -86,6 +86,7 @@ impl Directory {
     ) -> Result<WritePage, DbError> {
         self.go_on()?;
         let DirectoryPage { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
+        // Stored, not raised: a restored database has an earlier end, and this is where that shows.
         self.head.store(head, Ordering::Relaxed);
         if head < after {
             return Err(self.stop(format!(

@@ -15,7 +15,7 @@
 //! | `node` | a node at work: it joins, and syncs for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
-//! | `overview_query` | what operators see of the fleet, asked for every few seconds at most |
+//! | `overview` | what operators see of the fleet, asked for every few seconds at most |
 //! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
 //! | `shared` | what the ledger needs of the fleet: money, tasks and what people write |
 //! | `local` | a node's own money, as its borrower sees it |
@@ -49,7 +49,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::borrower::{Verdict, WAIT_MAX};
+use self::borrower::WAIT_MAX;
 use self::directory::Directory;
 use self::identity::NodeIdentity;
 use self::lease::Epoch;
@@ -58,7 +58,7 @@ use self::overview::OverviewQuery;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::share_queue::ShareQueue;
 pub use self::shared::HasFleet;
-use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_ledger::{AccountId, LeaseWait, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::uptime;
 
@@ -177,7 +177,7 @@ pub struct LastSync {
 /// Something that a node's next sync is to see to.
 enum NodeEvent {
     /// Someone waits for money.
-    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
+    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<LeaseWait> },
     /// Little is left of an account here.
     RunsLow(AccountId),
     /// Another node is short of something.
@@ -269,6 +269,7 @@ impl Fleet {
     /// holds may be made.
     pub(crate) async fn outlast(&self) -> bool {
         loop {
+            // Made before the look at the term: it hears of a renewal that comes in between.
             let renewed = self.renewed.notified();
             if self.may_spend() {
                 return true;
@@ -347,13 +348,14 @@ impl Fleet {
         account: AccountId,
         amount: Nanousd,
         since: Duration,
-    ) -> Verdict {
-        let (tell, told) = oneshot::channel();
+    ) -> LeaseWait {
+        let (tell, outcome) = oneshot::channel();
+        // Before the notice: the sync that it wakes finds the call.
         self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
         self.hurry.notify_one();
-        match tokio::time::timeout(WAIT_MAX, told).await {
+        match tokio::time::timeout(WAIT_MAX, outcome).await {
             Ok(Ok(verdict)) => verdict,
-            Ok(Err(_)) | Err(_) => Verdict::CutOff,
+            Ok(Err(_)) | Err(_) => LeaseWait::CutOff,
         }
     }
 
@@ -381,9 +383,12 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
             false => Err(FleetError::OtherFleet(data_dir.to_owned())),
         };
     }
+    // Its records have the numbers of a single gateway: no node may go on with them.
     if data_dir.join("journal").exists() {
         return Err(FleetError::SingleLedger(data_dir.to_owned()));
     }
+    // A crash between the two lines leaves a number in the database that never joins. The other way around,
+    // two directories could have the same one.
     let node = made_node(db, name).await?;
     NodeIdentity { fleet, node }.keep(data_dir).map_err(io)?;
     Ok(node)

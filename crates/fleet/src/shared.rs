@@ -9,9 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Fleet;
-use super::borrower::Verdict;
 use super::directory::Directory;
-use super::lease::Shortage;
 use super::postgres::DbError;
 use super::postgres::directory::{DirectoryAppend, WriteRefused};
 use super::postgres::tasks::{CommitState, OpenOutcome, Opening, SharedTask, SharedTasks};
@@ -19,9 +17,8 @@ use tollgate_ledger::{
     AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
     HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
     Losses, NodeId, NodeStatus, OpenHold, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
-    SharedFunds, Shortfall, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore,
-    TaskStoreError, Totals, UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal,
-    WriteLog, WritePage, WriteTurn,
+    SharedFunds, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals,
+    UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog, WritePage, WriteTurn,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -47,6 +44,7 @@ impl SharedFunds for Fleet {
 
     fn node_status(&self, JournalProgress { last, followed }: JournalProgress) -> NodeStatus {
         let (directory, last_sync) = (self.directory(), self.last_sync());
+        // Zero before the first sync, and the numbers of this node's records begin far behind it.
         let reported = last_sync.reported.max(self.node.begin());
         let unreported = last.saturating_sub(reported);
         NodeStatus {
@@ -56,6 +54,7 @@ impl SharedFunds for Fleet {
             term: self.term(),
             term_left: self.term_left(),
             unreported,
+            // A node without calls has nothing to report: the age of its last sync is no lag.
             report_lag: if unreported == 0 { Duration::ZERO } else { self.since_last_sync() },
             followed,
             head: directory.head(),
@@ -96,16 +95,12 @@ impl SharedFunds for Fleet {
     }
 
     async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
-        match Self::wait_for(self, account, amount, since).await {
-            Verdict::Again => LeaseWait::Again,
-            Verdict::Refused(Shortage { available, elsewhere, held, debt }) => {
-                LeaseWait::Short(Shortfall { available, elsewhere, held, debt })
-            }
-            Verdict::CutOff => LeaseWait::CutOff,
-        }
+        Self::wait_for(self, account, amount, since).await
     }
 
     async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool {
+        // Registered before it waits, so that the sync it waits for knows the amount; and removed with this
+        // future, so that nothing is lent to a customer who left.
         let _call = self.share_queue().call(account, key, amount);
         self.share_queue().wait().await
     }
@@ -356,6 +351,7 @@ impl From<DbError> for TaskStoreError {
 
 impl From<DbError> for LedgerError {
     fn from(error: DbError) -> Self {
+        // Customers learn that they may try again later; what an operator must mend stands here only.
         if let DbError::Failed(why) = &error {
             log::error!("the fleet's database: {why}");
         }

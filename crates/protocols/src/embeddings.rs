@@ -130,6 +130,7 @@ impl Codec for VoyageEmbeddings {
         let batch = limits.batch_inputs_max.unwrap_or(VOYAGE_BATCH_INPUTS_MAX);
         let limits = ModelLimits {
             token_ids: false,
+            // A larger batch is split before it is sent: Voyage refuses it as a whole.
             batch_inputs_max: Some(batch.min(VOYAGE_BATCH_INPUTS_MAX)),
             ..limits.clone()
         };
@@ -195,6 +196,8 @@ const ADDED_TOKENS: u64 = 2;
 
 impl Input {
     fn new(count: u64, tokens: ReadTokens) -> Self {
+        // The estimate errs upward and can exceed the bound; the hold must cover what may be
+        // charged.
         let tokens_max = tokens.most.max(tokens.about) + count * ADDED_TOKENS;
         Self { count, has_token_ids: false, tokens_max, tokens_estimate: tokens.about }
     }
@@ -218,6 +221,7 @@ fn read_input(body: &Object<'_>) -> Result<Input, GatewayError> {
     if is_id(&first) {
         return count_ids(elements()?).map(of_ids).ok_or_else(invalid);
     }
+    // Counted before any is measured: measuring is the costly part of a body of millions of inputs.
     let count = elements()?.count();
     if count > INPUTS_MAX {
         let message = format!("`input` has {count} elements; at most {INPUTS_MAX} are allowed");

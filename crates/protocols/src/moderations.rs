@@ -68,6 +68,7 @@ impl Codec for OpenaiModerations {
         let whole = context.map(|context| context.saturating_mul(inputs.count));
         let bills_tokens = limits.priced.has_unit(Unit::InputTokens);
         let tokens = match (whole, inputs.has_pictures || has_passed) {
+            // What a picture or an unknown field comes to, only the model's context bounds.
             (Some(whole), true) => whole,
             (None, true) if bills_tokens && inputs.has_pictures => {
                 let message = "pictures are not offered here: what they cost is not known. An operator \
@@ -110,6 +111,7 @@ impl Inputs {
         let mut first = None;
         for element in input.elements().ok_or_else(invalid)? {
             let is_text = element.text().starts_with(b"\"");
+            // Upstreams refuse mixed arrays; the count is checked here so that no more are measured.
             if *first.get_or_insert(is_text) != is_text || inputs.count >= INPUTS_MAX {
                 return Err(invalid());
             }
@@ -128,6 +130,7 @@ impl Inputs {
         }
         let part = input.as_object().ok()?;
         let kind = part.get("type")?.as_str()?;
+        // Any other member could carry text that nobody has counted.
         let is_listed = |key: &str| key == "type" || key == kind;
         if !part.keys().all(is_listed) {
             return None;

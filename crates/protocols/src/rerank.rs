@@ -184,6 +184,7 @@ fn each_document(
             )));
         };
         count += 1;
+        // Within the loop: the array may be far longer than what is allowed.
         if count > u64::from(documents_max) {
             let message =
                 format!("`documents` has more than the {documents_max} elements that are allowed");
@@ -202,6 +203,7 @@ fn text_of<'a>(document: &Value<'a>) -> Option<Value<'a>> {
     let object = document.as_object().ok()?;
     let mut members = object.members();
     match (members.next(), members.next()) {
+        // Any other member may be ranked, and billed, by some upstreams.
         (Some(("text", text)), None) => Some(text),
         _ => None,
     }
