@@ -51,7 +51,7 @@ fn env(name: &str) -> Option<String> {
 
 /// True if the expected texts are written instead of compared.
 #[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
-fn renews_expectations() -> bool {
+pub(crate) fn renews_expectations() -> bool {
     std::env::var_os("UPDATE_EXPECTED").is_some()
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 
 use tollgate_protocols::{BodyKind, Operation};
 
+use crate::config::renews_expectations;
 use crate::sources::{blank_comments_and_strings, blank_unit_tests, product, relative, root};
 
 /// Files that an operation may touch: its row, its codecs and what else names it, `registry.rs` and `lib.rs`.
@@ -104,12 +105,6 @@ fn the_table_of_the_reference_is_made_of_the_rows() {
         return fs::write(&path, page).expect("the reference is written");
     }
     assert_eq!(committed, current, "run this test with UPDATE_EXPECTED=1 to renew {path:?}");
-}
-
-/// True if the table is written instead of compared.
-#[expect(clippy::disallowed_methods, reason = "a switch of this test, not of the gateway")]
-fn renews_expectations() -> bool {
-    std::env::var_os("UPDATE_EXPECTED").is_some()
 }
 
 fn reference_table() -> String {
