@@ -20,7 +20,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("crates/ledger/src/projection", 2),
     ("crates/ledger/src/projection/store", 8),
     ("crates/ledger/src/rules", 5),
-    ("crates/mcp/src", 13),
 ];
 
 /// Places shown of each arrow of a cycle.

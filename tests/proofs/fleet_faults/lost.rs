@@ -7,7 +7,7 @@ use super::place::{Fleet, PLENTY, PRICE, Rounds, Tally, pass, shared};
 use crate::harness::eventually;
 use crate::harness::load::{Call, Calling, Load};
 
-/// Behind the end of its term a node lets calls wait so long: `LATE_MAX` of `crates/fleet/src/lib.rs`.
+/// Behind the end of its term a node lets calls wait so long: `LATE_MAX` of `crates/fleet/src/shared.rs`.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Calls that began in this time at this node.
