@@ -126,12 +126,7 @@ fn span_name(finished: &FinishedRequest<'_>) -> String {
 
 /// The conventions' word where they have one, else ours.
 fn operation_name(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => "chat",
-        // The conventions have this word.
-        Operation::GenerateContent => "generate_content",
-        other => other.as_str(),
-    }
+    operation.info().trace_name.unwrap_or(operation.as_str())
 }
 
 fn attributes(finished: &FinishedRequest<'_>) -> Vec<KeyValue> {
