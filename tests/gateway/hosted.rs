@@ -25,7 +25,7 @@ use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::gateway::{
     Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, HostedService, Inner,
-    Inward, Transport,
+    LoopbackClient, Transport,
 };
 use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -57,7 +57,7 @@ struct Serving {
     /// Answers without an end that nobody has dropped.
     endless: Arc<AtomicUsize>,
     /// The way to the gateway from inside, and a key to take it with.
-    inward: Inward,
+    inward: LoopbackClient,
     key: String,
     _sim: Sim,
     _shutdown: watch::Sender<bool>,
@@ -168,7 +168,7 @@ routes:
         limits: Arc::default(),
         deadline: Arc::default(),
         hosted,
-        inward: Inward::default(),
+        inward: LoopbackClient::default(),
         descriptors: Descriptors::from_limit(1024),
         open: Arc::default(),
     }

@@ -300,7 +300,7 @@ async fn strangers_cannot_push_out_the_records_of_customers() {
         log.record(&refused);
     }
     let seconds = began.elapsed().as_secs() + 1;
-    let kept = all(&log, Scope::Strangers, query(500)).await.len() as u64;
+    let kept = all(&log, Scope::Unauthenticated, query(500)).await.len() as u64;
     assert!((10..=10 * (seconds + 1)).contains(&kept), "{kept} in {seconds} s");
     assert_eq!(log.figures().dropped.strangers, 500 - kept);
     // What was read and went well is no operation.

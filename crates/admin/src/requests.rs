@@ -237,7 +237,7 @@ impl From<ReadError> for ApiError {
 fn scope(state: &AdminState, whose: Option<AccountFilter>) -> ApiResult<Scope> {
     match whose {
         None => Ok(Scope::All),
-        Some(AccountFilter::Nobody) => Ok(Scope::Strangers),
+        Some(AccountFilter::Nobody) => Ok(Scope::Unauthenticated),
         Some(AccountFilter::Account(id)) => {
             Ok(Scope::Account(accounts::find(state, &id.to_string())?.id))
         }
