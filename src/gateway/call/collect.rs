@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::call::try_result::TryResult;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
@@ -51,8 +51,7 @@ pub(crate) async fn answer(
     ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut strategy = CollectFrom { gateway, headers: &customers };
-    let collected = match try_targets(gateway, ctx, &mut strategy).await? {
+    let collected = match (CollectFrom { gateway, headers: &customers }).ask(ctx).await? {
         OwnAnswer::Done(collected) => collected,
         OwnAnswer::Words(status, words) => {
             let words = refused::with_own_id(words, ctx);
@@ -92,27 +91,29 @@ struct CollectFrom<'a> {
     headers: &'a HeaderMap,
 }
 
-impl UpstreamStrategy for CollectFrom<'_> {
-    type Answer = OwnAnswer<Collected>;
-
-    async fn try_target(
-        &mut self,
-        ctx: &mut RequestContext,
-        candidate: Candidate,
-    ) -> TryResult<OwnAnswer<Collected>> {
-        match self.collect(ctx, candidate).await {
-            Ok(Some(Ok(collected))) => TryResult::Answered(OwnAnswer::Done(collected)),
-            Ok(Some(Err(failed))) => TryResult::Failed(failed.failure, failed.otherwise()),
-            Ok(None) => TryResult::Skipped,
-            Err(error) => TryResult::Ended(error),
+impl CollectFrom<'_> {
+    /// Asks one target after the other, until one answers.
+    ///
+    /// # Errors
+    /// The request ends here, whatever other targets there are.
+    async fn ask(&self, ctx: &mut RequestContext) -> Result<OwnAnswer<Collected>> {
+        let delivery = ctx.delivery();
+        loop {
+            let candidate = self.gateway.upstream_peer(ctx).await?;
+            let tried = match self.collect(ctx, candidate).await? {
+                Some(Ok(collected)) => TryResult::Answered(OwnAnswer::Done(collected)),
+                Some(Err(failed)) => TryResult::Failed(failed.failure, failed.otherwise()),
+                None => TryResult::Skipped,
+            };
+            if let Some(answer) = ctx.conclude(tried, delivery)? {
+                return Ok(answer);
+            }
         }
     }
-}
 
-impl CollectFrom<'_> {
     /// Asks one target; `None` where the request cannot be written for it.
     async fn collect(
-        &mut self,
+        &self,
         ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> Result<Option<std::result::Result<Collected, FailedCall>>> {

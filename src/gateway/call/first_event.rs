@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use pingora::Result;
-use pingora_proxy::Session;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{GatewayError, Words};
@@ -41,13 +40,11 @@ const WORDS_MAX: Duration = Duration::from_secs(3);
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.
 pub(crate) async fn error(
-    customer: &mut Customer,
-    session: &mut Session,
-    ctx: &mut RequestContext,
+    customer: &mut Customer<'_>,
     call: &mut UpstreamCall,
 ) -> Result<Option<Vec<u8>>> {
-    let framing = ctx.attempt().and_then(|attempt| attempt.framing);
-    let streams = ctx.stream;
+    let framing = customer.ctx.attempt().and_then(|attempt| attempt.framing);
+    let streams = customer.ctx.stream;
     let read = |body: &[u8], is_all: bool| match framing {
         Some(Framing::EventStream) => refusal::frames_beginning(body),
         // Who did not ask for events gets blank lines as they come.
@@ -65,7 +62,7 @@ pub(crate) async fn error(
     let began = Instant::now();
     let mut seen = AnswerStart::Blank;
     // Only translated streams: what is relayed byte for byte has its own comments soon enough.
-    let mut shows_life = streams && ctx.is_translated();
+    let mut shows_life = streams && customer.ctx.is_translated();
     loop {
         let limit = if seen == AnswerStart::Blank { BLANK_MAX } else { PREAMBLE_MAX };
         let mut last = (false, AnswerStart::Blank);
@@ -76,7 +73,7 @@ pub(crate) async fn error(
             is_news
         };
         let looking = timeout_at(began + limit, call.look(is_document, is_news));
-        let looked = customer.wait(session, ctx, pin!(looking)).await?;
+        let looked = customer.wait(pin!(looking)).await?;
         let begun = match looked {
             Ok(Ok(begun)) => begun,
             Ok(Err(error)) => {
@@ -107,14 +104,9 @@ pub(crate) async fn error(
 ///
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.
-pub(crate) async fn words(
-    customer: &mut Customer,
-    session: &mut Session,
-    ctx: &mut RequestContext,
-    call: &mut UpstreamCall,
-) -> Result<Bytes> {
+pub(crate) async fn words(customer: &mut Customer<'_>, call: &mut UpstreamCall) -> Result<Bytes> {
     let looking = timeout_at(Instant::now() + WORDS_MAX, call.look(true, |_, is_all| is_all));
-    let looked = customer.wait(session, ctx, pin!(looking)).await?;
+    let looked = customer.wait(pin!(looking)).await?;
     Ok(match looked {
         Ok(Ok(words)) => words,
         Ok(Err(error)) => {

@@ -2,20 +2,21 @@
 //!
 //! | File | What |
 //! |---|---|
-//! | `targets` | the one loop over targets, and what follows from a try |
-//! | `first_event` | what the beginning of a relayed answer's body shows |
-//! | `forward` | asks for an answer that is passed on as it comes |
+//! | `try_result` | the result of a try of one target, and the decision to go on or to end |
+//! | `forward`, `first_event` | asks for an answer that is passed on as it comes, until its body begins |
+//! | `relay` | passes that answer on |
 //! | `collect` | asks for an answer that is put together |
 //! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
 //! | `own_call`, `post` | what the last two share: what calls come to, and how they are made |
 //! | `free` | limits of calls that cost nothing |
 //! | `count` | providers' counters of tokens that are asked about a prompt |
 
-pub(super) mod targets;
+pub(super) mod try_result;
 pub(super) mod own_call;
 pub(super) mod post;
 pub(super) mod first_event;
 pub(super) mod forward;
+pub(super) mod relay;
 pub(super) mod collect;
 pub(super) mod submit;
 pub(super) mod repeat;

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::error::{GatewayError, Words};
-use crate::gateway::call::targets::FallbackAnswer;
+use crate::gateway::call::try_result::FallbackAnswer;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;

@@ -14,10 +14,10 @@ use crate::gateway::answer::{refused, respond};
 use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
-use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
 use crate::gateway::call::task_record::{
     count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
+use crate::gateway::call::try_result::TryResult;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
@@ -86,9 +86,10 @@ pub(crate) async fn answer(
     ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut strategy = SubmitTo { gateway, headers: &customers, opened: None };
-    let submitted = try_targets(gateway, ctx, &mut strategy).await;
-    if let Some(task) = strategy.opened {
+    let mut submit = SubmitTo { gateway, headers: &customers, opened: None };
+    let submitted = submit.ask(ctx).await;
+    // Its record is still open: no upstream has taken the task, or may have.
+    if let Some(task) = submit.opened {
         reject(gateway, &task).await;
     }
     // The task's record names its upstream.
@@ -157,27 +158,23 @@ struct SubmitTo<'a> {
 /// The result of a submit to one target; the error ends the request.
 type Submitted = std::result::Result<TryResult<OwnAnswer<Accepted>>, GatewayError>;
 
-impl UpstreamStrategy for SubmitTo<'_> {
-    type Answer = OwnAnswer<Accepted>;
-
-    async fn try_target(
-        &mut self,
-        ctx: &mut RequestContext,
-        candidate: Candidate,
-    ) -> TryResult<OwnAnswer<Accepted>> {
-        let id = ctx.id;
-        let sending = match ctx.sending() {
-            Ok(sending) => sending,
-            Err(error) => return TryResult::Ended(error),
-        };
-        match self.submit(sending, candidate, id).await {
-            Ok(tried) => tried,
-            Err(error) => TryResult::Ended(ctx.fail(error)),
+impl SubmitTo<'_> {
+    /// Asks one target after the other, until one takes the task.
+    ///
+    /// # Errors
+    /// The request ends here, whatever other targets there are.
+    async fn ask(&mut self, ctx: &mut RequestContext) -> Result<OwnAnswer<Accepted>> {
+        let (id, delivery) = (ctx.id, ctx.delivery());
+        loop {
+            let candidate = self.gateway.upstream_peer(ctx).await?;
+            let tried = self.submit(ctx.sending()?, candidate, id).await;
+            let tried = tried.map_err(|error| ctx.fail(error))?;
+            if let Some(answer) = ctx.conclude(tried, delivery)? {
+                return Ok(answer);
+            }
         }
     }
-}
 
-impl SubmitTo<'_> {
     /// Notes on disk that the target is asked, asks it, and makes its answer durable.
     async fn submit(
         &mut self,

@@ -2,7 +2,9 @@
 
 pub(super) mod services;
 pub(super) mod hosted;
+pub(super) mod response;
 pub(super) mod context;
+pub(super) mod relay_stage;
 pub(super) mod filters;
 pub(super) mod content_path;
 pub(super) mod mark;
