@@ -114,7 +114,7 @@ async fn answer_here(
     let turn = match local {
         Local::Usage => {
             let place = ctx.admission.slot.as_ref();
-            gateway.admission.read_in_turn(place, &snapshot.limits).await?
+            gateway.request_slots.read_in_turn(place, &snapshot.limits).await?
         }
         Local::Models
         | Local::Model(_)

@@ -40,7 +40,7 @@ use self::stores::Stores;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
-use crate::gateway::{Connectors, Descriptors, GatewayParts, Inward, check_upstreams};
+use crate::gateway::{Connectors, Descriptors, GatewayParts, LoopbackClient, check_upstreams};
 use crate::ledger::Ledger;
 use crate::logging;
 use crate::metrics::Metrics;
@@ -222,7 +222,7 @@ fn parts(
         limits: Arc::clone(&stores.limits),
         deadline: Arc::default(),
         hosted: Vec::new(),
-        inward: Inward::default(),
+        loopback: LoopbackClient::default(),
         descriptors,
         open: Arc::default(),
     };

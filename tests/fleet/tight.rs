@@ -22,7 +22,7 @@ async fn parallel_calls_over_three_nodes_overspend_nothing() {
     let nodes = InProcess::start(&url, 3).await;
     let first = fastrand::u64(..) >> 1;
     println!("from seed {first}");
-    let desks: Vec<_> = (0..3).map(|_| Arc::<HoldQueue>::default()).collect();
+    let hold_queues: Vec<_> = (0..3).map(|_| Arc::<HoldQueue>::default()).collect();
     let mut all = Outcome::default();
     for seed in first..first + rounds(SCHEDULES) {
         let mut rng = Rng::with_seed(seed);
@@ -35,7 +35,7 @@ async fn parallel_calls_over_three_nodes_overspend_nothing() {
             let ledger = Arc::clone(&nodes.ledgers[node]);
             let purse = Purse { ledger, account, ballast: Nanousd::ZERO };
             let script = Script::random(&mut rng).hurried();
-            calls.spawn(play(purse, Arc::clone(&desks[node]), rules.clone(), script));
+            calls.spawn(play(purse, Arc::clone(&hold_queues[node]), rules.clone(), script));
         }
         let mut sum = Outcome::default();
         while let Some(outcome) = calls.join_next().await {

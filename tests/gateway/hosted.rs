@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::gateway::{
-    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, Hosted, Inner, Inward,
-    Transport,
+    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, Hosted, LoopbackClient,
+    LoopbackRequest, Transport,
 };
 use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -57,7 +57,7 @@ struct Serving {
     /// Answers without an end that nobody has dropped.
     endless: Arc<AtomicUsize>,
     /// The way to the gateway from inside, and a key to take it with.
-    inward: Inward,
+    loopback: LoopbackClient,
     key: String,
     _sim: Sim,
     _shutdown: watch::Sender<bool>,
@@ -96,10 +96,10 @@ impl Serving {
             let (secret, _) = parts.ledger.create_key(account, new).await.expect("a key");
             secret.expose().to_owned()
         });
-        let (metrics, deadline, inward) = (parts.metrics, parts.deadline, parts.inward);
+        let (metrics, deadline, loopback) = (parts.metrics, parts.deadline, parts.loopback);
         let (_shutdown, _directory, _sim) = (shutdown, directory, sim);
         Self {
-            inward,
+            loopback,
             key,
             _sim,
             plain,
@@ -168,7 +168,7 @@ routes:
         limits: Arc::default(),
         deadline: Arc::default(),
         hosted,
-        inward: Inward::default(),
+        loopback: LoopbackClient::default(),
         descriptors: Descriptors::from_limit(1024),
         open: Arc::default(),
     }
@@ -514,7 +514,7 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
 }
 
 /// A chat from inside.
-fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
+fn inner(serving: &Serving, key: &str, stream: bool) -> LoopbackRequest {
     let body = json!({
         "model": "m",
         "stream": stream,
@@ -527,7 +527,7 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
     // What a stranger may have written says nothing about whose request it is.
     headers.insert("content-length", "1".parse().expect("a value"));
     assert!(!serving.key.is_empty());
-    Inner {
+    LoopbackRequest {
         method: http::Method::POST,
         path: "/v1/chat/completions".to_owned(),
         headers,
@@ -540,7 +540,7 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
 #[test]
 fn a_request_from_inside_passes_every_stage_and_streams() {
     let serving = Serving::start();
-    let query = |key: &str, stream: bool| serving.inward.ask(inner(&serving, key, stream));
+    let query = |key: &str, stream: bool| serving.loopback.send(inner(&serving, key, stream));
     serving.runtime.block_on(async {
         let mut refused = query("sk-unknown", false).await.expect("an answer");
         assert_eq!(refused.status, 401, "the key is looked at");
@@ -565,15 +565,16 @@ fn a_request_from_inside_passes_every_stage_and_streams() {
         assert!(last - first > APART, "pieces came at {times:?}");
 
         // Its services are for those outside.
-        let request = Inner { path: "/own".to_owned(), ..inner(&serving, &serving.key, false) };
-        assert_eq!(serving.inward.ask(request).await.expect("an answer").status, 404);
+        let request =
+            LoopbackRequest { path: "/own".to_owned(), ..inner(&serving, &serving.key, false) };
+        assert_eq!(serving.loopback.send(request).await.expect("an answer").status, 404);
     });
 }
 
 #[test]
 fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
     let serving = Serving::start();
-    let ask = |stream| serving.inward.ask(inner(&serving, &serving.key, stream));
+    let ask = |stream| serving.loopback.send(inner(&serving, &serving.key, stream));
     serving.runtime.block_on(async {
         let mut left = ask(true).await.expect("an answer");
         left.chunk().await.expect("a piece");

@@ -223,7 +223,7 @@ impl Outcome {
 /// Plays a call from its arrival to the end of its hold.
 pub(crate) async fn play(
     purse: Purse,
-    desk: Arc<HoldQueue>,
+    hold_queue: Arc<HoldQueue>,
     rules: HoldRules,
     script: Script,
 ) -> Outcome {
@@ -231,7 +231,7 @@ pub(crate) async fn play(
     let mut call =
         SimulatedCall { purse: &purse, script: &script, rules: &rules, input: script.bytes };
     let began = Instant::now();
-    let served = fit(&desk, purse.account, &rules, &mut call);
+    let served = fit(&hold_queue, purse.account, &rules, &mut call);
     let leaves = script.leaves.unwrap_or(Duration::from_secs(3_600));
     let Ok(fitted) = timeout(leaves, served).await else { return Outcome::default() };
     let longest = rules.wait + rules.count_timeout + SLACK;

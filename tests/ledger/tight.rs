@@ -25,11 +25,11 @@ async fn schedule(ledger: &Arc<Ledger>, account: AccountId, seed: u64) -> Outcom
     let rest = before.available.saturating_sub(budget);
     let ballast = ledger.reserve(reserve(account, rest.get())).expect("it is there");
     let purse = Purse { ledger: Arc::clone(ledger), account, ballast: rest };
-    let (desk, rules) = (Arc::<HoldQueue>::default(), random_rules(&mut rng));
+    let (hold_queue, rules) = (Arc::<HoldQueue>::default(), random_rules(&mut rng));
     let mut calls = JoinSet::new();
     for _ in 0..rng.u8(1..=10) {
         let script = Script::random(&mut rng);
-        calls.spawn(play(purse.clone(), Arc::clone(&desk), rules.clone(), script));
+        calls.spawn(play(purse.clone(), Arc::clone(&hold_queue), rules.clone(), script));
     }
     let mut sum = Outcome::default();
     while let Some(outcome) = calls.join_next().await {

@@ -237,7 +237,7 @@ impl From<ReadError> for ApiError {
 fn scope(state: &AdminState, whose: Option<Whose>) -> ApiResult<Scope> {
     match whose {
         None => Ok(Scope::All),
-        Some(Whose::Nobody) => Ok(Scope::Strangers),
+        Some(Whose::Nobody) => Ok(Scope::Unauthenticated),
         Some(Whose::Account(id)) => Ok(Scope::Account(accounts::find(state, &id.to_string())?.id)),
     }
 }

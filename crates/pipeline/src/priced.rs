@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::affordable::OutputCost;
-use crate::enough::{CostSummary, InsufficientFunds};
 use crate::quote::{RequestAmounts, RequestPrices, bounds, quote};
+use crate::shortfall::{CostSummary, InsufficientFunds};
 use crate::{Admitted, Holding, Payment, PromptCount, Validated, limit};
 use tollgate_ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use tollgate_money::money::Nanousd;

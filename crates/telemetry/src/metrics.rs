@@ -28,7 +28,7 @@ mod cost;
 mod credentials;
 mod fleet;
 mod from_zero;
-mod keeping;
+mod journal_files;
 mod load;
 mod process;
 mod recent;
@@ -46,7 +46,7 @@ use cost::CostMetrics;
 pub use credentials::CredentialFigures;
 use credentials::CredentialMetrics;
 use fleet::FleetMetrics;
-use keeping::KeepingMetrics;
+use journal_files::KeepingMetrics;
 use load::Load;
 pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
 pub use recent::{Minute, Recent};
@@ -318,14 +318,14 @@ impl Metrics {
         self.load.connections_max.set(i64::try_from(max).unwrap_or(i64::MAX));
     }
 
-    /// Counts a connection on which no key was shown yet, until [`Metrics::stranger_end`].
-    pub fn stranger_begin(&self) {
-        self.load.strangers.inc();
+    /// Counts a connection on which no key was shown yet, until [`Metrics::unauthenticated_end`].
+    pub fn unauthenticated_begin(&self) {
+        self.load.unauthenticated.inc();
     }
 
-    /// Ends what [`Metrics::stranger_begin`] began.
-    pub fn stranger_end(&self) {
-        self.load.strangers.dec();
+    /// Ends what [`Metrics::unauthenticated_begin`] began.
+    pub fn unauthenticated_end(&self) {
+        self.load.unauthenticated.dec();
     }
 
     /// Counts a connection that was closed or refused because there were as many as may be.
@@ -343,13 +343,13 @@ impl Metrics {
         self.load.shed.with_label_values(&[reason.as_str()]).inc();
     }
 
-    /// Counts a place of `pool` as taken, until [`Metrics::place_left`].
-    pub fn place_taken(&self, pool: Pool) {
+    /// Counts a place of `pool` as taken, until [`Metrics::slot_left`].
+    pub fn slot_taken(&self, pool: Pool) {
         self.load.places(pool).inc();
     }
 
-    /// Ends what [`Metrics::place_taken`] began.
-    pub fn place_left(&self, pool: Pool) {
+    /// Ends what [`Metrics::slot_taken`] began.
+    pub fn slot_left(&self, pool: Pool) {
         self.load.places(pool).dec();
     }
 

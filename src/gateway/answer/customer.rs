@@ -17,7 +17,7 @@ use crate::gateway::answer::respond;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::stamp::Stamp;
+use crate::gateway::request::gateway_headers::GatewayHeaders;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::{self, AnswerHead};
@@ -129,8 +129,8 @@ impl<'a> Customer<'a> {
                 })?;
             }
             // Nobody knows yet which model serves.
-            let stamp = Stamp { fallback: None, ..ctx.stamp() };
-            let begun = respond::begin_events(session, stamp, ctx.routing.envelope).await;
+            let gateway_headers = GatewayHeaders { fallback: None, ..ctx.gateway_headers() };
+            let begun = respond::begin_events(session, gateway_headers, ctx.routing.envelope).await;
             self.begun = true;
             if let Err(error) = begun {
                 return self.leave(error.into_down());

@@ -15,17 +15,17 @@ use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
 use crate::gateway::call::try_result::TryResult;
+use crate::gateway::call::whole_call::{FailedCall, WholeAnswer, is_error};
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
@@ -52,10 +52,10 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
     let collected = match (CollectFrom { gateway, headers: &customers }).ask(ctx).await? {
-        OwnAnswer::Done(collected) => collected,
-        OwnAnswer::Words(status, words) => {
+        WholeAnswer::Done(collected) => collected,
+        WholeAnswer::Words(status, words) => {
             let words = refused::with_own_id(words, ctx);
-            return respond::relayed(session, ctx.stamp(), status, words).await;
+            return respond::relayed(session, ctx.gateway_headers(), status, words).await;
         }
     };
     // Nothing goes to the client before the hold that pays for it is on disk.
@@ -69,7 +69,7 @@ pub(crate) async fn answer(
             ctx.begin_collected(Framing::Json, usage, source);
             ctx.finish_collected();
             ctx.response.first_byte = Some(ctx.started.elapsed());
-            let sent = respond::document(session, ctx.stamp(), document).await;
+            let sent = respond::document(session, ctx.gateway_headers(), document).await;
             sent.map_err(|error| error.into_down())
         }
         Content::Audio(url, format) => {
@@ -96,12 +96,12 @@ impl CollectFrom<'_> {
     ///
     /// # Errors
     /// The request ends here, whatever other targets there are.
-    async fn ask(&self, ctx: &mut RequestContext) -> Result<OwnAnswer<Collected>> {
+    async fn ask(&self, ctx: &mut RequestContext) -> Result<WholeAnswer<Collected>> {
         let delivery = ctx.delivery();
         loop {
             let candidate = self.gateway.upstream_peer(ctx).await?;
             let tried = match self.collect(ctx, candidate).await? {
-                Some(Ok(collected)) => TryResult::Answered(OwnAnswer::Done(collected)),
+                Some(Ok(collected)) => TryResult::Answered(WholeAnswer::Done(collected)),
                 Some(Err(failed)) => TryResult::Failed(failed.failure, failed.otherwise()),
                 None => TryResult::Skipped,
             };
@@ -135,7 +135,7 @@ impl CollectFrom<'_> {
         let quotas = candidate.quota_channel().cloned();
         let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
-            return Err(ctx.fail(peer::unrecorded(&error)));
+            return Err(ctx.fail(upstream_error::unrecorded(&error)));
         }
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
@@ -259,7 +259,7 @@ async fn call_one(
         if body.trim_ascii_start().starts_with(b"{") {
             return Ok(body);
         }
-        let error = peer::unreadable("its answer is no JSON object");
+        let error = upstream_error::unreadable("its answer is no JSON object");
         return Err(FailedCall::new(CallFailure::Unreadable, error));
     }
     // It is a refusal all the same, whose words are too many or break off.
@@ -388,7 +388,7 @@ async fn send(session: &mut Session, ctx: &mut RequestContext, mut speech: Speec
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    let begun = respond::begin_file(session, ctx.stamp(), media_type, length).await;
+    let begun = respond::begin_file(session, ctx.gateway_headers(), media_type, length).await;
     begun.map_err(|error| error.into_down())?;
     let first = std::mem::take(&mut speech.first);
     let left = |error: Box<Error>| error.into_down();

@@ -14,9 +14,9 @@ use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::refused;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, hides};
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault, UpstreamRefusal};
@@ -118,7 +118,7 @@ pub(crate) async fn words(customer: &mut Customer<'_>, call: &mut UpstreamCall) 
 }
 
 /// The error for clients of Anthropic's API about a failure of the upstream's own: its body, with the status
-/// that belongs to it, as refusals are relayed ([`peer::relays_failure`]).
+/// that belongs to it, as refusals are relayed ([`upstream_error::relays_failure`]).
 fn in_anthropics_words(
     read: GatewayError,
     refusal: &UpstreamRefusal,
@@ -131,7 +131,7 @@ fn in_anthropics_words(
         "api_error" => 500,
         _ => return read,
     };
-    let is_relayed = peer::relays_failure(hidden.upstream.dialect, status);
+    let is_relayed = upstream_error::relays_failure(hidden.upstream.dialect, status);
     if !is_relayed || hides(error, &HeaderMap::new(), Some(hidden)) {
         return read;
     }
@@ -169,9 +169,11 @@ impl RequestContext {
     ) -> (CallFailure, GatewayError) {
         let failed = CallFailure::FailedWithSuccess;
         let RequestStage::Sending(sending) = &mut self.stage else {
-            return (failed, peer::unavailable());
+            return (failed, upstream_error::unavailable());
         };
-        let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
+        let Some(attempt) = &sending.attempt else {
+            return (failed, upstream_error::unavailable());
+        };
         let hidden = UpstreamSecrets::at(&attempt.candidate);
         let refusal = refusal::read(hidden.upstream.dialect, 200, None, error);
         let failure = match judge_success(&refusal, headers) {

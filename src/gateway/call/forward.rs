@@ -23,10 +23,10 @@ use crate::gateway::call::try_result::{FallbackAnswer, TryResult};
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::{self, CallFailure};
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::Progress;
 use crate::gateway::request::sending::Attempt;
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::AnswerHead;
@@ -190,7 +190,7 @@ impl Forward<'_> {
         }
         let ctx = &mut *self.customer.ctx;
         let dialect = ctx.attempt().map(|tried| tried.candidate.target.upstream.dialect);
-        let relays = |dialect| peer::relays_failure(dialect, status);
+        let relays = |dialect| upstream_error::relays_failure(dialect, status);
         let is_relayed = match failure {
             CallFailure::RefusedRequest(_) => true,
             CallFailure::RefusedCredential | CallFailure::RefusedAccount => false,

@@ -11,12 +11,12 @@ use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::refused;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::client::{UpstreamCall, delimit};
 use crate::gateway::wire::cors;
 use crate::gateway::wire::head::AnswerHead;
-use crate::gateway::wire::kind::{self, ShownFraming};
+use crate::gateway::wire::response_framing::{self, ShownFraming};
 use crate::protocols::Framing;
 
 /// Pieces of an answer that are there at once go to the customer together, up to about this size.
@@ -60,8 +60,9 @@ impl Relay<'_> {
         }
         // Blank lines before a document keep its client's connection alive, so they are passed on as they come.
         let streams = self.customer.ctx.stream;
-        let is_enough =
-            |begun: &[u8], _: bool| !streams || kind::shown_framing(begun) != ShownFraming::Blank;
+        let is_enough = |begun: &[u8], _: bool| {
+            !streams || response_framing::shown_framing(begun) != ShownFraming::Blank
+        };
         let begun = loop {
             let shown = self.customer.wait(pin!(self.call.look(!streams, is_enough))).await?;
             match shown {
@@ -73,7 +74,7 @@ impl Relay<'_> {
             }
         };
         // Who did not ask for events cannot read them.
-        if streams && kind::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
+        if streams && response_framing::shown_framing(&begun) == ShownFraming::Only(Framing::Sse) {
             header.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
             header.headers.remove(&CONTENT_LENGTH);
             if let Some(attempt) = self.customer.ctx.attempt() {
@@ -95,7 +96,9 @@ impl Relay<'_> {
         let has_head = self.customer.has_head();
         let Customer { session, ctx, .. } = &mut self.customer;
         if has_head && !is_stream && ctx.response.orphan.is_none() {
-            return Err(ctx.fail(peer::unreadable("events were asked for, and none came")));
+            return Err(
+                ctx.fail(upstream_error::unreadable("events were asked for, and none came"))
+            );
         }
         delimit(&mut header);
         self.gateway.response_filter(Some(&mut header), ctx).await?;

@@ -12,7 +12,7 @@ use crate::error::GatewayError;
 use crate::gateway::answer::customer::disconnected;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
+use crate::gateway::request::upstream_error;
 use crate::protocols::Delivery;
 
 /// The result of a try of one target.
@@ -74,7 +74,7 @@ impl RequestContext {
             (CallFailure::NotOffered(_), _) => {
                 let local_answer = sending.admitted.call.local_answer();
                 let error = match &local_answer {
-                    Some(_) => peer::unavailable(),
+                    Some(_) => upstream_error::unavailable(),
                     None => sending.give_up(),
                 };
                 self.response.local_answer = local_answer;

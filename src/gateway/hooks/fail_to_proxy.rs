@@ -61,11 +61,11 @@ pub(super) async fn answer(
     if let Some(document) = ctx.response.local_answer.take() {
         ctx.response.failure = None;
         http1::close_behind(session);
-        let sent = respond::document(session, ctx.stamp(), document).await.is_ok();
+        let sent = respond::document(session, ctx.gateway_headers(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
     let was_sent = matches!(ctx.stage, RequestStage::Sending(_) | RequestStage::Relaying(_));
-    let stamp = ctx.stamp();
+    let gateway_headers = ctx.gateway_headers();
     let failure = ctx.response.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
@@ -92,7 +92,8 @@ pub(super) async fn answer(
     if failure.kind == ErrorKind::ClientDisconnected {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, stamp, ctx.routing.envelope, failure).await.is_ok();
+    let sent =
+        respond::error(session, gateway_headers, ctx.routing.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }

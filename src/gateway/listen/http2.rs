@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::gateway::listen::bounds::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
-use crate::gateway::listen::open::{ConnectionState, StreamSlot, Streams};
+use crate::gateway::listen::connection_table::{ConnectionState, StreamSlot, Streams};
 use crate::gateway::listen::origin::Origin;
 use crate::metrics::StreamRefused;
 

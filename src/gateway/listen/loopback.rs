@@ -1,4 +1,4 @@
-//! Requests that the process makes to its own front.
+//! Requests that the process makes to its own server.
 //!
 //! They pass through every stage that a customer's request passes through: the key, the limits, the
 //! checks, the hold, the meter, the log. What they do without is the wire. Pingora takes sessions of
@@ -27,7 +27,7 @@ mod session;
 
 use queue::{QueueReader, SettlementSender, queue};
 use serving::Serving;
-use session::InnerSession;
+use session::LoopbackSession;
 
 /// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
 const SESSIONS_MAX: usize = 64;
@@ -35,17 +35,17 @@ const SESSIONS_MAX: usize = 64;
 /// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
 /// clones lead to the same one.
 #[derive(Clone, Default)]
-pub struct Inward(Arc<OnceLock<Arc<Front>>>);
+pub struct LoopbackClient(Arc<OnceLock<Arc<LoopbackServer>>>);
 
-struct Front {
+struct LoopbackServer {
     gateway: Box<dyn ServeSession>,
     deadline: Arc<Deadline>,
     /// Pingora's sessions that no request is in, for those to come.
     sessions: Mutex<Vec<Session>>,
 }
 
-impl Front {
-    async fn serve(&self, own: InnerSession) {
+impl LoopbackServer {
+    async fn serve(&self, own: LoopbackSession) {
         let free = self.sessions.lock().pop();
         let mut session = free.unwrap_or_else(driver::session);
         self.gateway.serve(&mut session, Box::new(own)).await;
@@ -58,7 +58,7 @@ impl Front {
 
 /// A request from inside.
 #[derive(Clone, Debug)]
-pub struct Inner {
+pub struct LoopbackRequest {
     /// The method of the request.
     pub method: Method,
     /// Its path, and its query if it has one.
@@ -73,13 +73,17 @@ pub struct Inner {
     pub origin: Option<Origin>,
 }
 
-impl Inward {
+impl LoopbackClient {
     /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
     /// that calls itself would never end.
     pub(crate) fn connect(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
         let gateway = Box::new(gateway);
         // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
+        drop(self.0.set(Arc::new(LoopbackServer {
+            gateway,
+            deadline,
+            sessions: Mutex::default(),
+        })));
     }
 
     /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
@@ -87,7 +91,7 @@ impl Inward {
     ///
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
-    pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
+    pub async fn send(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
         let mut reply = self.begin(request)?;
         if let Some(serving) = reply.serving.take() {
             // However seldom the reply is looked at.
@@ -101,25 +105,29 @@ impl Inward {
     /// as they do, which spares a task of its own. A panic in it is theirs: it unwinds them too.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
-    pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
+    /// As for [`Self::send`].
+    pub async fn send_in_place(
+        &self,
+        request: LoopbackRequest,
+    ) -> Result<LoopbackResponse, GatewayError> {
         let mut reply = self.begin(request)?;
         reply.read_head().await?;
         Ok(reply)
     }
 
     /// A reply whose head is not there yet.
-    fn begin(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let front = self.0.get().ok_or_else(unanswered)?;
+    fn begin(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
+        let server = self.0.get().ok_or_else(unanswered)?;
         let (writer, completion, queue) = queue();
-        let session = InnerSession::new(request, writer, completion, Arc::clone(&front.deadline))
-            .map_err(|error| {
-            unanswered().cause(crate::gateway::wire::error::describe_error(&error))
-        })?;
-        let front = Arc::clone(front);
-        let serving = Some(Serving::new(async move { front.serve(session).await }));
+        let session =
+            LoopbackSession::new(request, writer, completion, Arc::clone(&server.deadline))
+                .map_err(|error| {
+                    unanswered().cause(crate::gateway::wire::error::describe_error(&error))
+                })?;
+        let server = Arc::clone(server);
+        let serving = Some(Serving::new(async move { server.serve(session).await }));
         let (status, headers) = (0, HeaderMap::new());
-        Ok(Reply { status, headers, queue, serving, is_whole: false })
+        Ok(LoopbackResponse { status, headers, queue, serving, is_whole: false })
     }
 }
 
@@ -130,14 +138,14 @@ pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
     }
 }
 
-impl fmt::Debug for Inward {
+impl fmt::Debug for LoopbackClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inward").field("leads_somewhere", &self.0.get().is_some()).finish()
+        f.debug_struct("LoopbackClient").field("is_connected", &self.0.get().is_some()).finish()
     }
 }
 
 /// An answer of the gateway, as far as it has come.
-pub struct Reply {
+pub struct LoopbackResponse {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The headers of the answer.
@@ -148,10 +156,10 @@ pub struct Reply {
     is_whole: bool,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for LoopbackResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, headers, serving, is_whole, .. } = self;
-        f.debug_struct("Reply")
+        f.debug_struct("LoopbackResponse")
             .field("status", status)
             .field("headers", headers)
             .field("serving", serving)
@@ -178,7 +186,7 @@ impl Piece {
     }
 }
 
-impl Reply {
+impl LoopbackResponse {
     async fn read_head(&mut self) -> Result<(), GatewayError> {
         let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
         let head = AnswerHead::from(*head);

@@ -7,7 +7,7 @@ use http::header::EXPECT;
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::places::AdmissionSlot;
+use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::wire::error::describe_error;
@@ -34,7 +34,7 @@ impl ReadLimits {
     /// For a body of at most `body_bytes_max`. A stranger has little time for it.
     pub(crate) fn new(ctx: &RequestContext, body_bytes_max: usize) -> Self {
         let limits = &ctx.snapshot.limits;
-        let account = ctx.admission.slot.as_ref().and_then(AdmissionSlot::account).cloned();
+        let account = ctx.admission.slot.as_ref().and_then(RequestSlot::account).cloned();
         let timeout = match account {
             Some(_) => limits.body_timeout,
             None => limits.body_timeout.min(limits.unauthenticated.timeout),

@@ -10,16 +10,16 @@ use pingora_proxy::Session;
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
 use crate::gateway::listen::deadline::{self, Deadline};
-use crate::gateway::listen::places::AdmissionSlot;
-use crate::gateway::request::array::ArrayWriter;
+use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::request::content_path::{self, PathParams};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::failure::CallFailure;
+use crate::gateway::request::gateway_headers::GatewayHeaders;
+use crate::gateway::request::json_array::ArrayWriter;
 use crate::gateway::request::response::{ClientResponse, Response};
 use crate::gateway::request::sending::{Attempt, Sending};
-use crate::gateway::request::slots::UpstreamSlot;
-use crate::gateway::request::stamp::Stamp;
-use crate::gateway::request::{peer, status};
+use crate::gateway::request::upstream_slots::UpstreamSlot;
+use crate::gateway::request::{status, upstream_error};
 use crate::gateway::wire::head;
 use crate::holds::RunningCall;
 use crate::ledger::{Key, Ledger, RequestId};
@@ -64,7 +64,7 @@ pub(crate) struct Routing {
 /// Slots and permits of a request, given back on drop.
 pub(crate) struct AdmissionState {
     /// Slot among the requests in flight.
-    pub(crate) slot: Option<AdmissionSlot>,
+    pub(crate) slot: Option<RequestSlot>,
     /// Slot among the calls to upstreams.
     pub(crate) upstream_slot: Option<UpstreamSlot>,
     /// Slot among the submits that wait for the end of their task.
@@ -258,7 +258,7 @@ impl RequestContext {
     }
 
     /// The headers of every response about the request itself.
-    pub(crate) fn stamp(&self) -> Stamp {
+    pub(crate) fn gateway_headers(&self) -> GatewayHeaders {
         let limited = self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref());
         let standing = match (limited, &self.admission.permit) {
             (Some(limited), _) => limited.standing,
@@ -268,7 +268,7 @@ impl RequestContext {
         // An error of the gateway's own is no model's answer.
         let fallback = self.fallback().filter(|_| self.response.failure.is_none());
         let fallback = fallback.map(|model| Arc::clone(&model.id));
-        Stamp { id: self.id, standing, fallback, clamped: self.clamped() }
+        GatewayHeaders { id: self.id, standing, fallback, clamped: self.clamped() }
     }
 
     /// The output limit, in tokens for each choice, to which the request was lowered.
@@ -291,7 +291,7 @@ impl RequestContext {
     /// The upstream's answer says that all is well, and cannot be read. What it may bill is not known.
     pub(crate) fn unread(&mut self, cause: &'static str) -> Box<Error> {
         self.fail_answer(CallFailure::Unreadable);
-        self.fail(peer::unreadable(cause))
+        self.fail(upstream_error::unreadable(cause))
     }
 
     /// The last of the answer is about to be sent: the customer may come with another request.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::error::{ErrorKind, GatewayError, Words};
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::retry_after;
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
@@ -104,7 +104,7 @@ pub(crate) fn own_words(status: u16) -> GatewayError {
     let kind = match status {
         413 => ErrorKind::PayloadTooLarge,
         415 => ErrorKind::UnsupportedMediaType,
-        429 => return peer::busy_without_word(),
+        429 => return upstream_error::busy_without_word(),
         500.. => {
             let failure = CallFailure::from_status(status, &HeaderMap::new());
             return failure.error(Delivery::Relay);

@@ -87,7 +87,7 @@ fn query(typed: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'stati
     let account = typed.account.trim();
     let scope = match account {
         "" => Scope::All,
-        "none" => Scope::Strangers,
+        "none" => Scope::Unauthenticated,
         account => {
             let id: Result<AccountId, _> = account.parse();
             Scope::Account(id.map_err(|_| ("account", "The id of a customer, or `none`."))?)

@@ -69,7 +69,7 @@ words! {
         /// There were too many on such connections of its address.
         Address = "address",
         /// There were too many on all such connections.
-        Strangers = "strangers",
+        Unauthenticated = "strangers",
         /// There were too many.
         All = "all",
     }
@@ -97,7 +97,7 @@ pub(super) struct Load {
     pub(super) websockets_evicted: IntCounter,
     pub(super) connections: IntGauge,
     pub(super) connections_max: IntGauge,
-    pub(super) strangers: IntGauge,
+    pub(super) unauthenticated: IntGauge,
     pub(super) connections_shed: IntCounterVec,
     pub(super) streams_refused: IntCounterVec,
     pub(super) in_flight: IntGauge,
@@ -133,7 +133,7 @@ impl Load {
                 "tollgate_connections_max",
                 "Customers' connections that there may be.",
             ),
-            strangers: int_gauge(
+            unauthenticated: int_gauge(
                 r,
                 "tollgate_connections_unauthenticated",
                 "Customers' connections open now on which no key was shown yet.",

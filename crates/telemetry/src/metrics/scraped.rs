@@ -122,7 +122,7 @@ impl Scraped {
         advance_to(&self.requests, records);
         for (reason, records) in [
             ("queue_full", dropped.queue_full),
-            ("unrecognised", dropped.strangers),
+            ("unrecognised", dropped.unauthenticated),
             ("disk", dropped.disk),
         ] {
             advance_to(&self.requests_dropped.with_label_values(&[reason]), records);

@@ -109,9 +109,9 @@ fn gauges_and_the_ledgers_figures_follow() {
     metrics.body_bytes_add(1_000);
     metrics.body_bytes_sub(400);
     metrics.request_shed(Shed::Address);
-    metrics.place_taken(Pool::Customers);
-    metrics.place_taken(Pool::Unauthenticated);
-    metrics.place_left(Pool::Unauthenticated);
+    metrics.slot_taken(Pool::Customers);
+    metrics.slot_taken(Pool::Unauthenticated);
+    metrics.slot_left(Pool::Unauthenticated);
     metrics.config_loaded();
     metrics.config_reloaded(true);
     metrics.config_reloaded(false);

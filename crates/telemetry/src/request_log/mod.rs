@@ -50,7 +50,7 @@ pub enum Scope {
     /// One customer's. Nothing of another one is ever given.
     Account(AccountId),
     /// Requests whose key was not recognised.
-    Strangers,
+    Unauthenticated,
     /// The requests of all accounts, for operators.
     All,
 }
@@ -142,7 +142,7 @@ pub struct Dropped {
     /// Records dropped since they came faster than they could be written.
     pub queue_full: u64,
     /// There were too many requests without a recognised key.
-    pub strangers: u64,
+    pub unauthenticated: u64,
     /// The disk refused them.
     pub disk: u64,
 }

@@ -25,7 +25,7 @@ impl Scope {
     pub(super) fn chain(self) -> Option<u64> {
         match self {
             Self::All => None,
-            Self::Strangers => Some(NOBODY),
+            Self::Unauthenticated => Some(NOBODY),
             Self::Account(account) => Some(account.number()),
         }
     }

@@ -17,7 +17,7 @@ use tollgate_outbound::{DialError, LocalResource, Name};
 use crate::config::snapshot::Upstream;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::connectors::{Connectors, DialedStream};
-use crate::gateway::wire::patience::Patience;
+use crate::gateway::wire::reused_timer::ReusedTimer;
 
 /// So much sooner than an upstream says it will, a connection is given up: a request that goes out as the
 /// upstream closes has to be sent again.
@@ -38,7 +38,7 @@ pub(crate) struct Upstreams {
 /// A connection to an upstream.
 pub(super) struct UpstreamConnection {
     pub(super) stream: Stream,
-    pub(super) patience: Patience,
+    pub(super) timer: ReusedTimer,
     pub(super) target: ConnectionTarget,
     /// It has served a request.
     pub(super) is_reused: bool,
@@ -102,7 +102,7 @@ impl Upstreams {
         let target = ConnectionTarget { destination, address };
         Ok(UpstreamConnection {
             stream,
-            patience: Patience::default(),
+            timer: ReusedTimer::default(),
             target,
             is_reused: false,
             written,
@@ -275,8 +275,8 @@ impl UpstreamConnection {
     pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
         let destination = crate::balance::sample::upstream().destination;
         let target = ConnectionTarget { destination, address };
-        let patience = Patience::default();
-        Self { stream, patience, target, is_reused: false, written: None }
+        let timer = ReusedTimer::default();
+        Self { stream, timer, target, is_reused: false, written: None }
     }
 }
 

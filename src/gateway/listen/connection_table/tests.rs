@@ -1,6 +1,6 @@
 //! Choice of the connections to close, without sockets.
 
-use super::table::FUTILE_PAUSE;
+use super::entries::FUTILE_PAUSE;
 use super::*;
 
 fn network(number: u8) -> Option<IpAddr> {

@@ -64,7 +64,7 @@ impl ConnectionStatus {
 impl ConnectionState {
     pub(crate) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
         if let Some(metrics) = &metrics {
-            metrics.stranger_begin();
+            metrics.unauthenticated_begin();
         }
         let (account, state, held) = (AtomicU64::new(0), AtomicU64::new(now()), Mutex::default());
         Self { network, account, state, held, leave: Notify::new(), metrics }
@@ -131,7 +131,7 @@ impl ConnectionState {
         if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
-            metrics.stranger_end();
+            metrics.unauthenticated_end();
         }
     }
 
@@ -160,7 +160,7 @@ impl ConnectionState {
         if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
-            metrics.stranger_end();
+            metrics.unauthenticated_end();
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::member::{self, ConnectionState, ConnectionStatus};
+use super::state::{self, ConnectionState, ConnectionStatus};
 
 /// An accepted connection that has not come by then has failed before it began.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -165,7 +165,7 @@ impl ConnectionEntries {
         let (mut new_unauthenticated, mut has_fresh) = (0, false);
         // An address that wants room for itself gets it at once, since others wait behind it.
         let grace = if network.is_none() { self.grace } else { Duration::ZERO };
-        let fresh_since = member::ms_before_now(grace);
+        let fresh_since = state::ms_before_now(grace);
         for member in self.members.iter().flatten().filter(of_address) {
             let standing = member.standing();
             if !standing.may_leave() {

@@ -4,9 +4,9 @@
 //! Nothing of this is asked for during a request: a connection has one word of its own
 //! ([`ConnectionState`]), and the list of all is locked when one comes or goes.
 
-mod member;
+mod state;
 mod streams;
-mod table;
+mod entries;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::forwarded as client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::ConnectionState;
+use entries::ConnectionEntries;
+pub(crate) use state::ConnectionState;
 pub(crate) use streams::{StreamSlot, Streams, stream_bytes};
-use table::ConnectionEntries;
 
 /// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
 /// overloaded.
@@ -84,7 +84,7 @@ pub(crate) struct OpenConnection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     /// The connection may be served.
-    Welcome,
+    Admitted,
     /// Somebody gives way, and is not gone yet.
     Wait,
     /// Nobody can give way.
@@ -218,7 +218,7 @@ impl ConnectionTable {
     }
 
     fn arrive(&self, peer: Option<&SocketAddr>, is_proxied: bool) -> Arrival {
-        let Some(bounds) = self.bounds() else { return Arrival::Welcome };
+        let Some(bounds) = self.bounds() else { return Arrival::Admitted };
         let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
         let mut table = self.table.lock();
         if let Some(network) = network
@@ -239,7 +239,7 @@ impl ConnectionTable {
         if let Some(peer) = peer {
             table.arriving.insert(*peer, (network, Instant::now()));
         }
-        Arrival::Welcome
+        Arrival::Admitted
     }
 
     /// True if the network may have one more connection; if need be, one of its own is closed for it.
@@ -329,7 +329,7 @@ impl ConnectionFilter for Filter {
         let admitted = async {
             loop {
                 match self.open.arrive(peer, self.is_proxied) {
-                    Arrival::Welcome => return true,
+                    Arrival::Admitted => return true,
                     Arrival::Full => return false,
                     Arrival::Wait => {
                         let _freed =

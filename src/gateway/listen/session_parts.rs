@@ -102,7 +102,7 @@ macro_rules! plain_session {
         }
 
         fn request_summary(&self) -> String {
-            crate::gateway::listen::custom::summary(self.req_header())
+            crate::gateway::listen::session_parts::summary(self.req_header())
         }
 
         /// Nothing is sent twice from here: the gateway keeps bodies itself.
@@ -118,13 +118,13 @@ macro_rules! plain_session {
 
         fn take_custom_message_reader(
             &mut self,
-        ) -> Option<crate::gateway::listen::custom::Messages> {
+        ) -> Option<crate::gateway::listen::session_parts::Messages> {
             None
         }
 
         fn restore_custom_message_reader(
             &mut self,
-            _reader: crate::gateway::listen::custom::Messages,
+            _reader: crate::gateway::listen::session_parts::Messages,
         ) -> pingora::Result<()> {
             Ok(())
         }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::call::task_record::unreadable;
-use crate::gateway::request::mark::Mark;
+use crate::gateway::request::idempotency::IdempotencyMark;
 use crate::gateway::request::services::Gateway;
 use crate::ledger::{AccountId, RepeatLookup, Task, TaskPhase, UpstreamTask};
 use crate::protocols::task::TaskCodec;
@@ -32,7 +32,7 @@ const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 pub(crate) async fn answer_of_first(
     gateway: &Gateway,
     account: AccountId,
-    mark: &Mark,
+    mark: &IdempotencyMark,
     mut session: Option<&mut Session>,
 ) -> Result<Option<(u16, Bytes)>, GatewayError> {
     let deadline = Instant::now() + FIRST_WAIT_MAX;
@@ -80,7 +80,7 @@ pub(crate) fn overtaken() -> GatewayError {
 }
 
 /// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
-fn repetition(first: &Task, mark: &Mark) -> GatewayError {
+fn repetition(first: &Task, mark: &IdempotencyMark) -> GatewayError {
     let named = customer_id(first).map(|id| format!(", as the task {id}")).unwrap_or_default();
     if mark.is_named && first.stage == TaskPhase::InDoubt {
         // The answer that the first submit had, or would have had.

@@ -91,7 +91,7 @@ impl Streams {
             (&self.authenticated_bytes, self.bytes_max, StreamRefused::All)
         } else {
             let bytes_max = self.bytes_max.min(UNAUTHENTICATED_MAX * STREAM_BYTES);
-            (&self.unauthenticated_bytes, bytes_max, StreamRefused::Strangers)
+            (&self.unauthenticated_bytes, bytes_max, StreamRefused::Unauthenticated)
         };
         if taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > bytes_max {
             taken.fetch_sub(bytes, Ordering::Relaxed);
@@ -168,7 +168,7 @@ mod tests {
             (0..UNAUTHENTICATED_MAX).map(|_| streams.enter(&everybody, &none, 0)).collect();
         assert!(taken.iter().all(Result::is_ok), "the bound of strangers");
         let refused = streams.enter(&everybody, &none, 0).err();
-        assert_eq!(refused, Some(StreamRefused::Strangers));
+        assert_eq!(refused, Some(StreamRefused::Unauthenticated));
         let authenticated = ConnectionState::new(None, None);
         authenticated.set_authenticated();
         let mut large = HeaderMap::new();
