@@ -19,6 +19,12 @@ pub fn install_span_export(export: fn(&Finished<'_>)) {
     SPAN_EXPORT.set(export).ok();
 }
 
+/// True if an exporter of spans was installed.
+#[must_use]
+pub fn exports_spans() -> bool {
+    SPAN_EXPORT.get().is_some()
+}
+
 impl TaskEnded<'_> {
     /// Counts the task, keeps it for people to look at, and writes its line.
     pub fn report(&self, metrics: &Metrics, requests: &RequestLog) {

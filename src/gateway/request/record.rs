@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::HeaderMap;
 use pingora::{Error, ErrorSource, ErrorType};
 use pingora_proxy::Session;
+use tollgate_telemetry::report::exports_spans;
 
 use crate::balance::Outcome;
 use crate::clock::UnixMs;
@@ -315,9 +316,9 @@ impl RequestContext {
     }
 }
 
-/// The customer's own trace, where traces are made.
+/// The client's own trace, where spans are exported: else every request would pay for the look-up.
 fn traceparent(headers: &HeaderMap) -> Option<&str> {
-    if cfg!(feature = "otlp") { headers.get("traceparent")?.to_str().ok() } else { None }
+    if exports_spans() { headers.get("traceparent")?.to_str().ok() } else { None }
 }
 
 /// A method as the log has it: anybody may write anything there, as long as a head.
