@@ -142,6 +142,8 @@ impl Metrics {
         let registry = Registry::new();
         let r = &registry;
         build_info(r);
+        // Models, routes and upstreams are configured, so the number of series is bounded. Nothing that a
+        // client writes is a label.
         let per_series = |name, help| histograms(r, name, help, &SERIES_LABELS, &LATENCY_BUCKETS);
         Self {
             requests: int_counters(
@@ -216,6 +218,7 @@ impl Metrics {
         if let Some(series) = existing.get(finished.model).and_then(|all| all.iter().find(is_it)) {
             return series.record(self, finished);
         }
+        // The write lock is taken next, and this thread would wait for itself.
         drop(existing);
         self.new_series(route, finished.model, upstream).record(self, finished);
     }
@@ -395,6 +398,7 @@ impl Metrics {
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
     pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::Figures) -> String {
+        // Held to the end: two scrapes at one time would both add the same increase to a counter.
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
@@ -408,6 +412,7 @@ impl Metrics {
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
         let mut by_model = self.series.write();
         let all = by_model.entry(model.to_owned()).or_default();
+        // Between the two locks another request may have made it.
         if let Some(existing) = all.iter().find(is_it) {
             return Arc::clone(existing);
         }

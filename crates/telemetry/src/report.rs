@@ -40,9 +40,11 @@ impl Finished<'_> {
     pub fn report(&self, metrics: &Metrics, requests: &RequestLog, log: &AccessLog) {
         metrics.record(self);
         requests.record(self);
+        // What matters is logged whatever the sample says.
         if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
             logging::access(self);
         }
+        // Behind the log: the exporter copies the request, and its queue may be full.
         if let Some(export) = SPAN_EXPORT.get() {
             export(self);
         }

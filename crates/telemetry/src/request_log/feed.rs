@@ -57,6 +57,7 @@ impl Feed {
                     return Some(Live::Record(logged));
                 }
                 Ok(_) => {}
+                // The sender never waits: a slow reader loses records and is told how many.
                 Err(RecvError::Lagged(missed)) => return Some(Live::Missed(missed)),
                 Err(RecvError::Closed) => return None,
             }

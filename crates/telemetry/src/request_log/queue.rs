@@ -45,6 +45,8 @@ impl UnauthenticatedCount {
     /// True if one more may be kept in this second; otherwise it counts as dropped.
     fn admit(&mut self, second: u64) -> bool {
         if self.second != second {
+            // Any other second begins anew, also an earlier one: a clock that was set back must not lock
+            // records out.
             (self.second, self.count) = (second, 0);
         }
         let admitted = self.count < UNAUTHENTICATED_PER_SECOND_MAX;
