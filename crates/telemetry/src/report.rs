@@ -44,7 +44,6 @@ impl Finished<'_> {
         if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
             logging::access(self);
         }
-        // Behind the log: the exporter copies the request, and its queue may be full.
         if let Some(export) = SPAN_EXPORT.get() {
             export(self);
         }

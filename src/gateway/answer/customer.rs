@@ -105,7 +105,7 @@ impl<'a> Customer<'a> {
                     let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
                     self.leave(error.into_down())?;
                 }
-                // It is large, and most answers do without it.
+                // Boxed: it is large, and most responses do without it.
                 () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment()).await?,
             }
         }
@@ -228,7 +228,7 @@ impl<'a> Customer<'a> {
         if !self.ctx.read_on() {
             return Err(error);
         }
-        // It is large, and most answers do without it.
+        // Boxed: it is large, and most responses do without it.
         let answered = filters.fail_downstream(self.session, &error, self.ctx);
         let _reuse = Box::pin(answered).await;
         // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only

@@ -137,6 +137,7 @@ impl CollectFrom<'_> {
         if let Err(error) = sending.admitted.payment.note_sent().await {
             return Err(ctx.fail(upstream_error::unrecorded(&error)));
         }
+        // Behind the record, and before the calls: a drop from here on settles a request that may be at work.
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let (missing_model, is_name_chosen) =

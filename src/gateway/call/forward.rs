@@ -137,7 +137,7 @@ impl Forward<'_> {
         note_quota(ctx, &call);
         match self.gateway.upstream_response_filter(&header, ctx) {
             None => self.answered(call, header).await,
-            // It is large, and most answers are good.
+            // Boxed: it is large, and most responses are successes.
             Some(failure) => Box::pin(self.refused(call, header, failure)).await,
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn answer(
         ctx.response.local_answer = local_answer;
         return Err(ctx.fail(upstream_error::unavailable()));
     }
-    // Each is large, and a request needs one of them only.
+    // Boxed: each is large, and a request needs one of them only.
     let answered = match ctx.delivery() {
         // A task is not cut by the end of the process.
         Delivery::Submit => {

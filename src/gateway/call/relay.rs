@@ -44,7 +44,7 @@ impl Relay<'_> {
             self.pass_on(first).await?;
         } else {
             let Self { gateway, customer, call } = &mut self;
-            // It is large, and most requests do without it.
+            // Boxed: it is large, and most requests do without it.
             Box::pin(refused::answer(*gateway, customer, call, header)).await?;
         }
         self.gateway.upstreams.release(self.call);
@@ -139,7 +139,7 @@ impl Relay<'_> {
             let ctx = &mut *self.customer.ctx;
             if ctx.is_held_up() && ctx.response.orphan.is_none() {
                 if ctx.has_uncovered() {
-                    // It is large, and most answers never wait.
+                    // Boxed: it is large, and most responses never wait.
                     first = Some(Box::pin(self.gateway.uncovered_body_filter(ctx)).await?);
                     continue;
                 }

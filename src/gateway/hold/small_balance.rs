@@ -77,6 +77,7 @@ pub(crate) async fn admit(
         PendingRequest { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
     let fitted = tokio::select! {
         biased;
+        // The client first: nothing is held for one that has disconnected.
         left = session.as_downstream_mut().read_body_or_idle(true) => {
             let error = left.err().unwrap_or_else(|| {
                 pingora::Error::new(pingora::ErrorType::ConnectionClosed)
@@ -243,7 +244,7 @@ impl TightCall for PendingRequest<'_> {
             &body.bytes,
             within,
         );
-        // It is large, and most requests do without it.
+        // Boxed: it is large, and most requests do without it.
         let Some(counted) = Box::pin(counted).await else { return };
         if priced.apply_count(&counted) {
             let validated = priced.validated();

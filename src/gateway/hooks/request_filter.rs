@@ -83,7 +83,7 @@ async fn admit(
         ctx.admission.waiting = submit::check(gateway, ctx, key, call).await?;
         if let Some(mark) = &mark {
             let first = repeated_submit::answer_of_first(gateway, key.account, mark, Some(session));
-            // It is large, and most requests do without it.
+            // Boxed: it is large, and most requests do without it.
             if let Some((status, answer)) = Box::pin(first).await? {
                 let answered = respond::relayed(session, ctx.id, status, answer).await;
                 answered.map_err(|error| client_disconnected(&error))?;
@@ -103,7 +103,7 @@ async fn admit(
         Admission::Admitted(admitted) => Fitted { admitted, candidates, body },
         Admission::Tight(priced) => {
             let request = TightRequest::new(priced, candidates, body, ctx, route);
-            // It is large, and most requests do without it.
+            // Boxed: it is large, and most requests do without it.
             Box::pin(small_balance::admit(gateway, session, ctx, request)).await?
         }
     };

@@ -31,6 +31,7 @@ pub(super) fn filter(
         return collected(body.as_deref().unwrap_or_default(), ctx);
     }
     let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(()) };
+    // First of all checks: what nobody receives is metered and needs no hold, no scan and no deadline.
     if let Some(orphan) = &mut ctx.response.orphan {
         return discarded(orphan, response, body.take().unwrap_or_default(), end_of_stream);
     }

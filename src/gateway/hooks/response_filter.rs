@@ -47,6 +47,7 @@ pub(super) async fn filter(header: &mut AnswerHead, ctx: &mut RequestContext) ->
     };
     durable(ctx).await?;
     let Some(response) = ctx.begin_relaying(framing) else { return Ok(()) };
+    // The upstream's length is that of its own bytes; a rewritten body has another.
     if response.relaying.changes_length() && header.headers.remove(&CONTENT_LENGTH) {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }

@@ -153,6 +153,7 @@ impl ConnectionTable {
         let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
         let mut table = self.table.lock();
         if let Some(peer) = peer {
+            // From here on it counts as open, and not as about to come any more.
             table.arrived(&peer);
         }
         let member = Arc::new(ConnectionState::new(network, metrics));
@@ -174,6 +175,7 @@ impl ConnectionTable {
             self.shed(ConnectionShed::AddressFull);
             return false;
         }
+        // The entry from before the PROXY header, without an address, is replaced by one with it.
         ticket.member.set_closed();
         table.remove(ticket.index);
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
@@ -227,6 +229,7 @@ impl ConnectionTable {
             return self.nobody_leaves(&table, ConnectionShed::AddressFull);
         }
         if table.is_full(bounds.all) {
+            // One is being closed already, and its descriptor is enough for this connection.
             if table.leaving > 0 {
                 return Arrival::Wait;
             }

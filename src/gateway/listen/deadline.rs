@@ -137,6 +137,7 @@ impl AsyncRead for DeadlineStream {
     ) -> Poll<io::Result<()>> {
         if self.reads_max > 0 && self.reads >= self.reads_max {
             self.reads = 0;
+            // Tokio polls the others of the thread first, and comes back here.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -150,6 +151,8 @@ impl AsyncRead for DeadlineStream {
             if self.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
                 return Poll::Pending;
             }
+            // Polling the future of the deadline registers the waker: done once for each task, not with each
+            // read.
             self.woken = Some(waker.clone());
             ready!(self.reached.as_mut().poll(context));
         }

@@ -50,6 +50,7 @@ impl Origin {
     /// Notes that a request was authenticated as the account's.
     pub(crate) fn authenticate(&self, account: u64) {
         self.connection.is_of(account);
+        // Behind the account: whoever sees the flag finds the account that it stands for.
         self.connection.set_authenticated();
     }
 

@@ -98,6 +98,7 @@ impl RequestSlots {
         account: u64,
         limits: &Limits,
     ) -> Result<RequestSlot, GatewayError> {
+        // A share of what is free: it shrinks as others take theirs, so no account has everything.
         let free = limits.requests_in_flight_max.saturating_sub(self.customers.taken());
         let of_account = share_of(free, limits.per_account.requests_in_flight_percent);
         let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
@@ -195,6 +196,7 @@ impl RequestSlots {
             return Err(true);
         }
         if !holder.requests.take(1, max_of_one) {
+            // The pool's slot was taken a moment ago; the holder has its own bound.
             self.pool(pool).give_back(1);
             return Err(false);
         }

@@ -112,10 +112,12 @@ macro_rules! plain_session {
             false
         }
 
+        // Pingora's own loop sends it upstream; the gateway writes heads itself.
         fn pseudo_raw_h1_request_header(&self) -> bytes::Bytes {
             bytes::Bytes::new()
         }
 
+        // Messages are a feature of Pingora's custom protocols; these sessions have HTTP's only.
         fn take_custom_message_reader(
             &mut self,
         ) -> Option<crate::gateway::listen::session_parts::Messages> {

@@ -197,6 +197,7 @@ impl RequestContext {
         let (status, _, _) = status::wire(error.kind);
         self.response.failure = Some(error);
         self.release_slots();
+        // Pingora carries a status only; `fail_to_proxy` finds the error itself in the context.
         Error::new(ErrorType::HTTPStatus(status))
     }
 
@@ -261,6 +262,7 @@ impl RequestContext {
     pub(crate) fn gateway_headers(&self) -> GatewayHeaders {
         let limited = self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref());
         let standing = match (limited, &self.admission.permit) {
+            // A request that a limit refused has no permit, and its client needs the figures most.
             (Some(limited), _) => limited.standing,
             (None, Some(permit)) => permit.standing(),
             (None, None) => RateLimitStatus::default(),

@@ -40,6 +40,7 @@ pub(crate) fn mark(
 ) -> Result<Option<IdempotencyMark>, GatewayError> {
     let name = |kind: u8, value: &[u8]| -> [u8; 32] {
         let key = key.id.number().to_be_bytes();
+        // Of the key and the path: customers' names are theirs, and two operations do not share them.
         let name = Sha256::new().chain_update(key).chain_update(head.uri.path());
         name.chain_update([kind]).chain_update(value).finalize().into()
     };

@@ -44,6 +44,7 @@ impl RequestContext {
         self.report_stale_limits();
         self.report_clamp();
         self.report_contradictions();
+        // Before the settlement, which ends the stage that knows them.
         let (paid, clamped) = (self.is_paid(), self.clamped());
         let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
@@ -297,6 +298,7 @@ impl RequestContext {
         self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
+        // The stage is taken out: a second settlement, as from `drop`, finds none.
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
             RequestStage::Unpaid => Settled::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),

@@ -142,6 +142,7 @@ impl RequestContext {
         let candidate = match &self.stage {
             RequestStage::Sending(sending) => {
                 let admitted = &sending.admitted;
+                // What has been shown of such a stream is all that it costs: it is ended, and not read on.
                 let is_cut = admitted.call.is_all_shown() && admitted.call.streams();
                 let attempt = sending.attempt.as_ref();
                 let is_pending = |progress| matches!(progress, Progress::Sent | Progress::Silent);
@@ -159,8 +160,11 @@ impl RequestContext {
         let Some((candidate, model)) = candidate.zip(self.tried_model()) else { return false };
         let rules = model.on_disconnect;
         let total = candidate.target.upstream.timeouts.total;
+        // Never longer than if the client had stayed.
         let until = (Instant::now() + rules.time).min(self.started + total).into();
         if let Some(permit) = &mut self.admission.permit {
+            // The client may come again at once: slots of its key and account become free within bounds. That
+            // of the model stays, since the upstream is at work.
             permit.orphan();
         }
         self.response.orphan =

@@ -139,6 +139,7 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
+        // The hold and the reading follow the target before its request is written.
         self.admitted.switch_target(candidate.rank.model, candidate.target.upstream.dialect);
         if candidate.is_retry {
             let model = &self.admitted.model().id;
@@ -280,6 +281,7 @@ impl Sending {
             _ => return failure,
         };
         let token = self.attempt.as_ref().and_then(|attempt| attempt.candidate.token.as_ref());
+        // Once: a credential that is wrong is refused with each new token as well.
         if self.has_renewed || !token.is_some_and(|token| token.give_up_after(status)) {
             return failure;
         }

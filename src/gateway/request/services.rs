@@ -127,6 +127,7 @@ impl Gateway {
             limits,
             hold_queue: Arc::default(),
             counts: Arc::new(TokenCounts::new()),
+            // In-process requests reach no hosted service, which would call itself, and make none of their own.
             hosted: Arc::default(),
             loopback: LoopbackClient::default(),
             deadline: Arc::clone(&deadline),

@@ -88,6 +88,7 @@ impl ConnectionState {
         enter: impl FnOnce() -> Option<PooledUnits>,
     ) -> Option<Arc<PooledUnits>> {
         let mut held = self.held.lock();
+        // Shares end with their requests, on whichever task: they are removed when the next one comes.
         held.retain(|(_, entered)| entered.strong_count() > 0);
         let mut all = held.iter();
         let own = all.find_map(|(who, entered)| entered.upgrade().filter(|_| *who == account));
@@ -113,6 +114,7 @@ impl ConnectionState {
     }
 
     fn change(&self, to: impl Fn(u64) -> u64) -> bool {
+        // A request that begins while the connection is being closed would be cut: it is not begun.
         let changed = |state: u64| (state & LEAVING == 0).then(|| to(state));
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).is_ok()
     }
@@ -127,6 +129,7 @@ impl ConnectionState {
         if self.is_authenticated() {
             return;
         }
+        // Once for each connection, whichever comes first: two streams over HTTP/2 may show keys at one time.
         let before = self.state.fetch_or(AUTHENTICATED, Ordering::AcqRel);
         if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
@@ -137,6 +140,7 @@ impl ConnectionState {
 
     /// Tells it to give way, if nothing has happened on it since it was `seen` so.
     pub(super) fn give_way(&self, seen: ConnectionStatus) -> bool {
+        // Only as it was seen: a request that has begun since keeps its connection.
         let changed = self.state.compare_exchange(
             seen.0,
             seen.0 | LEAVING,

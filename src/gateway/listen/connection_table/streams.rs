@@ -93,6 +93,7 @@ impl Streams {
             let bytes_max = self.bytes_max.min(UNAUTHENTICATED_MAX * STREAM_BYTES);
             (&self.unauthenticated_bytes, bytes_max, StreamRefused::Unauthenticated)
         };
+        // Added before it is compared: two streams cannot both take the last room.
         if taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > bytes_max {
             taken.fetch_sub(bytes, Ordering::Relaxed);
             return Err(full);
@@ -103,6 +104,7 @@ impl Streams {
             let mut unauthenticated = self.unauthenticated.lock();
             let of_address = unauthenticated.entry(network).or_default();
             if *of_address >= UNAUTHENTICATED_OF_AN_ADDRESS {
+                // The slot is dropped here and gives its bytes back.
                 return Err(StreamRefused::Address);
             }
             *of_address += 1;
