@@ -113,8 +113,8 @@ async fn answer_here(
     let (envelope, snapshot) = (ctx.routing.envelope, &ctx.snapshot);
     let turn = match local {
         Local::Usage => {
-            let place = ctx.admission.slot.as_ref();
-            gateway.request_slots.read_in_turn(place, &snapshot.limits).await?
+            let slot = ctx.admission.slot.as_ref();
+            gateway.request_slots.read_in_turn(slot, &snapshot.limits).await?
         }
         Local::Models
         | Local::Model(_)

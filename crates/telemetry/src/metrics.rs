@@ -346,7 +346,7 @@ impl Metrics {
         self.load.shed.with_label_values(&[reason.as_str()]).inc();
     }
 
-    /// Counts a place of `pool` as taken, until [`Metrics::slot_left`].
+    /// Counts a slot of `pool` as taken, until [`Metrics::slot_left`].
     pub fn slot_taken(&self, pool: Pool) {
         self.load.places(pool).inc();
     }

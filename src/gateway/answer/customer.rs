@@ -1,8 +1,8 @@
-//! The customer's side of an answer: whoever waits for it, and what becomes of it when nobody does.
+//! The client's side of a response: watching its connection, and what follows when it disconnects.
 //!
-//! A stream is kept alive with comments while its upstream thinks, if that is wanted. A customer who
-//! leaves, or has been told that it took too long, ends the answer where all that it costs has been
-//! shown; else the upstream is read on without anyone listening, for what it will have cost.
+//! A stream is kept alive with comments while its upstream thinks, if that is configured. When the client
+//! disconnects, or its response has timed out, the call ends if all of its cost has been shown; else the
+//! upstream is read on without a client, for its bill.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -128,7 +128,7 @@ impl<'a> Customer<'a> {
                     Error::because(ErrorType::InternalError, "the hold is not on disk", error)
                 })?;
             }
-            // Nobody knows yet which model serves.
+            // No target has answered, so no fallback can be named.
             let gateway_headers = GatewayHeaders { fallback: None, ..ctx.gateway_headers() };
             let begun = respond::begin_events(session, gateway_headers, ctx.routing.envelope).await;
             self.begun = true;
@@ -171,7 +171,7 @@ impl<'a> Customer<'a> {
         sent.or_else(|error| self.leave(error.into_down()))
     }
 
-    /// Sends a piece of the answer; where nobody is there, it is counted and thrown away.
+    /// Sends a piece of the response. Without a client nothing is sent.
     ///
     /// # Errors
     /// The customer has left, and nobody needs to know how it goes on; or nobody listens, and it is
@@ -259,7 +259,7 @@ pub(crate) fn disconnected() -> Box<Error> {
     Error::new_down(ErrorType::ConnectionClosed)
 }
 
-/// Nobody listens, and it has taken as much time, or as many bytes, as it may.
+/// The error of reading on beyond the time or bytes allowed for it.
 pub(crate) fn given_up() -> Box<Error> {
     Error::new_down(ErrorType::Custom("an answer that nobody reads took too much"))
 }

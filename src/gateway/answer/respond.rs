@@ -226,7 +226,7 @@ fn forget_head(session: &mut Session) {
         return;
     };
     rest.set_version(head.version);
-    // What metrics, the access log and whoever asked from inside read of it.
+    // Metrics, the access log and loopback callers read these.
     for name in LOGGED {
         for value in head.headers.get_all(name) {
             if value.len() <= LOGGED_BYTES_MAX && rest.append_header(name, value.clone()).is_err() {
@@ -237,9 +237,8 @@ fn forget_head(session: &mut Session) {
     *session.req_header_mut() = rest;
 }
 
-/// Ends a request that is turned away. One of a stranger over HTTP/2 is refused without an answer, which
-/// may have to wait for a window; a library then knows that nothing was done. Others are told when to
-/// come again.
+/// Ends a request that is shed. An unauthenticated one over HTTP/2 is refused without a response, which might
+/// wait for a window; a library then knows that nothing was done. Others are told when to retry.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
     let is_unauthenticated = |origin: &Origin| !origin.is_authenticated();
     let is_refused =

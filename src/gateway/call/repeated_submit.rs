@@ -20,7 +20,7 @@ use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 const FIRST_WAIT_MAX: Duration = WAIT_MAX;
 /// Polling interval meanwhile. Submits take about a second.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Delay before the retry of a submit whose concurrent twin came to nothing.
+/// Delay before the retry of a submit whose concurrent twin failed.
 const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 
 /// The answer to a submit that was made before, if this is one. While the first is under way it is waited
@@ -57,7 +57,7 @@ pub(crate) async fn answer_of_first(
             }
             Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
             None if Instant::now() >= deadline => return Err(overtaken()),
-            // It has come to nothing since, which the next look sees.
+            // It has failed since, which the next look sees.
             Some(_) | None => {}
         }
         let Some(session) = &mut session else {
@@ -73,7 +73,7 @@ pub(crate) async fn answer_of_first(
     }
 }
 
-/// The error for a submit whose concurrent twin came to nothing.
+/// The error for a submit whose concurrent twin failed.
 pub(crate) fn overtaken() -> GatewayError {
     let message = "The same request came at the same time and came to nothing. Send it again.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)

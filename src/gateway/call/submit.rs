@@ -110,7 +110,7 @@ pub(crate) async fn answer(
     };
     ctx.response.first_byte = Some(ctx.started.elapsed());
     ctx.response.task = Some(submitted.id());
-    // Who waits for the end of the task holds a place among those who wait, and no other.
+    // A request that waits for the end of its task holds a slot for waiting, and no other.
     ctx.release_slots();
     // The task has taken the hold over, and is on disk with it: this returns at once.
     gateway.response_filter(None, ctx).await?;
@@ -125,7 +125,7 @@ pub(crate) async fn answer(
     // A submit that was taken is answered as such, also if nobody may wait any more.
     let waited = tokio::select! {
         waited = gateway.tasks.wait(&submitted) => Ok(waited),
-        // Who leaves gives the place up; the task goes on.
+        // A disconnect gives the slot back; the task goes on.
         left = session.as_downstream_mut().read_body_or_idle(true) => {
             let left = left.map(|_| pingora::Error::new(pingora::ErrorType::ConnectionClosed));
             Err(left.unwrap_or_else(|error| error).into_down())

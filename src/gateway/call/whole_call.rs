@@ -1,5 +1,5 @@
-//! Calls to upstreams that the gateway makes itself and whose answers it reads whole: what they come
-//! to, and what a customer may read of a failure.
+//! Calls to upstreams whose responses the gateway reads completely: their results, and what a client may read
+//! of a failure.
 
 use bytes::Bytes;
 use http::HeaderMap;

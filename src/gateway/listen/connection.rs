@@ -122,17 +122,17 @@ where
         };
         let proxied = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
         // It stands behind the handshake, which is bounded by time.
-        proxied.is_none_or(|proxied| self.open.tell(ticket, proxied.ip())).then_some(stream)
+        proxied.is_none_or(|proxied| self.open.set_address(ticket, proxied.ip())).then_some(stream)
     }
 
     async fn serve(
         &self,
         mut stream: Stream,
-        member: &Arc<ConnectionState>,
+        state: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.serve_http2(stream, member, shutdown).await;
+            return self.serve_http2(stream, state, shutdown).await;
         }
         let mut timer = ReusedTimer::default();
         match self.next_head(&mut stream, HEAD_TIMEOUT, &mut timer, &mut shutdown).await {
@@ -140,14 +140,14 @@ where
                 // Only plain TCP gets here: over TLS the protocol was agreed on.
                 let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
                 stream.rewind(&begun);
-                self.serve_http2(stream, member, shutdown).await;
+                self.serve_http2(stream, state, shutdown).await;
             }
             first => {
                 let wire = ClientConnection::new(
                     DeadlineStream::wrap(stream, &self.deadline),
-                    Origin::new(Arc::clone(member)),
+                    Origin::new(Arc::clone(state)),
                 );
-                self.serve_http1(wire, first, timer, member, shutdown).await;
+                self.serve_http1(wire, first, timer, state, shutdown).await;
             }
         }
     }
@@ -157,7 +157,7 @@ where
         mut wire: ClientConnection,
         mut next: ReceivedHead,
         mut timer: ReusedTimer,
-        member: &Arc<ConnectionState>,
+        state: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         let (returned, mut session) = (Returned::default(), driver::session());
@@ -170,7 +170,7 @@ where
                 }
                 ReceivedHead::Http2(_) | ReceivedHead::None => return,
             };
-            if !member.begin() {
+            if !state.begin() {
                 return;
             }
             requests_left -= 1;
@@ -181,9 +181,9 @@ where
             driver::serve(&self.proxy, &mut session, Box::new(own)).await;
             let Some(back) = returned.lock().take() else { return };
             wire = back;
-            member.end();
+            state.end();
             let wait =
-                if member.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
+                if state.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
             next = self.next_head(&mut wire.stream, wait, &mut timer, &mut shutdown).await;
         }
     }
@@ -191,22 +191,22 @@ where
     async fn serve_http2(
         &self,
         stream: Stream,
-        member: &Arc<ConnectionState>,
+        state: &Arc<ConnectionState>,
         shutdown: ShutdownWatch,
     ) {
-        let begin = |session, busy| {
+        let begin = |session, stream_guard| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             tokio::spawn(async move {
-                let _busy: http2::Busy = busy;
+                let _guard: http2::ActiveStream = stream_guard;
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
             });
         };
-        let door = http2::StreamAdmission {
-            member,
+        let admission = http2::StreamAdmission {
+            state,
             streams: self.open.streams(),
             is_authenticated: &self.is_authenticated,
         };
-        http2::serve(DeadlineStream::in_turns(stream), shutdown.clone(), &door, begin).await;
+        http2::serve(DeadlineStream::in_turns(stream), shutdown.clone(), &admission, begin).await;
     }
 
     /// Reads the next head.
@@ -352,11 +352,11 @@ where
         let mut ticket = self.open.register(transport::peer(&stream), self.transport.is_proxied());
         let mut shutdown = shutdown.clone();
         let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
-        let member = Arc::clone(ticket.member());
+        let state = Arc::clone(ticket.state());
         // What gives way is dropped where it stands; requests are settled as they are dropped.
         tokio::select! {
             biased;
-            () = self.serve(stream, &member, shutdown) => {}
+            () = self.serve(stream, &state, shutdown) => {}
             () = ticket.close_requested() => {}
         }
         None

@@ -1,8 +1,7 @@
 //! Requests that the process makes to its own server.
 //!
-//! They pass through every stage that a customer's request passes through: the key, the limits, the
-//! checks, the hold, the meter, the log. What they do without is the wire. Pingora takes sessions of
-//! any kind; this one has its request in memory, and gives its answer through a queue.
+//! They pass all stages of a client's request: key, limits, validation, hold, meter, log. Only the wire is
+//! missing: their Pingora session has its request in memory and gives its response through a queue.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -29,18 +28,18 @@ use queue::{QueueReader, SettlementSender, queue};
 use serving::Serving;
 use session::LoopbackSession;
 
-/// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
+/// Sessions kept for reuse: about as many as are in use at one time under an ordinary load.
 const SESSIONS_MAX: usize = 64;
 
-/// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
-/// clones lead to the same one.
+/// A client of the gateway inside the process. It is connected once the gateway is there; clones share the
+/// connection.
 #[derive(Clone, Default)]
 pub struct LoopbackClient(Arc<OnceLock<Arc<LoopbackServer>>>);
 
 struct LoopbackServer {
     gateway: Box<dyn ServeSession>,
     deadline: Arc<Deadline>,
-    /// Pingora's sessions that no request is in, for those to come.
+    /// Unused sessions of Pingora's.
     sessions: Mutex<Vec<Session>>,
 }
 
@@ -56,7 +55,7 @@ impl LoopbackServer {
     }
 }
 
-/// A request from inside.
+/// An in-process request.
 #[derive(Clone, Debug)]
 pub struct LoopbackRequest {
     /// The method of the request.
@@ -74,11 +73,11 @@ pub struct LoopbackRequest {
 }
 
 impl LoopbackClient {
-    /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
-    /// that calls itself would never end.
+    /// Connects the client to `gateway`. Hosted services cannot be reached by it: one that calls itself would
+    /// never end.
     pub(crate) fn connect(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
         let gateway = Box::new(gateway);
-        // One that leads somewhere already goes on leading there.
+        // The first connection stays.
         drop(self.0.set(Arc::new(LoopbackServer {
             gateway,
             deadline,
@@ -86,23 +85,23 @@ impl LoopbackClient {
         })));
     }
 
-    /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
-    /// request as a customer does who leaves.
+    /// Sends a request, and waits for the head of its response. Dropping this, or the response, is a disconnect
+    /// of the client.
     ///
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
     pub async fn send(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
         let mut reply = self.begin(request)?;
         if let Some(serving) = reply.serving.take() {
-            // However seldom the reply is looked at.
+            // In a task of its own: the response may be read with long pauses.
             serving.go_on();
         }
         reply.read_head().await?;
         Ok(reply)
     }
 
-    /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
-    /// as they do, which spares a task of its own. A panic in it is theirs: it unwinds them too.
+    /// Sends a request whose response is read without a pause. The task that waits for it serves it as well,
+    /// which spares a task. A panic in it unwinds the caller too.
     ///
     /// # Errors
     /// As for [`Self::send`].
@@ -115,7 +114,7 @@ impl LoopbackClient {
         Ok(reply)
     }
 
-    /// A reply whose head is not there yet.
+    /// A response whose head is not there yet.
     fn begin(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
         let server = self.0.get().ok_or_else(unanswered)?;
         let (writer, completion, queue) = queue();
@@ -131,7 +130,7 @@ impl LoopbackClient {
     }
 }
 
-/// The request whose head this is was settled.
+/// Hands the settlement of the request with this head to its caller.
 pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
     if let Some(completion) = head.extensions.get::<SettlementSender>() {
         completion.complete(settled);
@@ -144,14 +143,15 @@ impl fmt::Debug for LoopbackClient {
     }
 }
 
-/// An answer of the gateway, as far as it has come.
+/// A response of the gateway that is being read.
 pub struct LoopbackResponse {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The headers of the answer.
     pub headers: HeaderMap,
     queue: QueueReader,
-    /// The request, where it is served by whoever reads this; behind what tells it that they have left.
+    /// The request, where the reader serves it. Dropped behind `queue`, which tells it that the reader has
+    /// gone.
     serving: Option<Serving>,
     is_whole: bool,
 }

@@ -49,7 +49,7 @@ impl Origin {
 
     /// Notes that a request was authenticated as the account's.
     pub(crate) fn authenticate(&self, account: u64) {
-        self.connection.is_of(account);
+        self.connection.set_account(account);
         // Behind the account: whoever sees the flag finds the account that it stands for.
         self.connection.set_authenticated();
     }
@@ -59,16 +59,15 @@ impl Origin {
         self.connection.is_authenticated()
     }
 
-    /// Let the connection give way to others: its one request was turned away, or nothing is under way on
-    /// it. Nothing happens for an inner request, since the one that it is made for goes on.
+    /// Marks the connection as idle: its one request was shed, or none is running. No effect for a loopback
+    /// request, since the one that it is made for goes on.
     pub(crate) fn rest(&self) {
         if !self.is_loopback {
             self.connection.end();
         }
     }
 
-    /// Note that something is under way again after [`Self::rest`]; false where the connection has been told
-    /// to give way.
+    /// Marks the connection as busy again after [`Self::rest`]. False if it has to close.
     pub(crate) fn resume(&self) -> bool {
         self.is_loopback || self.connection.begin()
     }
@@ -83,7 +82,7 @@ impl Origin {
         account: u64,
         enter: impl FnOnce() -> Option<PooledUnits>,
     ) -> Option<Arc<PooledUnits>> {
-        self.connection.hold(account, enter)
+        self.connection.share(account, enter)
     }
 }
 

@@ -144,9 +144,9 @@ pub(crate) async fn answer(
         return Err(GatewayError::invalid("stream", message));
     }
     let snapshot = Arc::clone(&ctx.snapshot);
-    let place = ctx.admission.slot.as_ref();
+    let slot = ctx.admission.slot.as_ref();
     // Nothing is paid for it, so it is few at a time.
-    let _turn = gateway.request_slots.read_in_turn(place, &snapshot.limits).await?;
+    let _turn = gateway.request_slots.read_in_turn(slot, &snapshot.limits).await?;
     gateway.enter_upstream_slot(ctx)?;
     let home = gateway.balancer.home(account.number(), stored.id);
     let kept = home.and_then(|home| gateway.balancer.resolve_home(&snapshot, home));

@@ -12,9 +12,9 @@ use crate::outbound::retry_after;
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, json};
 
-/// So much of an upstream's words stands in a line of the log, in letters.
+/// Characters of an upstream's message in a line of the log.
 const LOGGED_LETTERS_MAX: usize = 200;
-/// A word of an upstream's that begins with so many bytes of a credential is a part of it.
+/// A word that begins with this many bytes of a credential is taken for a part of it.
 const SECRET_BYTES_MIN: usize = 6;
 
 /// Classifies a refusal with a status outside of 2xx. `by_status` is the failure by its status alone.

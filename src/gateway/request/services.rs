@@ -79,8 +79,7 @@ pub struct Gateway {
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
     pub(crate) hosted: Arc<[Hosted]>,
-    /// The way to the gateway from a connection that has one request after the other; it leads nowhere
-    /// for those that come that way.
+    /// Client for turns of WebSockets. Not connected for loopback requests, which have no turns.
     pub(crate) loopback: LoopbackClient,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) upstreams: Arc<Upstreams>,

@@ -68,7 +68,7 @@ const OF_CONNECTION: [HeaderName; 9] = [
 /// Serves a WebSocket until it is closed.
 ///
 /// # Errors
-/// Before it has begun: what is wrong with the request or its key, and no place for it.
+/// Before the WebSocket has begun: the request or its key is not valid, or no slot is free.
 pub(crate) async fn serve(
     gateway: &Gateway,
     session: &mut Session,
@@ -95,7 +95,7 @@ pub(crate) async fn serve(
     ctx.response.first_byte = Some(ctx.started.elapsed());
     // Its turns are requests in flight, each for itself.
     ctx.end_in_flight();
-    // Its turns have places of their own, and in between it needs none.
+    // Its turns take slots of their own, and in between it needs none.
     ctx.admission.slot = None;
     let deadline = Arc::clone(&ctx.services.deadline);
     let mut connection = CustomerSocket::new(session, &gateway.bodies, limits, deadline);

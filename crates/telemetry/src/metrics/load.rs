@@ -50,11 +50,11 @@ words! {
 words! {
     /// Outcome for a connection when all are in use.
     ConnectionShed {
-        /// It was refused: nobody could give way.
+        /// It was refused: no other connection could be closed.
         Full = "full",
         /// It was closed for another one.
         GaveWay = "gave_way",
-        /// It was refused: nobody of its address could give way.
+        /// It was refused: no other connection of its address could be closed.
         AddressFull = "address_full",
         /// It was closed for another one of its address.
         AddressGaveWay = "address_gave_way",
@@ -64,11 +64,11 @@ words! {
 words! {
     /// Reason for which a stream over HTTP/2 was refused.
     StreamRefused {
-        /// There were too many at a time on a connection that nobody is known on.
+        /// There were too many at a time on an unauthenticated connection.
         Connection = "connection",
-        /// There were too many on such connections of its address.
+        /// There were too many on unauthenticated connections of its address.
         Address = "address",
-        /// There were too many on all such connections.
+        /// There were too many on all unauthenticated connections.
         Unauthenticated = "strangers",
         /// There were too many.
         All = "all",

@@ -59,7 +59,7 @@ impl LoopbackSession {
         let head = RequestHeader::from(head);
         let proxy_digest = origin.and_then(|origin| origin.loopback().into_digest());
         let digest = Digest { proxy_digest, ..Digest::default() };
-        // Nobody asks for the port of one who has no socket.
+        // Without a socket there is no port.
         let client = address.map(|address| PeerAddr::Inet(SocketAddr::new(address, 0)));
         Ok(Self {
             head,
@@ -138,7 +138,7 @@ impl CustomSession for LoopbackSession {
         Ok(())
     }
 
-    /// There is no more to read: it waits for whoever asked to leave, or for the deadline.
+    /// Nothing is left to read: it waits for the caller to disconnect, or for the deadline.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;
@@ -193,7 +193,7 @@ impl CustomSession for LoopbackSession {
         self.end().await
     }
 
-    /// Whoever asked sees that the answer has no end.
+    /// The caller sees that the response has no end.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
         self.has_ended = true;
         self.queue.close();
