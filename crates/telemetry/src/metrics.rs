@@ -323,12 +323,12 @@ impl Metrics {
 
     /// Counts a connection on which no key was shown yet, until [`Metrics::unauthenticated_end`].
     pub fn unauthenticated_begin(&self) {
-        self.load.unauthenticated.inc();
+        self.load.connections_unauthenticated.inc();
     }
 
     /// Ends what [`Metrics::unauthenticated_begin`] began.
     pub fn unauthenticated_end(&self) {
-        self.load.unauthenticated.dec();
+        self.load.connections_unauthenticated.dec();
     }
 
     /// Counts a connection that was closed or refused because there were as many as may be.
@@ -348,12 +348,12 @@ impl Metrics {
 
     /// Counts a slot of `pool` as taken, until [`Metrics::slot_left`].
     pub fn slot_taken(&self, pool: Pool) {
-        self.load.places(pool).inc();
+        self.load.slots(pool).inc();
     }
 
     /// Ends what [`Metrics::slot_taken`] began.
     pub fn slot_left(&self, pool: Pool) {
-        self.load.places(pool).dec();
+        self.load.slots(pool).dec();
     }
 
     /// Counts `bytes` of request bodies as held in memory.
