@@ -17,7 +17,7 @@ use reqwest::header::{
 };
 use serde_json::{Value, json};
 use tollgate::clock::UnixMs;
-use tollgate::finished::{Finished, Settled};
+use tollgate::finished::{FinishedRequest, RequestSettlement};
 use tollgate::ledger::{
     AccountId, Intent, KeyId, Ledger, Options, RequestId, Reserve, Settlement, Task, TaskId,
     TaskPhase, TaskSettlement, Webhook,
@@ -262,7 +262,7 @@ fn call(
     let usage = Usage { input_tokens: 1200, output_tokens: 340, ..Usage::default() };
     let source = UsageSource::Upstream;
     let posted = hold.post(Settlement { charge: Nanousd::new(345_678), usage, source });
-    log.record(&Finished {
+    log.record(&FinishedRequest {
         request_id: request,
         account_id: Some(account),
         key_id: Some(key),
@@ -282,7 +282,7 @@ fn call(
         ended_at: UnixMs::now(),
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
-        settled: Some(Settled { usage, source, cost: posted.charged, owed: posted.owed }),
+        settled: Some(RequestSettlement { usage, source, cost: posted.charged, owed: posted.owed }),
         held: Nanousd::new(345_678),
         max_tokens_clamped: None,
         task_id: None,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::clock::UnixMs;
 use tollgate::config::snapshot::AccessLog;
-use tollgate::finished::{Finished, Settled};
+use tollgate::finished::{FinishedRequest, RequestSettlement};
 use tollgate::ledger::{AccountId, KeyId, RequestId};
 use tollgate::logging;
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -26,7 +26,7 @@ fn main() {
     logging::install_to(log::LevelFilter::Info, std::io::sink());
     let metrics = Metrics::new();
     let models: Vec<String> = (0..1_000).map(|number| format!("model-{number}")).collect();
-    let finished = |model| Finished {
+    let finished = |model| FinishedRequest {
         request_id: RequestId::from_number(0x019c_1402_a1f0_d3b2_c4a5_0000_0000_0007),
         account_id: Some(AccountId::from_number(0x3f1c_0a5b_7d9e_2468)),
         key_id: Some(KeyId::from_number(0x9b1d_e0c2_f4a6_8035)),
@@ -46,7 +46,7 @@ fn main() {
         ended_at: UnixMs::now(),
         duration: Duration::from_micros(812_345),
         ttfb: Some(Duration::from_micros(201_007)),
-        settled: Some(Settled {
+        settled: Some(RequestSettlement {
             usage: Usage { input_tokens: 9, output_tokens: 12, ..Usage::default() },
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
@@ -58,7 +58,7 @@ fn main() {
         traceparent: None,
     };
     let calls = || models.iter().cycle().take(CALLS as usize).map(|model| finished(model));
-    let row = |name: &str, call: &dyn Fn(&Finished<'_>)| {
+    let row = |name: &str, call: &dyn Fn(&FinishedRequest<'_>)| {
         println!("{name:<28} {:>8.0} ns", median(|| calls().for_each(|it| call(black_box(&it)))));
     };
     row("metrics", &|it| metrics.record(it));

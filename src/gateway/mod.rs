@@ -33,7 +33,7 @@ pub use listen::descriptors::Descriptors;
 pub use listen::loopback::{LoopbackClient, LoopbackRequest, LoopbackResponse};
 pub use listen::origin::Origin;
 pub use listen::transport::Transport;
-pub use request::hosted::{Downstream, Hosted};
+pub use request::hosted::{Downstream, HostedService};
 pub use request::services::{Gateway, GatewayParts};
 pub use upstream::connectors::Connectors;
 pub use upstream::health::check_upstreams;

@@ -102,7 +102,7 @@ impl Drain {
         self.deadline.approach();
         if !delay.is_zero() {
             log::info!("draining: requests are taken for another {delay:?}");
-            if self.wait(delay, signals, || false).await == Waited::Interrupted {
+            if self.wait(delay, signals, || false).await == WaitOutcome::Interrupted {
                 return;
             }
         }
@@ -110,7 +110,7 @@ impl Drain {
         // It keeps the sockets open: who comes after the last that is let in would wait for nobody.
         self.handover = None;
         self.stop.send_replace(true);
-        if self.wait(self.grace, signals, self.quiet(metrics)).await == Waited::TimeOut {
+        if self.wait(self.grace, signals, self.quiet(metrics)).await == WaitOutcome::TimeOut {
             log::warn!("draining: the time is over for {} connections", self.connections());
             self.deadline.end();
             self.wait(LAST_WORDS_TIMEOUT, signals, self.quiet(metrics)).await;
@@ -144,25 +144,25 @@ impl Drain {
         time: Duration,
         signals: &mut Signals,
         mut is_done: impl FnMut() -> bool,
-    ) -> Waited {
+    ) -> WaitOutcome {
         let began = Instant::now();
         while !is_done() {
             let left = time.saturating_sub(began.elapsed());
             if left.is_zero() {
-                return Waited::TimeOut;
+                return WaitOutcome::TimeOut;
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL.min(left)) => {}
-                signal = signals.next() => if signal == ProcessSignal::Stop { return Waited::Interrupted },
+                signal = signals.next() => if signal == ProcessSignal::Stop { return WaitOutcome::Interrupted },
             }
         }
-        Waited::Done
+        WaitOutcome::Done
     }
 }
 
 /// Result of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Waited {
+enum WaitOutcome {
     Done,
     TimeOut,
     Interrupted,

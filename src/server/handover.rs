@@ -116,9 +116,9 @@ impl Successor {
 
 /// Listening sockets inherited from the predecessor or from systemd.
 #[derive(Default)]
-pub(super) struct Inherited(Vec<TcpListener>);
+pub(super) struct InheritedListeners(Vec<TcpListener>);
 
-impl Inherited {
+impl InheritedListeners {
     /// Take the sockets named in the environment.
     pub(super) fn from_environment() -> anyhow::Result<Self> {
         let mut passed = ListenFd::from_env();

@@ -34,7 +34,7 @@ use tokio::sync::watch;
 use tollgate_telemetry::report::install_span_export;
 
 use self::drain::Drain;
-use self::handover::{Handover, Inherited, Successor};
+use self::handover::{Handover, InheritedListeners, Successor};
 use self::listen::Bound;
 use self::signals::Signals;
 use self::stores::Stores;
@@ -64,7 +64,7 @@ fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
     private::only_for_owner();
     private::guard(&start.config.store.data_dir);
     // Before there are threads: the variables that name the sockets are taken out.
-    let inherited = Inherited::from_environment()?;
+    let inherited = InheritedListeners::from_environment()?;
     let shares = Descriptors::from_limit(descriptors::raise());
     if traces::start()? {
         install_span_export(traces::record);
@@ -88,7 +88,7 @@ fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
 /// Serve until stopped. Requests in flight continue until the runtime ends.
 async fn serve(
     start: Start,
-    mut inherited: Inherited,
+    mut inherited: InheritedListeners,
     shares: Descriptors,
     ready: Ready,
 ) -> anyhow::Result<(Stores, Option<Successor>)> {

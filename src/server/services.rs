@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 use crate::config::ConfigHandle;
 use crate::console::{self, ConsoleParts};
 use crate::gateway::{
-    Downstream, GatewayParts, GatheredBody, Hosted, LoopbackClient, LoopbackRequest, Memory,
+    Downstream, GatewayParts, GatheredBody, HostedService, LoopbackClient, LoopbackRequest, Memory,
     MemoryPart, declared_length,
 };
 use crate::mcp::{
@@ -29,7 +29,10 @@ use crate::mcp::{
 ///
 /// # Errors
 /// When the keys of the console's cookies cannot be read or written.
-pub(super) fn hosted(gateway: &GatewayParts, passwords: &Passwords) -> anyhow::Result<Vec<Hosted>> {
+pub(super) fn hosted(
+    gateway: &GatewayParts,
+    passwords: &Passwords,
+) -> anyhow::Result<Vec<HostedService>> {
     let parts = ConsoleParts {
         ledger: Arc::clone(&gateway.ledger),
         tasks: Arc::clone(&gateway.tasks),
@@ -42,7 +45,7 @@ pub(super) fn hosted(gateway: &GatewayParts, passwords: &Passwords) -> anyhow::R
     let console = console::service(parts).context("cannot prepare the customers' console")?;
     let console = console.map(|(path, pages)| {
         let pages = pages.map_request(from_client);
-        Hosted::new(path, console::ROUTE, console::BODY_BYTES_MAX, pages)
+        HostedService::new(path, console::ROUTE, console::BODY_BYTES_MAX, pages)
     });
     let agents = agents(&gateway.config, &gateway.loopback);
     Ok(console.into_iter().chain(agents).collect())
@@ -59,7 +62,7 @@ fn from_client(mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
 }
 
 /// The MCP server, for agents that show a key.
-fn agents(config: &Arc<ConfigHandle>, loopback: &LoopbackClient) -> Option<Hosted> {
+fn agents(config: &Arc<ConfigHandle>, loopback: &LoopbackClient) -> Option<HostedService> {
     let server = McpServer::new(config)?;
     let loopback = loopback.clone();
     let (path, body_bytes_max) = (server.path.clone(), server.body_bytes_max);
@@ -71,7 +74,7 @@ fn agents(config: &Arc<ConfigHandle>, loopback: &LoopbackClient) -> Option<Hoste
         }
         async move { Ok::<_, Infallible>(server.answer(request).await) }
     });
-    let hosted = Hosted::new(path, mcp::ROUTE, body_bytes_max, service);
+    let hosted = HostedService::new(path, mcp::ROUTE, body_bytes_max, service);
     Some(hosted.for_keys().parsing_json(json_values_max))
 }
 

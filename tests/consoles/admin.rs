@@ -18,7 +18,7 @@ use tollgate::clock::UnixMs;
 use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::credentials::RefreshOutcome;
-use tollgate::finished::{Finished, Settled, TaskEnded};
+use tollgate::finished::{FinishedRequest, RequestSettlement, TaskEnded};
 use tollgate::fleet::postgres::{DbOperation, Outcome, Overview, RoundTrip};
 use tollgate::ledger::{
     AccountId, KeyId, Ledger, Loss, LossCause, NodeId, NodeStatus, Options, RecoveryPolicy,
@@ -195,8 +195,8 @@ fn charge(nanousd: i64) -> Settlement {
 }
 
 /// A call that went well.
-fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
-    Finished {
+fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> FinishedRequest<'_> {
+    FinishedRequest {
         request_id: RequestId::new(),
         account_id: Some(account_id),
         key_id: Some(key_id),
@@ -216,7 +216,7 @@ fn finished(account_id: AccountId, key_id: KeyId, model: &str) -> Finished<'_> {
         ended_at: tollgate::clock::UnixMs::now(),
         duration: Duration::from_millis(3),
         ttfb: Some(Duration::from_millis(2)),
-        settled: Some(Settled {
+        settled: Some(RequestSettlement {
             usage: Usage { input_tokens: 3, ..Usage::default() },
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_000_000),
@@ -850,7 +850,7 @@ async fn metrics_keep_prometheus_rules_and_no_secret_gets_out() {
     let key_id = text(&key["id"]).parse().expect("an id");
     let finished = finished(id, key_id, &admin.model);
     finished.report(&admin.metrics, &admin.requests, &AccessLog::default());
-    Finished { status: 429, error_code: "rate", settled: None, ..finished.clone() }.report(
+    FinishedRequest { status: 429, error_code: "rate", settled: None, ..finished.clone() }.report(
         &admin.metrics,
         &admin.requests,
         &AccessLog::default(),

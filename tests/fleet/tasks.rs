@@ -15,7 +15,7 @@ use member::{
     until,
 };
 use tollgate::clock::UnixMs;
-use tollgate::fleet::postgres::tasks::{Opened, Opening};
+use tollgate::fleet::postgres::tasks::{OpenOutcome, Opening};
 use tollgate::ledger::{
     AccountId, Actor, CallName, Hold, IdempotencyKey, KeyId, LedgerError, OpenHold,
     REPEATED_WITHIN, RepeatKey, RequestId, Reservation, Settlement, Task, TaskFilter, TaskId,
@@ -347,7 +347,7 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
         if step == 2 {
             // The database has it, and the journal does not know.
             let opening = Opening::new(&task, open, REPEATED_WITHIN).expect("an opening");
-            assert_eq!(a.tasks().open(&opening).await, Ok(Opened::Done), "seed {seed}");
+            assert_eq!(a.tasks().open(&opening).await, Ok(OpenOutcome::Done), "seed {seed}");
             was_opened = true;
         }
         if step == 3 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::{Answer, Gateway, ask, chat_model, connect, simulator};
 use serde_json::{Value, json};
-use tollgate::sim::{Behaviour, Recorded, Sim};
+use tollgate::sim::{Behaviour, RecordedRequest, Sim};
 
 fn sims<const N: usize>() -> [Sim; N] {
     std::array::from_fn(|_| simulator(&[]))
@@ -491,15 +491,15 @@ translated: messages, responses, generate_content
 
 /// The share of what the requests asked for, in bytes, that their credential has had before: what a
 /// provider's cache of prompts finds again.
-fn cached_share(requests: &[Recorded]) -> f64 {
-    fn text(request: &Recorded) -> &[u8] {
+fn cached_share(requests: &[RecordedRequest]) -> f64 {
+    fn text(request: &RecordedRequest) -> &[u8] {
         request.body.as_deref().expect("a body that is kept")
     }
     let (mut cached, mut all) = (0, 0);
     for (at, request) in requests.iter().enumerate() {
         let (key, body) = (request.header("authorization"), text(request));
         let own = requests[..at].iter().filter(|before| before.header("authorization") == key);
-        let common = |before: &Recorded| {
+        let common = |before: &RecordedRequest| {
             text(before).iter().zip(body).take_while(|(before, now)| before == now).count()
         };
         cached += own.map(common).max().unwrap_or(0);

@@ -25,8 +25,8 @@ use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::finished::Finished;
 use tollgate::gateway::{
-    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, Hosted, LoopbackClient,
-    LoopbackRequest, Transport,
+    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, HostedService,
+    LoopbackClient, LoopbackRequest, Transport,
 };
 use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -75,7 +75,7 @@ impl Serving {
         let certificate = TestCertificate::new();
         let endless = Arc::new(AtomicUsize::new(0));
         let service = service(Arc::clone(&endless));
-        let hosted = vec![Hosted::new("/own", "/own", BODY_BYTES_MAX, service)];
+        let hosted = vec![HostedService::new("/own", "/own", BODY_BYTES_MAX, service)];
         let (shutdown, watched) = watch::channel(false);
         let sim = simulator(&["chunks=3", "interval-ms=200"]);
         let (parts, addresses) = {
@@ -122,7 +122,7 @@ fn parts(
     directory: &std::path::Path,
     certificate: &TestCertificate,
     upstream: SocketAddr,
-    hosted: Vec<Hosted>,
+    hosted: Vec<HostedService>,
 ) -> GatewayParts {
     let (routes, models) = (directory.join("routes.yaml"), directory.join("models.yaml"));
     let text = format!(

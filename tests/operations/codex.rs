@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, node, simulator};
-use tollgate::sim::{Recorded, Sim};
+use tollgate::sim::{RecordedRequest, Sim};
 
 /// A gateway with a model of responses, and one of Anthropic's messages that is translated.
 fn gateway(sim: &Sim) -> Gateway {
@@ -63,7 +63,7 @@ fn items(events: &[Value], kind: &str) -> Vec<Value> {
     done.map(|event| event["item"].clone()).filter(|item| item["type"] == kind).collect()
 }
 
-fn body(request: &Recorded) -> Value {
+fn body(request: &RecordedRequest) -> Value {
     serde_json::from_slice(request.body.as_deref().unwrap_or_default()).unwrap_or_default()
 }
 

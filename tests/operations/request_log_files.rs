@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate::finished::{Finished, Settled, TaskEnded};
+use tollgate::finished::{FinishedRequest, RequestSettlement, TaskEnded};
 use tollgate::ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::protocols::Operation;
 use tollgate::request_log::{
-    LIST_MAX, Live, Logged, Position, Query, ReadError, RequestLog, SCAN_MAX, SIZE_MIN, Scope,
-    StatusFilter,
+    LIST_MAX, Live, Position, Query, ReadError, RequestLog, RequestRecord, SCAN_MAX, SIZE_MIN,
+    Scope, StatusFilter,
 };
 
 const SIZE: u64 = 64 << 20;
@@ -31,8 +31,8 @@ fn account(number: u64) -> AccountId {
     AccountId::from_number(number)
 }
 
-fn finished(account_id: Option<AccountId>) -> Finished<'static> {
-    Finished {
+fn finished(account_id: Option<AccountId>) -> FinishedRequest<'static> {
+    FinishedRequest {
         request_id: RequestId::new(),
         account_id,
         key_id: account_id.map(|account| KeyId::from_number(account.number() + 1)),
@@ -52,7 +52,7 @@ fn finished(account_id: Option<AccountId>) -> Finished<'static> {
         ended_at: tollgate::clock::UnixMs::now(),
         duration: Duration::from_millis(1_200),
         ttfb: Some(Duration::from_millis(200)),
-        settled: Some(Settled {
+        settled: Some(RequestSettlement {
             usage: Usage { input_tokens: 9, output_tokens: 12, ..Usage::ZERO },
             source: UsageSource::Upstream,
             cost: Nanousd::new(8_600),
@@ -70,8 +70,8 @@ fn query(limit: usize) -> Query {
 }
 
 /// All records of a scope, page by page.
-async fn all(log: &RequestLog, scope: Scope, mut query: Query) -> Vec<Logged> {
-    let mut found: Vec<Logged> = Vec::new();
+async fn all(log: &RequestLog, scope: Scope, mut query: Query) -> Vec<RequestRecord> {
+    let mut found: Vec<RequestRecord> = Vec::new();
     loop {
         let page = log.list(scope, query.clone()).await.expect("a page");
         assert!(page.records.len() <= query.limit, "a page is longer than its limit");
@@ -85,7 +85,7 @@ async fn all(log: &RequestLog, scope: Scope, mut query: Query) -> Vec<Logged> {
     found
 }
 
-fn ids(records: &[Logged]) -> Vec<RequestId> {
+fn ids(records: &[RequestRecord]) -> Vec<RequestId> {
     records.iter().filter_map(|record| record.request_id).collect()
 }
 
@@ -107,7 +107,8 @@ async fn what_is_owed_is_kept_beside_what_was_charged() {
     let dir = directory();
     let owing = |owed| {
         let mut finished = finished(Some(account(7)));
-        finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
+        finished.settled =
+            finished.settled.map(|it| RequestSettlement { owed: Nanousd::new(owed), ..it });
         finished
     };
     let log = open(dir.path());
@@ -124,8 +125,9 @@ async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
     let log = open(dir.path());
     for (model, requested_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)]
     {
-        let mut finished = Finished { model, requested_model, ..finished(Some(account(7))) };
-        finished.settled = finished.settled.map(|it| Settled { owed: Nanousd::new(owed), ..it });
+        let mut finished = FinishedRequest { model, requested_model, ..finished(Some(account(7))) };
+        finished.settled =
+            finished.settled.map(|it| RequestSettlement { owed: Nanousd::new(owed), ..it });
         log.record(&finished);
     }
     for (expected, found) in [
@@ -153,7 +155,7 @@ async fn a_lowered_output_limit_is_kept() {
         [(None, None), (None, Some(4_096)), (Some("a"), Some(70_000)), (Some("a"), None)]
     {
         let finished = finished(Some(account(7)));
-        log.record(&Finished { requested_model, max_tokens_clamped, ..finished });
+        log.record(&FinishedRequest { requested_model, max_tokens_clamped, ..finished });
     }
     let page = log.list(Scope::Account(account(7)), query(10)).await.expect("a page");
     let shown = page.records.iter();
@@ -171,7 +173,7 @@ async fn a_record_says_what_was_known() {
     let log = open(dir.path());
     let task_id = TaskId::random();
     let began = tollgate::clock::UnixMs::now();
-    let submit = Finished {
+    let submit = FinishedRequest {
         operation: Some(Operation::Video),
         task_id: Some(task_id),
         settled: None,
@@ -208,7 +210,7 @@ async fn a_record_says_what_was_known() {
     let others = log.find(Scope::Account(account(6)), submit.request_id).await.expect("a search");
     assert_eq!(others, None, "another account's request");
 
-    let paid = Finished { ..finished(Some(account(5))) };
+    let paid = FinishedRequest { ..finished(Some(account(5))) };
     log.record(&paid);
     let found = log.find(Scope::All, paid.request_id).await.expect("a search").expect("a record");
     assert_eq!(found.settled, paid.settled);
@@ -223,7 +225,7 @@ async fn lists_are_paged_filtered_and_of_one_account() {
     for number in 0..300_u64 {
         let owner = number % 3 + 1;
         let failed = number % 10 == 0;
-        let one = Finished {
+        let one = FinishedRequest {
             model: if number % 2 == 0 { "even" } else { "odd" },
             status: if failed { 429 } else { 200 },
             error_code: if failed { "rate_limit_exceeded" } else { "" },
@@ -286,7 +288,7 @@ async fn a_position_is_good_for_its_own_account_only() {
 async fn strangers_cannot_push_out_the_records_of_customers() {
     let dir = directory();
     let log = open(dir.path());
-    let refused = Finished {
+    let refused = FinishedRequest {
         status: 401,
         error_code: "unauthorized",
         settled: None,
@@ -302,7 +304,7 @@ async fn strangers_cannot_push_out_the_records_of_customers() {
     assert!((10..=10 * (seconds + 1)).contains(&kept), "{kept} in {seconds} s");
     assert_eq!(log.figures().dropped.unauthenticated, 500 - kept);
     // What was read and went well is no operation.
-    log.record(&Finished { operation: None, ..finished(Some(account(1))) });
+    log.record(&FinishedRequest { operation: None, ..finished(Some(account(1))) });
     assert_eq!(all(&log, Scope::Account(account(1)), query(5)).await, []);
 }
 
@@ -310,7 +312,7 @@ async fn strangers_cannot_push_out_the_records_of_customers() {
 async fn a_filtered_list_ends_early_and_says_where_to_go_on() {
     let dir = directory();
     let log = open(dir.path());
-    let rare = Finished { model: "rare", ..finished(Some(account(1))) };
+    let rare = FinishedRequest { model: "rare", ..finished(Some(account(1))) };
     log.record(&rare);
     for number in 0..SCAN_MAX + 100 {
         log.record(&finished(Some(account(1))));
@@ -485,7 +487,12 @@ async fn whatever_a_crash_leaves_is_read_as_far_as_it_is_whole() {
 }
 
 /// True if a record's last byte is before `at`. Positions and offsets are the same in the first file.
-fn ends_before(record: &Logged, newest_first: &[Logged], at: u64, length: u64) -> bool {
+fn ends_before(
+    record: &RequestRecord,
+    newest_first: &[RequestRecord],
+    at: u64,
+    length: u64,
+) -> bool {
     let ends = newest_first.iter().rev().map(|it| it.position).find(|it| *it > record.position);
     ends.unwrap_or(length) <= at
 }

@@ -49,7 +49,7 @@ pub(super) async fn authenticate(
     parts.extensions.insert(actor);
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         let bytes = whole(body).await?;
-        parts.extensions.insert(Requested(digest(&parts, &bytes)));
+        parts.extensions.insert(RequestDigest(digest(&parts, &bytes)));
         body = bytes.into();
     }
     Ok(Request::from_parts(parts, body))
@@ -57,7 +57,7 @@ pub(super) async fn authenticate(
 
 /// The SHA-256 of a write.
 #[derive(Clone, Copy)]
-struct Requested([u8; 32]);
+struct RequestDigest([u8; 32]);
 
 /// Two requests are the same if method, path, query and body are.
 fn digest(parts: &Parts, body: &[u8]) -> [u8; 32] {
@@ -110,7 +110,7 @@ impl FromRequestParts<AdminState> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned().ok_or_else(ApiError::unauthorized)?;
-        let digest = parts.extensions.get::<Requested>().map_or([0; 32], |asked| asked.0);
+        let digest = parts.extensions.get::<RequestDigest>().map_or([0; 32], |asked| asked.0);
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);
         let id = is_named.then(|| idempotency_key(&parts.headers)).transpose()?;
         Ok(Self { actor, asked: IdempotencyKey { id, digest } })

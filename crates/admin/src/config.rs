@@ -45,9 +45,9 @@ pub(super) struct ReloadQuery {
 }
 
 /// Result of a reload: 200 if the files are valid, 422 otherwise.
-pub(super) struct Reloaded(reload::Attempt);
+pub(super) struct ReloadResponse(reload::Attempt);
 
-impl IntoResponse for Reloaded {
+impl IntoResponse for ReloadResponse {
     fn into_response(self) -> Response {
         let in_order = self.0.is_in_order();
         let status = if in_order { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
@@ -55,7 +55,7 @@ impl IntoResponse for Reloaded {
     }
 }
 
-impl Output for Reloaded {
+impl Output for ReloadResponse {
     fn describe(operation: &mut Operation<'_>) {
         operation.reply::<reload::Document>(StatusCode::OK, "The files are in order.");
         let why = "They are not: the configuration that runs stays.";
@@ -68,13 +68,13 @@ pub(super) async fn reload(
     State(state): State<AdminState>,
     Params(query): Params<ReloadQuery>,
     caller: Caller,
-) -> ApiResult<Reloaded> {
+) -> ApiResult<ReloadResponse> {
     let attempt = if query.dry_run {
         reload::try_out(&state.config).await
     } else {
         put_in_force(&state, caller.actor(), &caller.by(&state)).await?
     };
-    Ok(Reloaded(attempt))
+    Ok(ReloadResponse(attempt))
 }
 
 /// Puts the files in force in the name of `operator`, once for the id that `by` has, and notes it

@@ -30,7 +30,7 @@ pub(super) struct ExplainQuery {
 /// Outcome of a request, as predicted.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "RouteExplained")]
-pub(super) struct Explained {
+pub(super) struct Explanation {
     pub(super) model: String,
     pub(super) operations: Vec<&'static str>,
     /// Operations whose requests are translated for its upstreams.
@@ -74,12 +74,12 @@ pub(super) struct ExplainedTarget {
 pub(super) async fn route(
     State(state): State<AdminState>,
     Params(query): Params<ExplainQuery>,
-) -> ApiResult<Json<Explained>> {
+) -> ApiResult<Json<Explanation>> {
     explain(&state, &query).map(Json)
 }
 
 /// Explains a route for the pages of the operators' console.
-pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Explained> {
+pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Explanation> {
     let snapshot = state.config.load();
     let Some(model) = snapshot.model(&query.model) else {
         return Err(ApiError::not_found("No model of `models.yaml` has this name."));
@@ -114,7 +114,7 @@ pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Exp
             targets: served.map(|model| targets(model)).unwrap_or_default(),
         }
     };
-    Ok(Explained {
+    Ok(Explanation {
         model: model.id.to_string(),
         operations: model.operations.iter().map(|one| one.as_str()).collect(),
         translated: model.translated.iter().map(|one| one.as_str()).collect(),

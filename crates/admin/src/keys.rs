@@ -56,14 +56,14 @@ impl KeyView {
 /// The answer to a change: the key, and what the operator may not have meant.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ChangedKey")]
-pub(super) struct Changed {
+pub(super) struct ChangedKeyView {
     #[serde(flatten)]
     view: KeyView,
     /// Warnings: accepted values that may be mistakes.
     warnings: Vec<String>,
 }
 
-impl Changed {
+impl ChangedKeyView {
     fn new(state: &AdminState, key: &Key) -> Self {
         Self { view: KeyView::new(state, key), warnings: warnings(state, key) }
     }
@@ -72,13 +72,13 @@ impl Changed {
 /// The answer to a new key: the key, its secret, and what the operator may not have meant.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CreatedKey")]
-pub(super) struct Issued {
+pub(super) struct CreatedKeyView {
     /// The key itself. It is shown in this answer and never again: not even where the request is
     /// repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(flatten)]
-    changed: Changed,
+    changed: ChangedKeyView,
 }
 
 /// A key to be made.
@@ -106,7 +106,7 @@ pub(super) async fn create(
     Path(account): Path<String>,
     caller: Caller,
     Body(new): Body<NewKeyBody>,
-) -> ApiResult<WrittenOnce<Issued>> {
+) -> ApiResult<WrittenOnce<CreatedKeyView>> {
     check_text("name", &new.name)?;
     check_models(new.models.as_deref())?;
     let account = find_account(&state, &account)?.id;
@@ -118,9 +118,9 @@ pub(super) async fn create(
     };
     let written = caller.by(&state).create_key(account, new).await?;
     let (secret, key) = written.value;
-    let changed = Changed::new(&state, &key);
+    let changed = ChangedKeyView::new(&state, &key);
     let key = secret.map(|secret| secret.expose().to_owned());
-    Ok(WrittenOnce { repeated: written.repeated, body: Issued { key, changed } })
+    Ok(WrittenOnce { repeated: written.repeated, body: CreatedKeyView { key, changed } })
 }
 
 /// `GET /admin/v1/accounts/{account}/keys`, oldest first.
@@ -179,7 +179,7 @@ pub(super) async fn update(
     Path(key): Path<String>,
     caller: Caller,
     Body(body): Body<KeyPatchBody>,
-) -> ApiResult<Json<Changed>> {
+) -> ApiResult<Json<ChangedKeyView>> {
     if let Some(name) = &body.name {
         check_text("name", name)?;
     }
@@ -192,7 +192,7 @@ pub(super) async fn update(
         limits: patch(body.limits),
     };
     let key = caller.by(&state).update_key(find(&state, &key)?.id, patch).await?.value;
-    Ok(Json(Changed::new(&state, &key)))
+    Ok(Json(ChangedKeyView::new(&state, &key)))
 }
 
 fn models_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

@@ -111,7 +111,7 @@ fn send(scan: Scan, mut exporter: Exporter, sender: &mpsc::Sender<std::io::Resul
 /// Number of losses to list.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Listed {
+pub(super) struct LossesQuery {
     /// The most losses that are listed; 100 when it is left out.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
@@ -165,7 +165,7 @@ impl From<ListedLoss> for LossView {
 /// `GET /admin/v1/ledger/losses`
 pub(super) async fn losses(
     State(state): State<AdminState>,
-    Params(Listed { limit }): Params<Listed>,
+    Params(LossesQuery { limit }): Params<LossesQuery>,
 ) -> ApiResult<Json<LossesView>> {
     let limit = limit.unwrap_or(PAGE_DEFAULT);
     check_limit(limit)?;
@@ -177,7 +177,7 @@ pub(super) async fn losses(
 /// Result of a check of the ledger.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JournalReport")]
-pub(super) struct Verified {
+pub(super) struct JournalReportView {
     /// True if nothing is wrong.
     pub(super) ok: bool,
     /// Files of the journal that were read.
@@ -207,7 +207,7 @@ pub(super) struct Verified {
     pub(super) violations: Vec<String>,
 }
 
-impl From<Report> for Verified {
+impl From<Report> for JournalReportView {
     fn from(report: Report) -> Self {
         Self {
             ok: report.violations.is_empty(),
@@ -234,7 +234,7 @@ pub(super) async fn trial_balance(State(state): State<AdminState>) -> ApiResult<
 }
 
 /// `POST /admin/v1/ledger/verify`: checks the journal up to the last record on disk, and sled.
-pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<Verified>> {
+pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<JournalReportView>> {
     Ok(Json(noted(state.ledger.verify().await?).into()))
 }
 

@@ -66,15 +66,15 @@ pub(super) async fn readyz(State(state): State<AdminState>) -> ReadinessView {
 }
 
 /// All metrics in the text format of Prometheus.
-pub(super) struct Counted(String);
+pub(super) struct MetricsText(String);
 
-impl IntoResponse for Counted {
+impl IntoResponse for MetricsText {
     fn into_response(self) -> Response {
         ([(header::CONTENT_TYPE, TEXT_FORMAT)], self.0).into_response()
     }
 }
 
-impl Output for Counted {
+impl Output for MetricsText {
     fn describe(operation: &mut Operation<'_>) {
         let text = json!({"type": "string"});
         operation.reply_as(StatusCode::OK, "Prometheus' text format.", TEXT_FORMAT, &text);
@@ -83,7 +83,7 @@ impl Output for Counted {
 }
 
 /// Everything counted, in Prometheus' text format.
-pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counted> {
+pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<MetricsText> {
     let (mut debt, mut credit) = (None, None);
     if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.node_status()) {
         let overview = fleet.overview().await;
@@ -113,5 +113,5 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Counte
     };
     // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;
-    Ok(Counted(text))
+    Ok(MetricsText(text))
 }

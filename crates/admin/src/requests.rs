@@ -24,7 +24,7 @@ use tollgate_ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_telemetry::request_log::{
-    Feed, Live, Logged, Position, Query, ReadError, RequestLog, Scope, StatusFilter,
+    Feed, Live, Position, Query, ReadError, RequestLog, RequestRecord, Scope, StatusFilter,
 };
 
 /// Number of simultaneous tails: each receives every record.
@@ -84,8 +84,8 @@ pub(super) struct LoggedView {
     max_tokens_clamped: Option<u64>,
 }
 
-impl From<&Logged> for LoggedView {
-    fn from(logged: &Logged) -> Self {
+impl From<&RequestRecord> for LoggedView {
+    fn from(logged: &RequestRecord) -> Self {
         let word = |word: &String| Some(word.clone()).filter(|word| !word.is_empty());
         let settled = logged.settled;
         Self {
@@ -127,12 +127,12 @@ fn milliseconds(duration: Duration) -> f64 {
 
 /// The account whose requests are wanted, or `none` for those whose key was not recognised.
 #[derive(Clone, Copy)]
-enum Whose {
+enum AccountFilter {
     Account(AccountId),
     Nobody,
 }
 
-impl<'de> Deserialize<'de> for Whose {
+impl<'de> Deserialize<'de> for AccountFilter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         if text == NOBODY {
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Whose {
     }
 }
 
-impl JsonSchema for Whose {
+impl JsonSchema for AccountFilter {
     fn schema_name() -> Cow<'static, str> {
         "Whose".into()
     }
@@ -187,7 +187,7 @@ impl JsonSchema for Statuses {
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsQuery {
     /// Only those of this account; `none`: those whose key was not recognised.
-    account: Option<Whose>,
+    account: Option<AccountFilter>,
     /// Only those of this key.
     key: Option<KeyId>,
     /// Only those of the model with this id.
@@ -206,9 +206,9 @@ pub(super) struct RequestsQuery {
 /// Filter of a tail.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Followed {
+pub(super) struct TailQuery {
     /// Only those of this account; `none`: those whose key was not recognised.
-    account: Option<Whose>,
+    account: Option<AccountFilter>,
 }
 
 /// A part of the log.
@@ -234,11 +234,13 @@ impl From<ReadError> for ApiError {
     }
 }
 
-fn scope(state: &AdminState, whose: Option<Whose>) -> ApiResult<Scope> {
+fn scope(state: &AdminState, whose: Option<AccountFilter>) -> ApiResult<Scope> {
     match whose {
         None => Ok(Scope::All),
-        Some(Whose::Nobody) => Ok(Scope::Unauthenticated),
-        Some(Whose::Account(id)) => Ok(Scope::Account(accounts::find(state, &id.to_string())?.id)),
+        Some(AccountFilter::Nobody) => Ok(Scope::Unauthenticated),
+        Some(AccountFilter::Account(id)) => {
+            Ok(Scope::Account(accounts::find(state, &id.to_string())?.id))
+        }
     }
 }
 
@@ -300,7 +302,7 @@ impl Output for Tail {
 /// `GET /admin/v1/requests/tail`: requests as they end, as server-sent events.
 pub(super) async fn tail(
     State(state): State<AdminState>,
-    Params(query): Params<Followed>,
+    Params(query): Params<TailQuery>,
 ) -> ApiResult<Tail> {
     let scope = scope(&state, query.account)?;
     follow(&state.requests, scope).map(Tail)

@@ -52,7 +52,7 @@ pub(super) struct Title(pub(super) &'static str, pub(super) &'static str, pub(su
 /// An entry for GET.
 pub(super) fn get<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
-    H: Handler<T, AdminState> + Described<Args>,
+    H: Handler<T, AdminState> + DescribedHandler<Args>,
     T: 'static,
 {
     AdminRoute::new(Method::GET, MethodFilter::GET, path, title, handler)
@@ -61,7 +61,7 @@ where
 /// An entry for POST.
 pub(super) fn post<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
-    H: Handler<T, AdminState> + Described<Args>,
+    H: Handler<T, AdminState> + DescribedHandler<Args>,
     T: 'static,
 {
     AdminRoute::new(Method::POST, MethodFilter::POST, path, title, handler)
@@ -70,7 +70,7 @@ where
 /// An entry for PATCH.
 pub(super) fn patch<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
-    H: Handler<T, AdminState> + Described<Args>,
+    H: Handler<T, AdminState> + DescribedHandler<Args>,
     T: 'static,
 {
     AdminRoute::new(Method::PATCH, MethodFilter::PATCH, path, title, handler)
@@ -79,7 +79,7 @@ where
 /// An entry for PUT.
 pub(super) fn put<H, T, Args>(path: &'static str, title: Title, handler: H) -> AdminRoute
 where
-    H: Handler<T, AdminState> + Described<Args>,
+    H: Handler<T, AdminState> + DescribedHandler<Args>,
     T: 'static,
 {
     AdminRoute::new(Method::PUT, MethodFilter::PUT, path, title, handler)
@@ -94,7 +94,7 @@ impl AdminRoute {
         handler: H,
     ) -> Self
     where
-        H: Handler<T, AdminState> + Described<Args>,
+        H: Handler<T, AdminState> + DescribedHandler<Args>,
         T: 'static,
     {
         let service = on(filter, handler);
@@ -308,7 +308,7 @@ impl<'a> Operation<'a> {
 }
 
 /// A handler whose arguments and answer are described.
-pub(super) trait Described<Args> {
+pub(super) trait DescribedHandler<Args> {
     fn describe(operation: &mut Operation<'_>);
 }
 
@@ -324,7 +324,7 @@ pub(super) trait Output {
 
 macro_rules! described {
     ($($input:ident),*) => {
-        impl<F, ApiResult, $($input),*> Described<($($input,)*)> for F
+        impl<F, ApiResult, $($input),*> DescribedHandler<($($input,)*)> for F
         where
             F: Fn($($input),*) -> ApiResult,
             ApiResult: Future<Output: Output>,

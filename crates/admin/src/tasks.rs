@@ -12,7 +12,7 @@ use super::error::{ApiError, ApiResult};
 use super::request::Path;
 use super::value::Time;
 use tollgate_ledger::{AccountId, HoldId, Task, TaskId};
-use tollgate_tasks::Announced;
+use tollgate_tasks::ReannounceOutcome;
 
 /// Every submit of which nobody knows whether its upstream took it.
 #[derive(Serialize, JsonSchema)]
@@ -97,11 +97,11 @@ pub(super) async fn announce(
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
     match state.tasks.announce_again(&caller.by(&state), account, id).await? {
-        Announced::Due => Ok(Json(Announcement { id, announced: AnnouncementState::Due })),
-        Announced::NotEnded => Err(ApiError::invalid("task", "The task has not ended.")),
-        Announced::Nowhere => {
+        ReannounceOutcome::Due => Ok(Json(Announcement { id, announced: AnnouncementState::Due })),
+        ReannounceOutcome::NotEnded => Err(ApiError::invalid("task", "The task has not ended.")),
+        ReannounceOutcome::Nowhere => {
             Err(ApiError::invalid("task", "The task was submitted without a webhook_url."))
         }
-        Announced::Unknown => Err(unknown()),
+        ReannounceOutcome::Unknown => Err(unknown()),
     }
 }

@@ -23,7 +23,7 @@ const HOURS_MAX: u64 = 31 * 24;
 /// Length of the time buckets.
 #[derive(Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum By {
+enum BucketLength {
     /// The sums of each hour of UTC.
     Hour,
     /// By the day of UTC.
@@ -40,7 +40,7 @@ pub(super) struct UsageQuery {
     /// Up to this time; now when it is left out.
     to: Option<Time>,
     /// In hours or in days; days when it is left out.
-    by: Option<By>,
+    by: Option<BucketLength>,
 }
 
 /// Usage of one model by one key within an hour or a day.
@@ -67,7 +67,7 @@ struct RowView {
 pub(super) struct UsageView {
     from: Time,
     to: Time,
-    by: By,
+    by: BucketLength,
     data: Vec<RowView>,
 }
 
@@ -80,8 +80,8 @@ pub(super) async fn show(
     let account = accounts::find(&state, &account)?.id;
     let by = query.by.unwrap_or_default();
     let (grain, unit_ms, units_max) = match by {
-        By::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
-        By::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
+        BucketLength::Hour => (Grain::Hour, MS_PER_HOUR, HOURS_MAX),
+        BucketLength::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
     let (from, to) = request::period(query.from, query.to);
     let from = UnixMs(from.0 - from.0 % unit_ms);

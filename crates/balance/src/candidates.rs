@@ -8,7 +8,7 @@ use super::budget::RetryBudget;
 use super::candidate::{Candidate, RankedChannel, TargetRank};
 use super::channel::{Channel, PlannedCall};
 use super::choose::{ChannelView, choose};
-use super::stored_ids::{Stored, StoredIdRecorder};
+use super::stored_ids::{ObjectHomes, StoredIdRecorder};
 use super::unknown_names::UnknownNames;
 use tollgate_config::snapshot::{Balancing, Target};
 
@@ -35,7 +35,7 @@ pub(super) struct RequestOwner {
     /// Call that each try makes.
     pub(super) call: PlannedCall,
     pub(super) chosen: Option<ChosenName>,
-    pub(super) stored: Arc<Stored>,
+    pub(super) stored: Arc<ObjectHomes>,
 }
 
 /// Model name from the request, for a model whose id is a pattern.

@@ -64,7 +64,7 @@ pub use circuit::Circuit;
 pub use credential_scan::{CredentialFinder, CredentialLeak, CredentialScan};
 pub use free_calls::{FreeCall, FreeCalls, FreeRefusal};
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
-use stored_ids::Stored;
+use stored_ids::ObjectHomes;
 pub use stored_ids::{Home, StoredIdRecorder};
 use unknown_names::UnknownNames;
 
@@ -79,7 +79,7 @@ pub struct Balancer {
     free_budget: Arc<RetryBudget>,
     free_calls: Arc<FreeCalls>,
     unknown: Arc<UnknownNames>,
-    stored: Arc<Stored>,
+    stored: Arc<ObjectHomes>,
 }
 
 /// Properties of a request that decide its candidates.

@@ -21,16 +21,16 @@ pub struct Home(pub(super) u64);
 
 /// Storage locations of the objects that upstreams keep, by account and id.
 #[derive(Debug)]
-pub(super) struct Stored(AccountCache<Home>);
+pub(super) struct ObjectHomes(AccountCache<Home>);
 
-impl Default for Stored {
+impl Default for ObjectHomes {
     fn default() -> Self {
         let (time, all_max, account_max) = (TIME, IDS_MAX, ACCOUNT_IDS_MAX);
         Self(AccountCache::new(CacheBounds { time, all_max, account_max }))
     }
 }
 
-impl Stored {
+impl ObjectHomes {
     /// Storage location of the object with this id.
     pub(super) fn home(&self, account: u64, id: &str, now: Instant) -> Option<Home> {
         self.0.get(account, id, now)
@@ -40,7 +40,7 @@ impl Stored {
 /// Records the ids of objects that an upstream stores for one answer.
 #[derive(Clone, Debug)]
 pub struct StoredIdRecorder {
-    pub(super) stored: Arc<Stored>,
+    pub(super) stored: Arc<ObjectHomes>,
     pub(super) account: u64,
     pub(super) home: Home,
 }
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn an_id_is_accepted_only_from_the_account_that_received_it() {
-        let (stored, now) = (Arc::<Stored>::default(), Instant::now());
+        let (stored, now) = (Arc::<ObjectHomes>::default(), Instant::now());
         let id_recorder =
             StoredIdRecorder { stored: Arc::clone(&stored), account: 1, home: Home(7) };
         id_recorder.record("resp_1", now);

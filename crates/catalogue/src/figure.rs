@@ -5,7 +5,7 @@ use tollgate_money::money::Rate;
 
 /// Number of units that a figure is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Per {
+pub(crate) enum UnitScale {
     /// Per token, character, image, second, search or request.
     One,
     /// A thousand searches or calls.
@@ -14,7 +14,7 @@ pub(crate) enum Per {
     Million,
 }
 
-impl Per {
+impl UnitScale {
     /// The number of units, as a power of ten.
     const fn exponent(self) -> i32 {
         match self {
@@ -52,7 +52,7 @@ const DIGITS_MAX: usize = 38;
 ///
 /// # Errors
 /// When the text is no number, or none that can be billed exactly.
-pub(crate) fn rate(text: &str, per: Per) -> Result<Rate, FigureError> {
+pub(crate) fn rate(text: &str, per: UnitScale) -> Result<Rate, FigureError> {
     let (sign, magnitude) = match text.strip_prefix('-') {
         Some(magnitude) => (true, magnitude),
         None => (false, text),
@@ -99,7 +99,7 @@ pub(crate) fn rate(text: &str, per: Per) -> Result<Rate, FigureError> {
 pub(crate) fn tokens(text: &str) -> Option<u64> {
     // A dollar a million is a thousand million femto-dollars for one, whatever it is that is counted.
     const PER_MILLION: i64 = 1_000_000_000;
-    let femtousd = rate(text, Per::Million).ok()?.femtousd();
+    let femtousd = rate(text, UnitScale::Million).ok()?.femtousd();
     let is_whole = femtousd.checked_rem(PER_MILLION) == Some(0);
     let count = u64::try_from(femtousd.checked_div(PER_MILLION)?).ok()?;
     (is_whole && count > 0).then_some(count)
@@ -124,22 +124,22 @@ mod tests {
     #[test]
     fn figures_are_exact() {
         for (text, per, femtousd) in [
-            ("1.5e-07", Per::One, 150_000_000),
-            ("0.00000015", Per::One, 150_000_000),
-            ("0.15", Per::Million, 150_000_000),
-            ("2.5", Per::Million, 2_500_000_000),
-            ("3e-06", Per::One, 3_000_000_000),
-            ("1E+1", Per::Million, 10_000_000_000),
-            ("10", Per::Thousand, 10_000_000_000_000),
-            ("0.0375", Per::Million, 37_500_000),
-            ("0.000000001", Per::Million, 1),
-            ("1e-15", Per::One, 1),
-            ("100e-17", Per::One, 1),
-            ("0.0000000010000", Per::Million, 1),
-            ("0", Per::One, 0),
-            ("-0.0", Per::One, 0),
-            ("0e99999", Per::One, 0),
-            ("9000", Per::One, 9_000_000_000_000_000_000),
+            ("1.5e-07", UnitScale::One, 150_000_000),
+            ("0.00000015", UnitScale::One, 150_000_000),
+            ("0.15", UnitScale::Million, 150_000_000),
+            ("2.5", UnitScale::Million, 2_500_000_000),
+            ("3e-06", UnitScale::One, 3_000_000_000),
+            ("1E+1", UnitScale::Million, 10_000_000_000),
+            ("10", UnitScale::Thousand, 10_000_000_000_000),
+            ("0.0375", UnitScale::Million, 37_500_000),
+            ("0.000000001", UnitScale::Million, 1),
+            ("1e-15", UnitScale::One, 1),
+            ("100e-17", UnitScale::One, 1),
+            ("0.0000000010000", UnitScale::Million, 1),
+            ("0", UnitScale::One, 0),
+            ("-0.0", UnitScale::One, 0),
+            ("0e99999", UnitScale::One, 0),
+            ("9000", UnitScale::One, 9_000_000_000_000_000_000),
         ] {
             assert_eq!(rate(text, per).map(Rate::femtousd), Ok(femtousd), "{text} for {per:?}");
         }
@@ -165,7 +165,7 @@ mod tests {
             ("1e99", FigureError::TooLarge),
             ("1e99999999999", FigureError::TooLarge),
         ] {
-            assert_eq!(rate(text, Per::One), Err(error), "{text:?}");
+            assert_eq!(rate(text, UnitScale::One), Err(error), "{text:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
 
-use crate::figure::{self, FigureError, Per};
+use crate::figure::{self, FigureError, UnitScale};
 use crate::tree::Tree;
 
 /// Format of a price list.
@@ -85,13 +85,13 @@ pub struct Unsayable {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// The price of a unit.
-    Price(Unit, Per),
+    Price(Unit, UnitScale),
     /// A price for a part of what a unit counts, which is charged as that unit here: right where both
     /// prices are the same, and else nothing that can be said.
-    PartOf(Unit, Per),
+    PartOf(Unit, UnitScale),
     /// The price of a part that may be the only one: of the first unit if that has no price, and of the
     /// second beside it.
-    InPlaceOf(Unit, Unit, Per),
+    InPlaceOf(Unit, Unit, UnitScale),
     /// No unit here counts it.
     Unknown,
 }
@@ -174,9 +174,10 @@ impl EntryReading {
     fn unknown(&mut self, key: &str, value: &Tree<'_>) {
         const WHY: &str = "there is no unit for it";
         match value {
-            Tree::Number(figure) if figure::rate(figure, Per::One) == Ok(Rate::default()) => {}
+            Tree::Number(figure) if figure::rate(figure, UnitScale::One) == Ok(Rate::default()) => {
+            }
             Tree::Number(figure) => self.unsayable(key, figure, WHY),
-            Tree::Text(text) => match figure::rate(text, Per::One) {
+            Tree::Text(text) => match figure::rate(text, UnitScale::One) {
                 Ok(rate) if rate == Rate::default() => {}
                 // Words are no price.
                 Err(FigureError::NotANumber) => {}

@@ -46,7 +46,7 @@ Examples:
   tollgate accounts show acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Show(One),
+    Show(AccountArgument),
     /// Suspend an account; its balance stays.
     #[command(after_help = format!("\
 Examples:
@@ -116,7 +116,7 @@ Examples:
   tollgate accounts webhook-secret acct_3f1c0a5b7d9e2468 --quiet > webhook-secret
 
 {CODES}"))]
-    WebhookSecret(One),
+    WebhookSecret(AccountArgument),
 }
 
 #[derive(Args, Debug)]
@@ -138,7 +138,7 @@ struct CreateAccount {
 }
 
 #[derive(Args, Debug)]
-struct One {
+struct AccountArgument {
     /// Id of the account.
     account: String,
     #[command(flatten)]
@@ -261,7 +261,7 @@ impl AccountsArgs {
                 let ask = AdminRequest::post(PATH).with(json!({"name": name}));
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Show(One { account, output }) => {
+            AccountsCommand::Show(AccountArgument { account, output }) => {
                 output.show(&AdminRequest::get(path(&account)), &ACCOUNT)
             }
             AccountsCommand::Suspend(change) => change.suspended(true),
@@ -292,7 +292,7 @@ impl AccountsArgs {
                 output.show(&AdminRequest::get(path), &USAGE)
             }
             AccountsCommand::Login(login) => login.run(),
-            AccountsCommand::WebhookSecret(One { account, output }) => {
+            AccountsCommand::WebhookSecret(AccountArgument { account, output }) => {
                 let ask = AdminRequest::get(format!("{}/webhook-secret", path(&account)));
                 output.show(&ask, &WEBHOOK_SECRET)
             }

@@ -20,7 +20,7 @@ pub(super) fn pinned_to(file: &Path) -> anyhow::Result<Arc<ClientConfig>> {
         .map_err(|error| anyhow!("{error}"))
         .with_context(|| format!("there is no certificate in {}", file.display()))?;
     let provider = Arc::new(ring::default_provider());
-    let verifier = Arc::new(Pinned { expected, provider: Arc::clone(&provider) });
+    let verifier = Arc::new(PinnedVerifier { expected, provider: Arc::clone(&provider) });
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .dangerous()
@@ -31,12 +31,12 @@ pub(super) fn pinned_to(file: &Path) -> anyhow::Result<Arc<ClientConfig>> {
 
 /// Verifier that accepts exactly one certificate.
 #[derive(Debug)]
-struct Pinned {
+struct PinnedVerifier {
     expected: CertificateDer<'static>,
     provider: Arc<CryptoProvider>,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,

@@ -43,7 +43,7 @@ Examples:
   tollgate keys show key_9b1de0c2f4a68035
 
 {CODES}"))]
-    Show(One),
+    Show(KeyArgument),
     /// Change a key. Omitted settings stay unchanged.
     #[command(after_help = format!("\
 Examples:
@@ -100,7 +100,7 @@ struct CreateKey {
 }
 
 #[derive(Args, Debug)]
-struct One {
+struct KeyArgument {
     /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
     #[command(flatten)]
@@ -157,7 +157,7 @@ impl KeysArgs {
                 output.list(&path, &[], &pages, &KEYS)
             }
             KeysCommand::Create(create) => create.run(),
-            KeysCommand::Show(One { key, output }) => {
+            KeysCommand::Show(KeyArgument { key, output }) => {
                 output.show(&AdminRequest::get(path(&key)), &KEY)
             }
             KeysCommand::Update(update) => update.run(),

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use super::exit::{CODES, PARTLY};
 use super::terminal::{self, errln};
-use tollgate_config::{self as config, Migrated, Severity};
+use tollgate_config::{self as config, MigratedConfig, Severity};
 
 /// Convert another gateway's configuration, update the schema of a fleet's database, or move a ledger
 /// into it.
@@ -81,7 +81,7 @@ impl Litellm {
             }
         };
         terminal::diagnostics(&migrated.found);
-        let Migrated { routes, models, found } = migrated;
+        let MigratedConfig { routes, models, found } = migrated;
         match out {
             None => {
                 let mut out = terminal::data();

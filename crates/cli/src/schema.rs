@@ -12,11 +12,11 @@ use super::terminal::outln;
 pub(super) struct Schema {
     /// File, or the admin API.
     #[arg(value_enum)]
-    of: Of,
+    of: SchemaName,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Of {
+enum SchemaName {
     /// `routes.yaml`
     Routes,
     /// `models.yaml`
@@ -29,9 +29,9 @@ impl Schema {
     /// Run the command: print a schema.
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
         let schema = match self.of {
-            Of::Routes => tollgate_config::routes_schema(),
-            Of::Models => tollgate_config::models_schema(),
-            Of::Admin => (program.admin_openapi)(),
+            SchemaName::Routes => tollgate_config::routes_schema(),
+            SchemaName::Models => tollgate_config::models_schema(),
+            SchemaName::Admin => (program.admin_openapi)(),
         };
         outln!("{}", serde_json::to_string_pretty(&schema)?);
         Ok(ExitCode::SUCCESS)

@@ -35,9 +35,9 @@ pub struct Change {
 /// A configuration as it was typed, with digests in the place of what may be a secret. The digests are
 /// shown to nobody as they are: a guessed password could be held against them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Described(Value);
+pub struct RedactedConfig(Value);
 
-impl Described {
+impl RedactedConfig {
     /// The description without secrets. Fingerprints of secrets can be compared with others that were made
     /// with the same `key` only, and reveal nothing without it.
     #[must_use]
@@ -87,10 +87,10 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// One file, before anything is filled in.
-pub(super) fn describe(typed: &serde_yaml::Value, schema: &Value) -> Described {
+pub(super) fn describe(typed: &serde_yaml::Value, schema: &Value) -> RedactedConfig {
     let mut described = serde_json::to_value(typed).unwrap_or_default();
     mask(&mut described, &Path::root(), schema);
-    Described(described)
+    RedactedConfig(described)
 }
 
 /// Overwrites what may not be shown with its digest. What only names a variable or a file is shown.
@@ -180,12 +180,12 @@ fn entries(value: &Value) -> Option<Map<String, Value>> {
 }
 
 /// Both files as one document.
-pub(super) fn together(routes: Described, models: Described) -> Described {
+pub(super) fn together(routes: RedactedConfig, models: RedactedConfig) -> RedactedConfig {
     let mut whole = Map::new();
-    for Described(part) in [routes, models] {
+    for RedactedConfig(part) in [routes, models] {
         whole.extend(part.as_object().cloned().unwrap_or_default());
     }
-    Described(json!(whole))
+    RedactedConfig(json!(whole))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
-use super::expand::{Env, Expansion, Unfilled};
+use super::expand::{Env, Expansion, ExpansionError};
 pub(super) use super::fault::Fault;
 use super::spans::{Mark, Path, Spans, Step, SyntaxRefusal, syntax_help};
 use super::{described, shape, shown};
@@ -32,10 +32,10 @@ pub(super) struct Document {
     schema: serde_json::Value,
     spans: Spans,
     /// The values as typed, for showing and comparing.
-    pub(super) described: described::Described,
+    pub(super) described: described::RedactedConfig,
     value: Value,
     /// Variables and files that could not be filled in.
-    pub(super) unfilled: Vec<Unfilled>,
+    pub(super) unfilled: Vec<ExpansionError>,
     faults: Vec<Fault>,
 }
 
@@ -136,7 +136,7 @@ impl Document {
             text: self.text.clone(),
             schema: self.schema.clone(),
             spans: self.spans.clone(),
-            described: described::Described::default(),
+            described: described::RedactedConfig::default(),
             value: Value::Mapping(value),
             unfilled,
             faults,
@@ -158,7 +158,7 @@ impl Document {
             text: self.text.clone(),
             schema: self.schema.clone(),
             spans: self.spans.clone(),
-            described: described::Described::default(),
+            described: described::RedactedConfig::default(),
             value: Value::Mapping(part),
             unfilled,
             faults,
@@ -181,7 +181,7 @@ impl Document {
 
     /// Notes every variable and file that is missing as an error.
     pub(super) fn note_unfilled(&mut self) {
-        for Unfilled { path, reason, help } in std::mem::take(&mut self.unfilled) {
+        for ExpansionError { path, reason, help } in std::mem::take(&mut self.unfilled) {
             self.note(Fault::at_value(&path, reason).help(help));
         }
     }
@@ -191,7 +191,7 @@ impl Document {
     pub(super) fn leave_unfilled_out(&mut self) {
         let unfilled = self.unfilled.iter();
         let noted: Vec<Fault> = unfilled
-            .map(|Unfilled { path, reason, help }| {
+            .map(|ExpansionError { path, reason, help }| {
                 let entry = match path.steps() {
                     [Step::Key(_), Step::Key(entry), ..] => entry.as_str(),
                     _ => "this",

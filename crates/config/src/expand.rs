@@ -20,7 +20,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// A variable or file that could not be filled in.
 #[derive(Clone, Debug)]
-pub(super) struct Unfilled {
+pub(super) struct ExpansionError {
     /// The path of the value at fault.
     pub(super) path: Path,
     /// Name of the variable or file, and the reason: the beginning of a sentence.
@@ -38,7 +38,7 @@ pub(super) struct Expansion<'a> {
     /// The values as they were typed, with their places.
     pub(super) spans: &'a Spans,
     /// Variables and files that are missing.
-    pub(super) unfilled: Vec<Unfilled>,
+    pub(super) unfilled: Vec<ExpansionError>,
     /// Expressions that are wrong in themselves.
     pub(super) faults: Vec<Fault>,
 }
@@ -122,7 +122,7 @@ impl Expansion<'_> {
         let found = (self.env)(name).filter(|value| !value.is_empty());
         let filled = found.or_else(|| default.map(str::to_owned));
         if filled.is_none() {
-            self.unfilled.push(Unfilled {
+            self.unfilled.push(ExpansionError {
                 path: path.clone(),
                 reason: format!("the environment variable `{name}` is not set"),
                 help: format!("set it, or give it a default: `${{{name}:-…}}`"),
@@ -135,7 +135,7 @@ impl Expansion<'_> {
         match read_secret(&self.directory.join(name)) {
             Ok(text) => Some(text),
             Err(reason) => {
-                self.unfilled.push(Unfilled {
+                self.unfilled.push(ExpansionError {
                     path: path.clone(),
                     reason: format!("the file `{name}` cannot be used: {reason}"),
                     help:

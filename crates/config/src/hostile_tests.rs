@@ -287,7 +287,9 @@ fn what_a_migration_does_grows_with_the_file_and_not_with_its_square() {
         let migrate = |entries: usize| {
             let (text, begun) = (text(entries), Instant::now());
             let (found, written) = match litellm("config.yaml", text.as_bytes()) {
-                Ok(Migrated { found, routes, models }) => (found, routes.len() + models.len()),
+                Ok(MigratedConfig { found, routes, models }) => {
+                    (found, routes.len() + models.len())
+                }
                 Err(error) => (vec![*error], 0),
             };
             let rendered: usize = found.iter().map(|found| found.render().len()).sum();

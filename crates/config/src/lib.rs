@@ -45,10 +45,10 @@ mod window;
 
 pub use certificate::{Certificate, CertificateError, CertificateFile, CertificateFiles};
 pub use compile::TypedModel;
-pub use described::{Change, Described, as_yaml, changes};
+pub use described::{Change, RedactedConfig, as_yaml, changes};
 pub use diagnostic::{Diagnostic, DiagnosticReport, Severity, SourceExcerpt, count, report};
-pub use migrate::{Migrated, litellm};
-pub use reload::{ConfigHandle, LastReload, Reloaded, Trigger};
+pub use migrate::{MigratedConfig, litellm};
+pub use reload::{ConfigHandle, LastReload, ReloadSummary, Trigger};
 pub use routes_file::RoutesFile;
 
 pub use shape::WithoutNull;
@@ -210,7 +210,7 @@ fn has_models(routes: &std::path::Path, bytes: &[u8]) -> bool {
 pub fn describe(
     routes: &std::path::Path,
     models: &std::path::Path,
-) -> Result<(String, Described), Vec<Diagnostic>> {
+) -> Result<(String, RedactedConfig), Vec<Diagnostic>> {
     let bytes = read_files(routes, models)?;
     let described = |path: &std::path::Path, bytes: &[u8], schema| {
         let document = Document::parse(&path.to_string_lossy(), bytes, &|_| None, schema)?;

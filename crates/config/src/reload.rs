@@ -9,7 +9,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::snapshot::{Listener, Snapshot};
-use super::{Described, Diagnostic, Overrides, Sources};
+use super::{Diagnostic, Overrides, RedactedConfig, Sources};
 use tollgate_types::clock::UnixMs;
 
 /// Hands out the configuration in force. A reload replaces it whole or not at all.
@@ -57,12 +57,12 @@ pub struct LastReload {
     /// Cause of the attempt.
     pub by: Trigger,
     /// Changes, or all diagnostics of faulty files.
-    pub result: Result<Reloaded, Vec<Diagnostic>>,
+    pub result: Result<ReloadSummary, Vec<Diagnostic>>,
 }
 
 /// Outcome of a successful reload.
 #[derive(Clone, Debug)]
-pub struct Reloaded {
+pub struct ReloadSummary {
     /// The hash of the files.
     pub hash: String,
     /// Warnings about probable mistakes.
@@ -96,7 +96,7 @@ impl ConfigHandle {
     }
 
     /// Keeps how a reload ended for those who ask later.
-    pub fn remember(&self, by: Trigger, result: &Result<Reloaded, Vec<Diagnostic>>) {
+    pub fn remember(&self, by: Trigger, result: &Result<ReloadSummary, Vec<Diagnostic>>) {
         let last = LastReload { at: UnixMs::now(), by, result: result.clone() };
         *self.last.lock() = Some(Arc::new(last));
     }
@@ -105,7 +105,7 @@ impl ConfigHandle {
     ///
     /// # Errors
     /// What keeps the files from being YAML.
-    pub fn describe_files(&self) -> Result<(String, Described), Vec<Diagnostic>> {
+    pub fn describe_files(&self) -> Result<(String, RedactedConfig), Vec<Diagnostic>> {
         match &self.sources {
             Sources::Files { routes, models } => super::describe(routes, models),
             Sources::Embedded => {
@@ -125,7 +125,7 @@ impl ConfigHandle {
     ///
     /// # Errors
     /// Everything that is wrong with them; the configuration in force then stays.
-    pub fn reload(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+    pub fn reload(&self) -> Result<ReloadSummary, Vec<Diagnostic>> {
         let mut tried = self.tried.lock();
         self.reload_locked(&mut tried)
     }
@@ -134,7 +134,7 @@ impl ConfigHandle {
     ///
     /// # Errors
     /// As of [`ConfigHandle::reload`].
-    pub fn reload_if_changed(&self) -> Option<Result<Reloaded, Vec<Diagnostic>>> {
+    pub fn reload_if_changed(&self) -> Option<Result<ReloadSummary, Vec<Diagnostic>>> {
         let mut tried = self.tried.lock();
         (self.sources.content() != *tried).then(|| self.reload_locked(&mut tried))
     }
@@ -150,7 +150,7 @@ impl ConfigHandle {
     ///
     /// # Errors
     /// Everything that is wrong with the files.
-    pub fn try_out(&self) -> Result<Reloaded, Vec<Diagnostic>> {
+    pub fn try_out(&self) -> Result<ReloadSummary, Vec<Diagnostic>> {
         self.load_files().map(|(_, reloaded)| reloaded)
     }
 
@@ -166,7 +166,7 @@ impl ConfigHandle {
         self.sources.content()
     }
 
-    fn reload_locked(&self, tried: &mut String) -> Result<Reloaded, Vec<Diagnostic>> {
+    fn reload_locked(&self, tried: &mut String) -> Result<ReloadSummary, Vec<Diagnostic>> {
         // Before they are read: what is written meanwhile is then tried once more, never missed.
         *tried = self.sources.content();
         let (snapshot, reloaded) = self.load_files()?;
@@ -175,11 +175,11 @@ impl ConfigHandle {
         Ok(reloaded)
     }
 
-    fn load_files(&self) -> Result<(Snapshot, Reloaded), Vec<Diagnostic>> {
+    fn load_files(&self) -> Result<(Snapshot, ReloadSummary), Vec<Diagnostic>> {
         let (snapshot, warnings) = super::load(&self.sources, &self.overrides)?;
         let restart_only = restart_only(&self.started, &snapshot);
         let hash = snapshot.hash.clone();
-        Ok((snapshot, Reloaded { hash, warnings, restart_only }))
+        Ok((snapshot, ReloadSummary { hash, warnings, restart_only }))
     }
 }
 

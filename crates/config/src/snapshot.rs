@@ -42,7 +42,7 @@ pub struct Snapshot {
     /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
     pub hash: String,
     /// Both files as typed, in one document: variables by their names, secrets by a fingerprint.
-    pub described: crate::Described,
+    pub described: crate::RedactedConfig,
     /// The addresses that customers connect to. They change with a restart only.
     pub listeners: Vec<Listener>,
     /// Proxies whose `X-Forwarded-For` is believed.
@@ -237,7 +237,7 @@ pub struct Limits {
     /// The customers' requests that are served at one time.
     pub requests_in_flight_max: usize,
     /// Limits of unauthenticated requests.
-    pub unauthenticated: Unauthenticated,
+    pub unauthenticated: UnauthenticatedLimits,
     /// Limits of one account.
     pub per_account: PerAccount,
     /// Limits of free calls.
@@ -280,7 +280,7 @@ impl Limits {
 
 /// Limits of unauthenticated requests, and of the console's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unauthenticated {
+pub struct UnauthenticatedLimits {
     /// Most requests in flight.
     pub requests_in_flight_max: usize,
     /// Most requests in flight from one address.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tollgate_types::clock::uptime;
 
-use crate::issued::Issued;
+use crate::issued::IssuedCredential;
 
 /// The pause after a token was discarded during which the next one is kept even if an upstream refuses it: an
 /// upstream that refuses every token must not cause a token request per call.
@@ -23,7 +23,7 @@ pub(crate) struct Cell {
 
 #[derive(Debug, Default)]
 struct CellState {
-    issued: Option<Arc<Issued>>,
+    issued: Option<Arc<IssuedCredential>>,
     is_fetching: bool,
     /// An upstream has refused what is there, and another one is waited for. Where none can be had, it
     /// is used on: a customer may be at fault for the refusal.
@@ -35,7 +35,7 @@ struct CellState {
 /// The state of the cache for a caller.
 pub(crate) enum CellStanding {
     /// It can be used. The fetch is to be begun that renews it, if there is one.
-    Good(Arc<Issued>, Option<Fetch>),
+    Good(Arc<IssuedCredential>, Option<Fetch>),
     /// A fetch is under way, or is to be begun, and can be waited for.
     Waiting(watch::Receiver<u64>, Option<Fetch>),
     /// There is nothing, and none may be begun now.
@@ -71,14 +71,14 @@ impl Cell {
     }
 
     /// Returns the credential that is usable now.
-    pub(crate) fn good(&self) -> Option<Arc<Issued>> {
+    pub(crate) fn good(&self) -> Option<Arc<IssuedCredential>> {
         let issued = self.state.lock().issued.clone();
         issued.filter(|issued| uptime() < issued.ends_at)
     }
 
     /// Gives up what an upstream has refused, unless the one before it was given up just now. Says
     /// whether another one is there, or is to be had.
-    pub(crate) fn give_up(&self, refused: &Arc<Issued>) -> bool {
+    pub(crate) fn give_up(&self, refused: &Arc<IssuedCredential>) -> bool {
         let now = uptime();
         let mut state = self.state.lock();
         let is_kept = state.issued.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, refused));
@@ -95,7 +95,7 @@ impl Cell {
 
 impl Fetch {
     /// Puts in place what was fetched.
-    pub(crate) fn put(&self, issued: Issued) {
+    pub(crate) fn put(&self, issued: IssuedCredential) {
         let mut state = self.0.state.lock();
         (state.issued, state.is_refused) = (Some(Arc::new(issued)), false);
     }

@@ -8,7 +8,7 @@ use tollgate_options::auth::{Auth, AuthKind};
 use tollgate_outbound::{FormAnswer, FormClient, FormLimits, OutboundError};
 use tollgate_types::clock::{UnixMs, uptime};
 
-use crate::issued::{Issued, Proof};
+use crate::issued::{IssuedCredential, Proof};
 use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
 use crate::source::{FetchFailure, RefreshOutcome, TokenSource};
 use crate::{entra, google, sts};
@@ -35,7 +35,7 @@ pub(crate) async fn fetch(
     client: &FormClient,
     source: &TokenSource,
     account: &str,
-) -> Result<Issued, FetchFailure> {
+) -> Result<IssuedCredential, FetchFailure> {
     let began = uptime();
     let grant = async {
         // It is never closed.
@@ -55,7 +55,7 @@ pub(crate) async fn fetch(
     let life = life.min(LIFE_MAX);
     let ends_at = began.saturating_add(life.saturating_sub(MARGIN_MAX.min(life / 10)));
     let renew_at = began.saturating_add(life / 4 * 3).min(ends_at);
-    Ok(Issued { proof, renew_at, ends_at })
+    Ok(IssuedCredential { proof, renew_at, ends_at })
 }
 
 /// Sends one token request. The flag beside a failure is true if a clock offset was found.

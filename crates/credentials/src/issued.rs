@@ -11,7 +11,7 @@ use crate::sigv4::{self, Scope, Signable};
 
 /// A credential issued for one account, or for all of them.
 #[derive(Debug)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCredential {
     pub(crate) proof: Proof,
     /// From here on it is renewed, while it is still used: by [`tollgate_types::clock::uptime`].
     pub(crate) renew_at: Duration,

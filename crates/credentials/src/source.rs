@@ -14,7 +14,7 @@ use tollgate_types::clock::uptime;
 
 use crate::Unavailable;
 use crate::cell::Cell;
-use crate::issued::{Issued, Proof, Signer};
+use crate::issued::{IssuedCredential, Proof, Signer};
 
 /// Accounts that have a session of their own at one time, for one credential: the one that has not been
 /// used for longest gives way to another. Each takes some two kilobytes.
@@ -33,7 +33,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 pub(crate) struct TokenSource {
     pub(crate) auth: Arc<Auth>,
     /// Keys from the configuration, for an upstream without a token endpoint.
-    pub(crate) configured: Option<Arc<Issued>>,
+    pub(crate) configured: Option<Arc<IssuedCredential>>,
     accounts: Mutex<Accounts>,
     health: Mutex<Health>,
     /// The offset of the endpoint's clock from ours, in milliseconds, as last measured.
@@ -122,7 +122,11 @@ impl TokenSource {
         let configured = match &auth.kind {
             AuthKind::Aws(aws) if !auth.is_issued() => {
                 let proof = Proof::Signer(Signer::new(aws, aws.keys.clone(), 0));
-                Some(Arc::new(Issued { proof, renew_at: Duration::MAX, ends_at: Duration::MAX }))
+                Some(Arc::new(IssuedCredential {
+                    proof,
+                    renew_at: Duration::MAX,
+                    ends_at: Duration::MAX,
+                }))
             }
             _ => None,
         };

@@ -19,7 +19,7 @@ use crate::source::ACCOUNTS_MAX;
 use crate::{Credentials, RefreshOutcome, Token, UnsignedRequest};
 
 /// An answer: its status line's end, further header lines, and its body.
-type Scripted = (&'static str, String, String);
+type ScriptedAnswer = (&'static str, String, String);
 
 /// Somebody who issues tokens: counts the calls, and answers each as it is told.
 struct Endpoint {
@@ -29,7 +29,7 @@ struct Endpoint {
 
 impl Endpoint {
     async fn start(
-        answer: impl Fn(usize, &str) -> Scripted + Send + Sync + 'static,
+        answer: impl Fn(usize, &str) -> ScriptedAnswer + Send + Sync + 'static,
         delay: Duration,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -53,7 +53,7 @@ impl Endpoint {
 
 async fn serve(
     mut stream: TcpStream,
-    answer: Arc<impl Fn(usize, &str) -> Scripted>,
+    answer: Arc<impl Fn(usize, &str) -> ScriptedAnswer>,
     calls: Arc<AtomicUsize>,
     delay: Duration,
 ) {
@@ -82,7 +82,7 @@ async fn serve(
     }
 }
 
-fn good(token: &str, seconds: u64) -> Scripted {
+fn good(token: &str, seconds: u64) -> ScriptedAnswer {
     let body = format!("{{\"access_token\":\"{token}\",\"expires_in\":{seconds}}}");
     ("200 OK", String::new(), body)
 }
@@ -306,7 +306,7 @@ fn role(url: &Url, tag: Option<&str>) -> Arc<Auth> {
 }
 
 /// The session of a call, that ends in an hour by a clock that is `ahead` of ours.
-fn session(call: usize, ahead: i64) -> Scripted {
+fn session(call: usize, ahead: i64) -> ScriptedAnswer {
     let now = UnixMs::now().0.saturating_add_signed(ahead * 1000);
     let ends = UnixMs(now + 3_600_000).to_rfc3339();
     let body = format!(

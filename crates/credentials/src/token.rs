@@ -6,12 +6,12 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 
 use crate::cell::Cell;
-use crate::issued::{Issued, Proof, SignedHeaders, UnsignedRequest};
+use crate::issued::{IssuedCredential, Proof, SignedHeaders, UnsignedRequest};
 
 /// The credential of one attempt at an upstream.
 #[derive(Clone, Debug)]
 pub struct Token {
-    pub(crate) issued: Arc<Issued>,
+    pub(crate) issued: Arc<IssuedCredential>,
     /// The cache it came from; `None` for keys from the configuration.
     pub(crate) cell: Option<Arc<Cell>>,
 }

@@ -66,7 +66,7 @@ use tollgate_telemetry::request_log::RequestLog;
 
 use tollgate_web_kit::password::Passwords;
 use tollgate_web_kit::{
-    self as web, Attempts, Client, Devices, Guarded, LogIns, NavItem, OwnAttempts, PageFrame,
+    self as web, Attempts, Client, ConsoleGuard, Devices, LogIns, NavItem, OwnAttempts, PageFrame,
     Session, Sessions, SignUps,
 };
 
@@ -200,7 +200,7 @@ pub fn service(parts: ConsoleParts) -> io::Result<Option<(String, Router)>> {
 
 /// Every page. The paths of pages are below the console's own.
 fn router(console: CustomerConsole) -> Router {
-    let guarded = Guarded { sessions: Arc::clone(&console.sessions) };
+    let guarded = ConsoleGuard { sessions: Arc::clone(&console.sessions) };
     let base = console.base.to_string();
     let pages = Router::new()
         .route("/", get(start::page))

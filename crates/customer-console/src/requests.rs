@@ -18,7 +18,7 @@ use super::units;
 use filter::{Filter, TypedFilter};
 use tollgate_ledger::{Key, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;
-use tollgate_telemetry::request_log::{self, Logged, ReadError, Scope};
+use tollgate_telemetry::request_log::{self, ReadError, RequestRecord, Scope};
 use tollgate_web_kit::{HtmlPage, PageFrame, request_list, show};
 
 pub(super) use one::page as one;
@@ -70,7 +70,7 @@ struct RequestRow {
 }
 
 impl RequestRow {
-    fn from_logged(logged: &Logged, keys: &KeyNames) -> Self {
+    fn from_logged(logged: &RequestRecord, keys: &KeyNames) -> Self {
         let settled = logged.settled.as_ref();
         let tokens_in = settled.map_or(0, |settled| settled.usage.input_tokens_total());
         Self {
@@ -93,7 +93,7 @@ impl RequestRow {
 }
 
 /// The status that was sent, or how a task ended: all tasks are videos.
-fn status(logged: &Logged) -> String {
+fn status(logged: &RequestRecord) -> String {
     request_list::status_text(logged, |state| format!("video {state}"))
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::Mutex;
 
-use super::postgres::directory::{Appended, Pulled};
+use super::postgres::directory::{DirectoryAppend, DirectoryPage};
 use super::postgres::{Db, DbError};
 use tollgate_ledger::{Record, Seq, WriteGroup, WritePage, WriteTurn};
 
@@ -68,10 +68,10 @@ impl Directory {
         after: Seq,
         write_id: &str,
         records: &[Record],
-    ) -> Result<Appended, DbError> {
+    ) -> Result<DirectoryAppend, DbError> {
         self.go_on()?;
         let appended = self.db.append(after, write_id, records).await?;
-        if let Appended::At(seq) = appended {
+        if let DirectoryAppend::At(seq) = appended {
             self.head.fetch_max(seq, Ordering::Relaxed);
             *self.last.lock() = Some((seq, write_id.to_owned()));
         }
@@ -85,7 +85,7 @@ impl Directory {
         after: Seq,
     ) -> Result<WritePage, DbError> {
         self.go_on()?;
-        let Pulled { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
+        let DirectoryPage { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
         self.head.store(head, Ordering::Relaxed);
         if head < after {
             return Err(self.stop(format!(

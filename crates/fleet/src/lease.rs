@@ -79,7 +79,7 @@ pub struct Shortage {
 
 /// A sync that the treasury rejects. It has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum SyncRefusal {
     /// There is no such node.
     UnknownNode,
     /// Another process has joined as this node.

@@ -30,7 +30,7 @@ const LISTED_MAX: usize = 20;
 
 /// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MoveReport {
     /// The counts that were equal on both sides.
     pub tallies: Tallies,
     /// True if an earlier run had completed the move.

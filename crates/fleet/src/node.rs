@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::LocalMoney;
 use super::borrower::{Borrower, Verdict, Waiter};
-use super::lease::{JoinResponse, Refused, SyncRequest, SyncResponse};
+use super::lease::{JoinResponse, SyncRefusal, SyncRequest, SyncResponse};
 use super::postgres::DbError;
 use super::{Fleet, FleetError, NodeEvent};
 use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
@@ -54,7 +54,7 @@ enum NodeEnd {
     /// It is to stop.
     Stopped,
     /// It must join again before it can continue.
-    ShutOut(Refused),
+    ShutOut(SyncRefusal),
 }
 
 /// Joins the fleet: follows the directory, settles holds left open by a crash, and returns all leases of this
@@ -137,7 +137,7 @@ impl Node {
             self.fleet.end_term();
             let now = self.fleet.now();
             // A treasury that has forgotten syncs tells of a failover, and there may be another one.
-            let is_forgotten = matches!(why, Refused::OutOfOrder { .. });
+            let is_forgotten = matches!(why, SyncRefusal::OutOfOrder { .. });
             let before = if is_forgotten { None } else { shut_out_at.replace(now) };
             if before.is_some_and(|before| now.saturating_sub(before) < SHUT_OUT_AGAIN) {
                 log::error!(
@@ -332,16 +332,16 @@ fn borrower(fleet: &Fleet, joined: JoinResponse) -> Borrower {
 }
 
 /// Describes why the treasury rejects this epoch of a node.
-fn reason(refused: &Refused) -> String {
+fn reason(refused: &SyncRefusal) -> String {
     match refused {
-        Refused::UnknownNode => "the treasury does not know it".to_owned(),
-        Refused::Superseded => {
+        SyncRefusal::UnknownNode => "the treasury does not know it".to_owned(),
+        SyncRefusal::Superseded => {
             "an operator has resolved what it had out, or another process has joined as it"
                 .to_owned()
         }
-        Refused::OutOfOrder { reported, turn } => format!(
+        SyncRefusal::OutOfOrder { reported, turn } => format!(
             "the treasury has forgotten exchanges: it has turn {turn} and the journal up to {reported}"
         ),
-        Refused::Unsound(account) => format!("its report of {account} does not add up"),
+        SyncRefusal::Unsound(account) => format!("its report of {account} does not add up"),
     }
 }

@@ -38,7 +38,7 @@ use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
-pub use self::listen::Announced;
+pub use self::listen::ChannelNotification;
 pub use self::overview::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
 use self::pooled::PooledConnection;
 pub use self::transaction::Transaction;
@@ -135,12 +135,12 @@ impl DatabaseTimeouts {
 /// The database. Cheap to clone.
 #[derive(Clone)]
 pub struct Db {
-    shared: Arc<Shared>,
+    shared: Arc<DatabaseState>,
     /// True if it may use the connections reserved for the node itself.
     is_ahead: bool,
 }
 
-struct Shared {
+struct DatabaseState {
     pool: Pool,
     /// Bounds the operations of customers and operators: however slow and many they are, calls get their
     /// money in time and a revoked key is refused.
@@ -217,7 +217,7 @@ impl Db {
             .recycle_timeout(Some(CONNECT_TIMEOUT))
             .build()
             .map_err(|error| DbError::Failed(error.to_string()))?;
-        let shared = Shared { pool, places, config, tls, limits, place, observer };
+        let shared = DatabaseState { pool, places, config, tls, limits, place, observer };
         let db = Self { shared: Arc::new(shared), is_ahead: false };
         db.query("SELECT 1", &[]).await?;
         Ok(db)

@@ -20,7 +20,7 @@ pub struct ShareQueue {
     hurry: Notify,
     /// Exchanges that have begun.
     begun: AtomicU64,
-    done: watch::Sender<Done>,
+    done: watch::Sender<CompletedSync>,
     /// The amounts that calls wait for, by key; and keys of which the node has a share.
     keys: Mutex<BTreeMap<(AccountId, KeyId), BTreeMap<u64, Nanousd>>>,
     calls: AtomicU64,
@@ -28,7 +28,7 @@ pub struct ShareQueue {
 
 /// The last sync that is over.
 #[derive(Clone, Copy, Debug, Default)]
-struct Done {
+struct CompletedSync {
     number: u64,
     is_answered: bool,
 }
@@ -38,7 +38,7 @@ impl Default for ShareQueue {
         Self {
             hurry: Notify::new(),
             begun: AtomicU64::new(0),
-            done: watch::Sender::new(Done::default()),
+            done: watch::Sender::new(CompletedSync::default()),
             keys: Mutex::default(),
             calls: AtomicU64::new(0),
         }
@@ -120,6 +120,6 @@ impl ShareQueue {
 
     /// Says that the sync `number` is over, and whether it was answered.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
-        self.done.send_replace(Done { number, is_answered });
+        self.done.send_replace(CompletedSync { number, is_answered });
     }
 }

@@ -13,8 +13,8 @@ use super::borrower::Verdict;
 use super::directory::Directory;
 use super::lease::Shortage;
 use super::postgres::DbError;
-use super::postgres::directory::{Appended, WriteRefused};
-use super::postgres::tasks::{Found, Opened, Opening, SharedTask, SharedTasks};
+use super::postgres::directory::{DirectoryAppend, WriteRefused};
+use super::postgres::tasks::{CommitState, OpenOutcome, Opening, SharedTask, SharedTasks};
 use tollgate_ledger::{
     AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
     HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
@@ -218,9 +218,9 @@ impl WriteLog for Directory {
         records: &[Record],
     ) -> Result<AppendOutcome, LedgerError> {
         Ok(match Self::append(self, turn, after, write_id, records).await? {
-            Appended::At(seq) => AppendOutcome::At(seq),
-            Appended::Behind => AppendOutcome::Behind,
-            Appended::Refused(refused) => AppendOutcome::Refused(refused.into()),
+            DirectoryAppend::At(seq) => AppendOutcome::At(seq),
+            DirectoryAppend::Behind => AppendOutcome::Behind,
+            DirectoryAppend::Refused(refused) => AppendOutcome::Refused(refused.into()),
         })
     }
 
@@ -243,14 +243,14 @@ struct PreparedTask {
 impl PreparedOpening for PreparedTask {
     async fn open(&self) -> Result<TaskOpened, TaskStoreError> {
         Ok(match self.tasks.open(&self.opening).await? {
-            Opened::Done => TaskOpened::Done,
-            Opened::Repeated => TaskOpened::Repeated,
-            Opened::Refused => TaskOpened::Refused,
+            OpenOutcome::Done => TaskOpened::Done,
+            OpenOutcome::Repeated => TaskOpened::Repeated,
+            OpenOutcome::Refused => TaskOpened::Refused,
         })
     }
 
     async fn settle(&self) -> Result<bool, TaskStoreError> {
-        Ok(self.tasks.settle_opening(&self.opening).await? == Found::Done)
+        Ok(self.tasks.settle_opening(&self.opening).await? == CommitState::Done)
     }
 }
 

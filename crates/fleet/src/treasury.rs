@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lease::{
-    Epoch, JoinResponse, Loan, LoanRequest, Refused, Shortage, SyncRequest, SyncResponse, Turn,
+    Epoch, JoinResponse, Loan, LoanRequest, Shortage, SyncRefusal, SyncRequest, SyncResponse, Turn,
     loan,
 };
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
@@ -86,7 +86,7 @@ impl AccountFunds {
 /// The part of a node's lease that operators have taken out of suspense. The treasury keeps it until the
 /// node's next sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resolved {
+pub struct SuspenseRelease {
     /// The amount made available again.
     pub released: Nanousd,
     /// The amount that counts as spent.
@@ -103,7 +103,7 @@ pub(super) struct NodeRecord {
     pub(super) term_ends: Duration,
     pub(super) is_suspended: bool,
     pub(super) leases: BTreeMap<AccountId, Nanousd>,
-    pub(super) resolved: BTreeMap<AccountId, Resolved>,
+    pub(super) resolved: BTreeMap<AccountId, SuspenseRelease>,
 }
 
 /// All money of a fleet, or as much of it as a sync touches.
@@ -144,7 +144,7 @@ impl Treasury {
 
     /// The resolved part of a node's lease of an account.
     #[must_use]
-    pub fn resolved(&self, node: NodeId, account: AccountId) -> Resolved {
+    pub fn resolved(&self, node: NodeId, account: AccountId) -> SuspenseRelease {
         let resolved = self.nodes.get(&node).and_then(|node| node.resolved.get(&account));
         resolved.copied().unwrap_or_default()
     }
@@ -230,24 +230,24 @@ impl Treasury {
     /// Applies a sync that arrives at `now` from a node whose term is `term`.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`SyncRefusal`].
     pub fn sync(
         &mut self,
         sync: &SyncRequest,
         now: Duration,
         term: Duration,
-    ) -> Result<SyncResponse, Refused> {
+    ) -> Result<SyncResponse, SyncRefusal> {
         let id = sync.node;
-        let row = self.nodes.get(&id).ok_or(Refused::UnknownNode)?;
+        let row = self.nodes.get(&id).ok_or(SyncRefusal::UnknownNode)?;
         if row.epoch != sync.epoch {
-            return Err(Refused::Superseded);
+            return Err(SyncRefusal::Superseded);
         }
         if row.turn == sync.turn && row.turn > 0 {
             return Ok(row.answer.clone());
         }
         let follows = sync.report.as_ref().is_none_or(|report| report.from == row.reported);
         if row.turn.checked_add(1) != Some(sync.turn) || !follows {
-            return Err(Refused::OutOfOrder { reported: row.reported, turn: row.turn });
+            return Err(SyncRefusal::OutOfOrder { reported: row.reported, turn: row.turn });
         }
         let mut next = self.clone();
         next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
@@ -299,12 +299,12 @@ impl Treasury {
         }
     }
 
-    fn take(&mut self, id: NodeId, report: &LeaseReport) -> Result<(), Refused> {
-        let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+    fn take(&mut self, id: NodeId, report: &LeaseReport) -> Result<(), SyncRefusal> {
+        let node = self.nodes.get_mut(&id).ok_or(SyncRefusal::UnknownNode)?;
         node.reported = report.to;
         for settled in report.settled.iter().copied() {
             let LeaseSettlement { account, charged, owed, written_off, returned } = settled;
-            let funds = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
+            let funds = self.accounts.get_mut(&account).ok_or(SyncRefusal::Unsound(account))?;
             let lease = node.leases.entry(account).or_default();
             let paid = charged.min(*lease);
             let back = returned.min(lease.saturating_sub(paid));
@@ -355,13 +355,13 @@ impl Treasury {
         id: NodeId,
         requests: &[LoanRequest],
         now: Duration,
-    ) -> Result<Vec<(AccountId, Loan)>, Refused> {
+    ) -> Result<Vec<(AccountId, Loan)>, SyncRefusal> {
         let nodes = self.alive(now);
         self.recalls.retain(|_, until| *until > now);
         let mut loans = Vec::with_capacity(requests.len());
         for LoanRequest { account, least, most } in requests.iter().copied() {
-            let funds = self.accounts.get_mut(&account).ok_or(Refused::Unsound(account))?;
-            let node = self.nodes.get_mut(&id).ok_or(Refused::UnknownNode)?;
+            let funds = self.accounts.get_mut(&account).ok_or(SyncRefusal::Unsound(account))?;
+            let node = self.nodes.get_mut(&id).ok_or(SyncRefusal::UnknownNode)?;
             let own = node.leases.get(&account).copied().unwrap_or_default();
             // Others wait for it: nobody gets more than a hold needs, or nothing would come together.
             let most = if self.recalls.contains_key(&account) { least } else { most };

@@ -14,7 +14,7 @@ use crate::files::sync_directory;
 
 /// The file: what it says, and the hash of that as it stands there.
 #[derive(Serialize, Deserialize)]
-struct Sealed {
+struct ChecksummedFile {
     says: Box<RawValue>,
     #[serde(with = "hex32")]
     sha256: [u8; 32],
@@ -46,7 +46,7 @@ pub fn write(path: &Path, says: &impl Serialize) -> io::Result<()> {
 pub fn content(says: &impl Serialize) -> io::Result<Vec<u8>> {
     let says = serde_json::value::to_raw_value(says)?;
     let sha256 = Sha256::digest(says.get().as_bytes()).into();
-    let mut bytes = serde_json::to_vec(&Sealed { says, sha256 })?;
+    let mut bytes = serde_json::to_vec(&ChecksummedFile { says, sha256 })?;
     bytes.push(b'\n');
     Ok(bytes)
 }
@@ -54,7 +54,7 @@ pub fn content(says: &impl Serialize) -> io::Result<Vec<u8>> {
 /// Reads the file at `path`; `None` if there is none.
 ///
 /// # Errors
-/// The operating system's, and [`io::ErrorKind::InvalidData`] with [`Changed`] in it for a file that
+/// The operating system's, and [`io::ErrorKind::InvalidData`] with [`CorruptFile`] in it for a file that
 /// was changed.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(path) {
@@ -67,11 +67,11 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// Reads the bytes of such a file.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] with [`Changed`] in it when they were changed.
+/// [`io::ErrorKind::InvalidData`] with [`CorruptFile`] in it when they were changed.
 pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    let changed = |cause: String| io::Error::new(io::ErrorKind::InvalidData, Changed { cause });
+    let changed = |cause: String| io::Error::new(io::ErrorKind::InvalidData, CorruptFile { cause });
     let unreadable = |error: serde_json::Error| changed(format!(": {error}"));
-    let sealed: Sealed = serde_json::from_slice(bytes).map_err(unreadable)?;
+    let sealed: ChecksummedFile = serde_json::from_slice(bytes).map_err(unreadable)?;
     if <[u8; 32]>::from(Sha256::digest(sealed.says.get().as_bytes())) != sealed.sha256 {
         return Err(changed(String::new()));
     }
@@ -81,7 +81,7 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
 /// A file whose checksum does not match its content, or that is no such file at all.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("its checksum does not match what it says{cause}")]
-pub struct Changed {
+pub struct CorruptFile {
     /// Empty, or a colon and what could not be read.
     cause: String,
 }

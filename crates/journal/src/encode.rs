@@ -322,7 +322,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         let begin = self.bytes.len();
         // Room for the length of a short text: nearly all are.
         self.bytes.push(0);
-        write!(Printed(self.bytes), "{value}")
+        write!(DisplayWriter(self.bytes), "{value}")
             .map_err(|_| EncodeError("it cannot be printed".to_owned()))?;
         let length = self.bytes.len() - begin - 1;
         match (u8::try_from(length), self.bytes.get_mut(begin)) {
@@ -339,9 +339,9 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
 }
 
 /// Takes what is printed.
-struct Printed<'a>(&'a mut Vec<u8>);
+struct DisplayWriter<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for Printed<'_> {
+impl fmt::Write for DisplayWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.extend_from_slice(text.as_bytes());
         Ok(())
@@ -456,7 +456,7 @@ mod tests {
 
     /// One of each kind of value.
     #[derive(Clone, Debug, Serialize)]
-    struct Each {
+    struct SampleValues {
         truth: bool,
         bytes: (u8, i8),
         small: (u16, i16, u32, i32),
@@ -503,9 +503,9 @@ mod tests {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
-    fn each(random: &mut fastrand::Rng) -> Each {
+    fn each(random: &mut fastrand::Rng) -> SampleValues {
         let n = |random: &mut fastrand::Rng| bits(random);
-        Each {
+        SampleValues {
             truth: random.bool(),
             bytes: (n(random) as u8, n(random) as i8),
             small: (n(random) as u16, n(random) as i16, n(random) as u32, n(random) as i32),

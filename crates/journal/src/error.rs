@@ -13,7 +13,7 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The operating system's reason, or [`Changed`](crate::checked::Changed).
+        /// The operating system's reason, or [`CorruptFile`](crate::checked::Changed).
         source: io::Error,
     },
     /// The journal has bytes that were not written like this.

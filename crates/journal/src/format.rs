@@ -45,7 +45,10 @@ pub trait Format {
     ///
     /// # Errors
     /// When it is not there or cannot be reached.
-    fn open_archived(archived: &Archived, journal: Option<&Path>) -> io::Result<Box<dyn Read>> {
+    fn open_archived(
+        archived: &ArchivedSegment,
+        journal: Option<&Path>,
+    ) -> io::Result<Box<dyn Read>> {
         let _ = journal;
         Ok(Box::new(File::open(&archived.path)?))
     }
@@ -54,11 +57,11 @@ pub trait Format {
 /// For those who note nothing of their own in a [`Seal`](crate::seal::Seal) or a
 /// [`JournalHead`](crate::head::JournalHead).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nothing {}
+pub struct EmptyNote {}
 
 /// A segment that was moved out of the journal's directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Archived {
+pub struct ArchivedSegment {
     /// The compressed file, or `s3://bucket/key`.
     pub path: PathBuf,
     /// The length of the file, in bytes.

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::checked::{self, hex32};
 use crate::error::Error;
 use crate::files::sync_directory;
-use crate::format::{Format, Nothing};
+use crate::format::{EmptyNote, Format};
 use crate::frame::Chain;
 use crate::reader::Reader;
 use crate::seal::{self, Seal};
@@ -31,7 +31,7 @@ const IDENTITY: &str = "identity.json";
 
 /// Contents of `head.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JournalHead<N = Nothing> {
+pub struct JournalHead<N = EmptyNote> {
     /// Names the history that the journal tells; a copy that goes on by itself gets another name.
     pub id: String,
     /// Number of times the ledger was opened under this name.
@@ -275,7 +275,7 @@ fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), E
 
 /// The file of a journal that is open, for those who note something in it.
 #[derive(Debug)]
-pub struct HeadFile<N = Nothing> {
+pub struct HeadFile<N = EmptyNote> {
     dir: PathBuf,
     head: Mutex<JournalHead<N>>,
 }

@@ -51,7 +51,7 @@ impl<E> Drop for Unbroken<'_, E> {
 /// The journal takes no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the journal takes no more records")]
-pub struct Stopped;
+pub struct JournalStopped;
 
 impl<E> Journal<E> {
     /// A journal whose last record is `last`.
@@ -80,10 +80,14 @@ impl<E> Journal<E> {
     ///
     /// # Errors
     /// After [`Journal::stop`].
-    pub fn enqueue(&self, urgency: Urgency, entry: impl FnOnce(Seq) -> E) -> Result<Seq, Stopped> {
+    pub fn enqueue(
+        &self,
+        urgency: Urgency,
+        entry: impl FnOnce(Seq) -> E,
+    ) -> Result<Seq, JournalStopped> {
         let mut queue = self.queue.lock();
         if queue.schedule.is_stopping() && !queue.schedule.is_open() {
-            return Err(Stopped);
+            return Err(JournalStopped);
         }
         let seq = queue.next_seq;
         queue.next_seq = seq.saturating_add(1);
@@ -99,10 +103,10 @@ impl<E> Journal<E> {
     ///
     /// # Errors
     /// After [`Journal::stop`].
-    pub fn unbroken(&self) -> Result<Unbroken<'_, E>, Stopped> {
+    pub fn unbroken(&self) -> Result<Unbroken<'_, E>, JournalStopped> {
         let mut queue = self.queue.lock();
         if queue.schedule.is_stopping() {
-            return Err(Stopped);
+            return Err(JournalStopped);
         }
         queue.schedule.open_group();
         Ok(Unbroken(self))
@@ -130,7 +134,7 @@ impl<E> Journal<E> {
     ///
     /// # Errors
     /// When the journal ended before that.
-    pub async fn durable(&self, seq: Seq) -> Result<(), Stopped> {
+    pub async fn durable(&self, seq: Seq) -> Result<(), JournalStopped> {
         if self.is_durable(seq) {
             return Ok(());
         }
@@ -140,7 +144,7 @@ impl<E> Journal<E> {
                 return Ok(());
             }
             if queue.ended {
-                return Err(Stopped);
+                return Err(JournalStopped);
             }
             // What stands before those that gather is being written.
             let gathers = seq >= queue.next_seq.saturating_sub(queue.entries.len() as u64);
@@ -148,7 +152,7 @@ impl<E> Journal<E> {
             (queue.waiters.wait_for(seq), wakes)
         };
         self.wake_if(wakes);
-        committed.await.map_err(|_| Stopped)
+        committed.await.map_err(|_| JournalStopped)
     }
 
     /// True if disk space is low. New work should be refused then, so that the records that follow

@@ -106,12 +106,12 @@ pub use self::batch::{BatchLimits, BatchQueue, GatherResult};
 pub use self::encode::{EncodeError, encode};
 pub use self::error::Error;
 pub use self::files::sync_directory;
-pub use self::format::{Format, Nothing};
-pub use self::journal::{Journal, Stopped, Unbroken};
+pub use self::format::{EmptyNote, Format};
+pub use self::journal::{Journal, JournalStopped, Unbroken};
 pub use self::reader::Reader;
 pub use self::records::Records;
 pub use self::urgency::Urgency;
-pub use self::waiters::{Waiters, Woken};
+pub use self::waiters::{DueWaiters, Waiters};
 pub use self::writer::Writer;
 
 /// The number of a record: one more than that of the record before.

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     /// A thread that keeps to a schedule, in a time of its own.
-    struct Simulated {
+    struct SimulatedThread {
         schedule: Schedule,
         began: Instant,
         /// In microseconds since then.
@@ -174,7 +174,7 @@ mod tests {
         groups: Vec<(u64, Vec<(u64, Urgency)>)>,
     }
 
-    impl Simulated {
+    impl SimulatedThread {
         fn new(write_for: u64) -> Self {
             let mut thread = Self {
                 schedule: Schedule::default(),
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_rides_along_and_wakes_nobody() {
-        let mut thread = Simulated::new(MS / 4);
+        let mut thread = SimulatedThread::new(MS / 4);
         for call in 0..100 {
             thread.until(call * 5 * MS);
             thread.record(Urgency::AtOnce);
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_record_that_comes_alone_is_written_without_anybody_who_asks() {
-        let mut thread = Simulated::new(MS / 4);
+        let mut thread = SimulatedThread::new(MS / 4);
         for alone in 1..=3 {
             thread.until(alone * 1_000 * MS);
             thread.record(Urgency::Gather);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_what_gathers_has_it_written_now() {
-        let mut thread = Simulated::new(MS / 4);
+        let mut thread = SimulatedThread::new(MS / 4);
         thread.record(Urgency::Gather);
         thread.until(MS);
         thread.wake(|schedule| schedule.gathered(Urgency::AtOnce));
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_burst_has_a_group_in_two_milliseconds_and_few_wakes() {
-        let mut thread = Simulated::new(MS / 4);
+        let mut thread = SimulatedThread::new(MS / 4);
         for record in 0..10_000 {
             thread.until(record * 10);
             thread.record(if record % 2 == 0 { Urgency::AtOnce } else { Urgency::Gather });
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_belongs_together_is_not_parted_and_is_written_when_it_is_whole() {
-        let mut thread = Simulated::new(MS / 4);
+        let mut thread = SimulatedThread::new(MS / 4);
         thread.schedule.open_group();
         thread.record(Urgency::AtOnce);
         thread.until(100 * MS);
@@ -341,7 +341,7 @@ mod tests {
         let [interval, most] = [GROUP_INTERVAL, GATHER_MAX]
             .map(|time| u64::try_from(time.as_micros()).expect("short"));
         for _ in 0..300 {
-            let mut thread = Simulated::new(random.u64(50..4_000));
+            let mut thread = SimulatedThread::new(random.u64(50..4_000));
             let pause = 10_u64.pow(random.u32(1..6));
             let mut urgent = 0;
             for _ in 0..200 {

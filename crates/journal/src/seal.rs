@@ -16,15 +16,15 @@ use crate::Seq;
 use crate::checked::{self, hex32};
 use crate::error::Error;
 use crate::files;
-pub use crate::format::Archived;
-use crate::format::{Format, Nothing};
+pub use crate::format::ArchivedSegment;
+use crate::format::{EmptyNote, Format};
 use crate::frame::{self, Chain};
 
 pub(crate) const COPY_BYTES: usize = 256 << 10;
 
 /// Seal of a closed segment: its length and hashes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seal<S = Nothing> {
+pub struct Seal<S = EmptyNote> {
     /// The number of its first record.
     pub first_seq: Seq,
     /// The number of its last record.
@@ -44,7 +44,7 @@ pub struct Seal<S = Nothing> {
     #[serde(flatten)]
     pub summary: S,
     /// Location after a move; `None` while it is in the journal's directory.
-    pub archived: Option<Archived>,
+    pub archived: Option<ArchivedSegment>,
 }
 
 /// The path of a segment's seal.
@@ -81,7 +81,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
 
     /// The seal of the same segment, moved.
     #[must_use]
-    pub fn moved_to(self, archived: Archived) -> Self {
+    pub fn moved_to(self, archived: ArchivedSegment) -> Self {
         Self { archived: Some(archived), ..self }
     }
 
@@ -90,7 +90,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
     ///
     /// # Errors
     /// When the seal cannot be written, or the original not be removed.
-    pub fn move_to(&self, dir: &Path, archived: Archived) -> Result<(), Error>
+    pub fn move_to(&self, dir: &Path, archived: ArchivedSegment) -> Result<(), Error>
     where
         S: Clone,
     {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Seq;
 use crate::error::Error;
-use crate::format::{Format, Nothing};
+use crate::format::{EmptyNote, Format};
 use crate::frame::Chain;
 use crate::seal::{self, Seal};
 use crate::segment;
@@ -23,9 +23,9 @@ pub struct Next {
 
 /// A closed segment that was read whole and is sound: what its seal will say, without a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed(Seal);
+pub struct SealedSegment(Seal);
 
-impl Sealed {
+impl SealedSegment {
     /// Reads the closed segment that begins with the record `first_seq`, and says what it is; `next` is
     /// how the one behind it begins. `see` gets every record.
     ///
@@ -60,7 +60,7 @@ impl Sealed {
             chain: frames.chain,
             bytes,
             sha256,
-            summary: Nothing {},
+            summary: EmptyNote {},
             archived: None,
         }))
     }

@@ -240,7 +240,7 @@ fn what_was_acknowledged_is_read_again_at_whatever_moment_the_process_dies() {
         }
     });
     journal.stop();
-    assert_eq!(journal.enqueue(Urgency::AtOnce, |seq| seq.to_string()), Err(Stopped));
+    assert_eq!(journal.enqueue(Urgency::AtOnce, |seq| seq.to_string()), Err(JournalStopped));
     let (end, groups) = thread.join().expect("no panic");
     let (records, _) = read(dir.path()).expect("sound");
     assert_eq!((records.len(), end.seq), (800, 800));
@@ -301,8 +301,9 @@ fn a_changed_or_missing_sealed_segment_is_noticed() {
     let chain_before = seal::chain_before(dir, 2).expect("a header");
     let next = sealing::Next { first_seq: 2, chain_before };
     let mut seen = 0;
-    let sealed = sealing::Sealed::read::<TextLines>(dir, 1, next, |_| seen += 1).expect("sound");
-    let seal = sealed.with(Nothing {});
+    let sealed =
+        sealing::SealedSegment::read::<TextLines>(dir, 1, next, |_| seen += 1).expect("sound");
+    let seal = sealed.with(EmptyNote {});
     seal.keep(dir).expect("written");
     assert_eq!((seen, seal.last_seq), (1, 1));
     assert_eq!(<seal::Seal>::find(dir, 1).expect("readable"), Some(seal.clone()));
@@ -317,7 +318,7 @@ fn a_changed_or_missing_sealed_segment_is_noticed() {
     // In its archive it is read as if it were here.
     let archived = dir.join("elsewhere");
     fs::write(&archived, &whole).expect("written");
-    let at = seal::Archived { path: archived, bytes: whole.len() as u64, at_ms: 0 };
+    let at = seal::ArchivedSegment { path: archived, bytes: whole.len() as u64, at_ms: 0 };
     seal.moved_to(at).keep(dir).expect("written");
     assert_eq!(read(dir).expect("sound").0, ["one", "two"]);
 }
@@ -332,7 +333,7 @@ fn a_journal_that_ends_before_its_head_is_refused() {
     let before = writer.position();
     append(&mut writer, &lines(&["two"]));
     let examine = || {
-        head::JournalHead::<Nothing>::examine::<TextLines>(dir.path(), head::ForkPolicy::Refused)
+        head::JournalHead::<EmptyNote>::examine::<TextLines>(dir.path(), head::ForkPolicy::Refused)
     };
     assert_eq!(examine().expect("nothing is noted"), None);
     let file = head::HeadFile::begin::<TextLines>(

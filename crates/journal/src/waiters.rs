@@ -17,13 +17,13 @@ impl Waiters {
         reached
     }
 
-    /// Takes those who wait for `seq` or a record before it. [`Woken::wake`] is for after the lock was
+    /// Takes those who wait for `seq` or a record before it. [`DueWaiters::wake`] is for after the lock was
     /// given back.
-    pub fn take_up_to(&mut self, seq: Seq) -> Woken {
+    pub fn take_up_to(&mut self, seq: Seq) -> DueWaiters {
         let (woken, waiting) =
             std::mem::take(&mut self.0).into_iter().partition(|(at, _)| *at <= seq);
         self.0 = waiting;
-        Woken(woken)
+        DueWaiters(woken)
     }
 
     /// Has all fail who wait: nothing more will come.
@@ -41,9 +41,9 @@ impl Waiters {
 /// Tasks whose record is reached.
 #[derive(Debug)]
 #[must_use = "they wait to be woken"]
-pub struct Woken(Vec<(Seq, oneshot::Sender<()>)>);
+pub struct DueWaiters(Vec<(Seq, oneshot::Sender<()>)>);
 
-impl Woken {
+impl DueWaiters {
     /// Wakes all of these tasks.
     pub fn wake(self) {
         for (_, waiter) in self.0 {

@@ -20,7 +20,7 @@ use parking_lot::RwLock;
 
 use self::bucket::Bucket;
 use crate::files::directory::{make_directory, sync_directory};
-use crate::files::seal::{self, Archived, Seal};
+use crate::files::seal::{self, ArchivedSegment, Seal};
 use crate::records::error::OpenError;
 use tollgate_journal::segment;
 pub use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
@@ -96,7 +96,10 @@ fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
 ///
 /// # Errors
 /// When it is not there, cannot be reached, or is no such file.
-pub(crate) fn open(archived: &Archived, journal_dir: Option<&Path>) -> io::Result<Box<dyn Read>> {
+pub(crate) fn open(
+    archived: &ArchivedSegment,
+    journal_dir: Option<&Path>,
+) -> io::Result<Box<dyn Read>> {
     match journal_dir.zip(object(&archived.path)) {
         Some((journal_dir, (_, key))) => {
             let fetch = || packed(archived, None);
@@ -111,7 +114,7 @@ fn unpack(packed: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder)))
 }
 
-fn packed(archived: &Archived, stop: Option<&Arc<AtomicBool>>) -> io::Result<Box<dyn Read>> {
+fn packed(archived: &ArchivedSegment, stop: Option<&Arc<AtomicBool>>) -> io::Result<Box<dyn Read>> {
     match object(&archived.path) {
         Some((name, key)) => {
             Ok(Box::new(bucket_called(name)?.get(key, Some(archived.bytes), stop)?))
@@ -131,7 +134,7 @@ fn keep(
     dir: &Path,
     id: &str,
     stop: &Arc<AtomicBool>,
-) -> Result<Archived, OpenError> {
+) -> Result<ArchivedSegment, OpenError> {
     match to {
         ArchiveTo::Directory(archive) => in_directory(seal, dir, &archive.join(id)),
         ArchiveTo::Bucket(options) => in_bucket(seal, dir, options, id, stop),
@@ -150,14 +153,14 @@ pub(crate) fn move_segment(
     id: &str,
     to: &ArchiveTo,
     stop: &Arc<AtomicBool>,
-) -> Result<Archived, OpenError> {
+) -> Result<ArchivedSegment, OpenError> {
     let archived = keep(to, seal, dir, id, stop)?;
     seal.move_to(dir, archived.clone())?;
     Ok(archived)
 }
 
 /// The copy has its name when it is whole: a crash before leaves one that is written again.
-fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, OpenError> {
+fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<ArchivedSegment, OpenError> {
     let name = format!("{:016x}.seg.zst", seal.first_seq);
     let (to, new) = (archive.join(&name), archive.join(format!("{name}.new")));
     make_directory(archive).map_err(OpenError::io(archive))?;
@@ -170,9 +173,9 @@ fn in_directory(seal: &Seal, dir: &Path, archive: &Path) -> Result<Archived, Ope
         drop(fs::remove_file(&new));
     });
     let bytes = bytes.map_err(OpenError::io(&new))?;
-    let written = Archived { path: new.clone(), bytes, at_ms: UnixMs::now().0 };
+    let written = ArchivedSegment { path: new.clone(), bytes, at_ms: UnixMs::now().0 };
     check(seal, &written, None)?;
-    let archived = Archived { path: to.clone(), ..written };
+    let archived = ArchivedSegment { path: to.clone(), ..written };
     // What the archive says of itself, for those who have nothing else.
     seal.clone().moved_to(archived.clone()).keep(archive)?;
     // Renamed last, and synchronised before the original is removed: the archive never has a partial
@@ -189,7 +192,7 @@ fn in_bucket(
     options: &BucketOptions,
     id: &str,
     stop: &Arc<AtomicBool>,
-) -> Result<Archived, OpenError> {
+) -> Result<ArchivedSegment, OpenError> {
     let bucket = bucket_called(&options.bucket).map_err(OpenError::io(place(options, "")))?;
     let key = |end| options.key(&format!("{id}/{:016x}.{end}", seal.first_seq));
     let from = segment::path(dir, seal.first_seq);
@@ -204,7 +207,7 @@ fn in_bucket(
     // full, and no more of it is in memory than a piece.
     let sum = transfer::Sum::of(open().map_err(OpenError::io(&from))?, stop);
     let sum = sum.map_err(OpenError::io(&from))?;
-    let archived = Archived { path: path.clone(), bytes: sum.bytes, at_ms: UnixMs::now().0 };
+    let archived = ArchivedSegment { path: path.clone(), bytes: sum.bytes, at_ms: UnixMs::now().0 };
     let says = tollgate_journal::checked::content(&seal.clone().moved_to(archived.clone()));
     let says = says.map_err(OpenError::io(&path))?;
     let of_seal = transfer::Sum::of(Cursor::new(&says), stop).map_err(OpenError::io(&path))?;
@@ -249,7 +252,7 @@ fn check_is_same(existing: &Seal, seal: &Seal, path: &Path) -> Result<(), OpenEr
 /// Reads a copy back and compares it with what was sealed.
 fn check(
     seal: &Seal,
-    archived: &Archived,
+    archived: &ArchivedSegment,
     stop: Option<&Arc<AtomicBool>>,
 ) -> Result<(), OpenError> {
     let path = &archived.path;

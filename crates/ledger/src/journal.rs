@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tollgate_journal::committer::{self, CommittedGroup, Event};
-use tollgate_journal::seal::Archived;
+use tollgate_journal::seal::ArchivedSegment;
 use tollgate_journal::space::Space;
 use tollgate_journal::{Format, Urgency};
 
-pub(crate) use tollgate_journal::Stopped;
+pub(crate) use tollgate_journal::JournalStopped;
 pub(crate) use tollgate_journal::frame::Chain;
 pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
@@ -47,7 +47,10 @@ impl Format for LedgerFormat {
         NodeId::of(seq).begin()
     }
 
-    fn open_archived(archived: &Archived, journal: Option<&Path>) -> io::Result<Box<dyn Read>> {
+    fn open_archived(
+        archived: &ArchivedSegment,
+        journal: Option<&Path>,
+    ) -> io::Result<Box<dyn Read>> {
         archive::open(archived, journal)
     }
 }
@@ -73,7 +76,7 @@ pub(crate) fn enqueue(
     journal: &Journal,
     record: Record,
     hold: Option<OpenHold>,
-) -> Result<Seq, Stopped> {
+) -> Result<Seq, JournalStopped> {
     journal.enqueue(urgency(&record), |seq| JournaledRecord { seq, record, hold })
 }
 

@@ -28,7 +28,7 @@ use bucket::Clock;
 use entries::Entries;
 pub use in_use::{Count, Holders, InUse, InUseGuard};
 pub use model_share::AccountShare;
-pub use pool::{Exhausted, PoolRule, PooledUnits, UnitPool, share_of};
+pub use pool::{PoolRefusal, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
 use subject::{Entry, Taking};
 pub use tollgate_types::limit::{Gauge, Limit, RateLimitStatus, Rates, Scope};
@@ -58,7 +58,7 @@ impl Subject {
 
 /// A request refused by a limit. It has consumed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct LimitRefusal {
     /// The owner of the limit.
     pub scope: Scope,
     /// The kind of limit.
@@ -164,7 +164,7 @@ impl Limits {
         &self,
         subjects: impl IntoIterator<Item = (Subject, Rates)>,
         tokens: Option<u64>,
-    ) -> Result<Permit, Refused> {
+    ) -> Result<Permit, LimitRefusal> {
         self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), ShareWait::First)
     }
 
@@ -182,7 +182,7 @@ impl Limits {
         share: Option<AccountShare>,
         tokens: Option<EstimatedTokens>,
         progress: ShareWait,
-    ) -> Result<Permit, Refused> {
+    ) -> Result<Permit, LimitRefusal> {
         let share = share.filter(|share| !share.is_whole());
         let mut taking = Taking::new(tokens, progress);
         for (subject, rates) in subjects.into_iter().filter(|(_, rates)| !rates.are_none()) {

@@ -18,7 +18,7 @@ use super::{Gauge, Limit, Subject, Wait};
 const RETRY_SHARE: Duration = Duration::from_secs(1);
 
 /// A limit a minute.
-pub(super) struct Metered {
+pub(super) struct MinuteLimit {
     limit: NonZeroU32,
     clock: Clock,
     /// Of the size of the limit, or of the share; `None` without a share.
@@ -29,7 +29,7 @@ pub(super) struct Metered {
     share: Option<Box<Share>>,
 }
 
-impl Metered {
+impl MinuteLimit {
     /// A full bucket; in a fleet, an empty share.
     pub(super) fn new(limit: NonZeroU32, clock: &Clock, is_shared: bool) -> Self {
         Self {
@@ -208,7 +208,7 @@ impl Metered {
     }
 }
 
-impl fmt::Debug for Metered {
+impl fmt::Debug for MinuteLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.gauge(self.clock.now_ns()))
     }

@@ -36,7 +36,7 @@ pub struct UnitPool(Count);
 
 /// The reason for a refusal by a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exhausted {
+pub enum PoolRefusal {
     /// All units are taken.
     Pool,
     /// The holder has its share: this many units.
@@ -70,17 +70,17 @@ impl UnitPool {
         which: fn(&InUse) -> &Count,
         units: usize,
         rule: PoolRule,
-    ) -> Result<PooledUnits, Exhausted> {
+    ) -> Result<PooledUnits, PoolRefusal> {
         let of_holder = match holder {
             Some(holder) => {
                 let share = self.share(rule).max(units);
                 let entered = holder.enter_with(which, units, share);
-                Some(entered.ok_or(Exhausted::Share(share))?)
+                Some(entered.ok_or(PoolRefusal::Share(share))?)
             }
             None => None,
         };
         if !self.0.take(units, rule.max) {
-            return Err(Exhausted::Pool);
+            return Err(PoolRefusal::Pool);
         }
         Ok(PooledUnits { pool: Arc::clone(self), units, _of_holder: of_holder })
     }
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(fill(&pool, rule(3, 100), &mut kept), 3);
         let holder = Arc::<InUse>::default();
         let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule(3, 100));
-        assert_eq!(one().err(), Some(Exhausted::Pool));
+        assert_eq!(one().err(), Some(PoolRefusal::Pool));
         assert_eq!(holder.upstream_calls.taken(), 0);
         kept.clear();
         assert!(one().is_ok(), "all are free again");
@@ -151,7 +151,7 @@ mod tests {
         assert!(large.is_ok(), "one that is larger than the share fits while nobody has anything");
         assert_eq!(
             pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule(3, 25)).err(),
-            Some(Exhausted::Share(1))
+            Some(PoolRefusal::Share(1))
         );
     }
 }

@@ -8,10 +8,11 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use super::bucket::Clock;
 use super::concurrency::{AccountConcurrency, ConcurrencyLimit, ConcurrencyRefusal};
 use super::in_use::{InUse, InUseGuard};
-use super::metered::Metered;
+use super::metered::MinuteLimit;
 use super::share::{ShareGrant, ShareRequest, ShareWait};
 use super::{
-    EstimatedTokens, Gauge, Limit, Permit, RateLimitStatus, Rates, Refused, Scope, Subject, Wait,
+    EstimatedTokens, Gauge, Limit, LimitRefusal, Permit, RateLimitStatus, Rates, Scope, Subject,
+    Wait,
 };
 
 /// The counters of one subject.
@@ -30,8 +31,8 @@ pub(super) struct Entry {
 
 #[derive(Debug)]
 struct Buckets {
-    requests: Option<Metered>,
-    tokens: Option<Metered>,
+    requests: Option<MinuteLimit>,
+    tokens: Option<MinuteLimit>,
 }
 
 impl Buckets {
@@ -40,18 +41,18 @@ impl Buckets {
             && limit_of(&self.tokens) == rates.tokens_per_minute
     }
 
-    fn all(&self) -> impl Iterator<Item = &Metered> {
+    fn all(&self) -> impl Iterator<Item = &MinuteLimit> {
         [&self.requests, &self.tokens].into_iter().flatten()
     }
 }
 
-fn limit_of(bucket: &Option<Metered>) -> Option<NonZeroU32> {
-    bucket.as_ref().map(Metered::limit)
+fn limit_of(bucket: &Option<MinuteLimit>) -> Option<NonZeroU32> {
+    bucket.as_ref().map(MinuteLimit::limit)
 }
 
 impl Entry {
     pub(super) fn new(clock: &Clock, rates: &Rates, scope: Scope, is_shared: bool) -> Self {
-        let bucket = |limit| Metered::new(limit, clock, is_shared);
+        let bucket = |limit| MinuteLimit::new(limit, clock, is_shared);
         let buckets = Buckets {
             requests: rates.requests_per_minute.map(bucket),
             tokens: rates.tokens_per_minute.map(bucket),
@@ -120,7 +121,7 @@ impl Entry {
 
     /// True if the next sync should not wait for its interval.
     pub(super) fn is_urgent(&self) -> bool {
-        self.concurrency.is_urgent() || self.buckets.read().all().any(Metered::is_urgent)
+        self.concurrency.is_urgent() || self.buckets.read().all().any(MinuteLimit::is_urgent)
     }
 
     /// The buckets for these limits. One whose limit is another now keeps what was used of it.
@@ -131,14 +132,16 @@ impl Entry {
         }
         drop(buckets);
         let mut buckets = self.buckets.write();
-        let resize =
-            |bucket: &mut Option<Metered>, limit: Option<NonZeroU32>| match (&mut *bucket, limit) {
-                (Some(bucket), Some(limit)) if bucket.limit() != limit => bucket.resize(limit),
-                (Some(_), Some(_)) => {}
-                (current, limit) => {
-                    *current = limit.map(|limit| Metered::new(limit, &self.clock, self.is_shared));
-                }
-            };
+        let resize = |bucket: &mut Option<MinuteLimit>, limit: Option<NonZeroU32>| match (
+            &mut *bucket,
+            limit,
+        ) {
+            (Some(bucket), Some(limit)) if bucket.limit() != limit => bucket.resize(limit),
+            (Some(_), Some(_)) => {}
+            (current, limit) => {
+                *current = limit.map(|limit| MinuteLimit::new(limit, &self.clock, self.is_shared));
+            }
+        };
         resize(&mut buckets.requests, rates.requests_per_minute);
         resize(&mut buckets.tokens, rates.tokens_per_minute);
         parking_lot::RwLockWriteGuard::downgrade(buckets)
@@ -147,7 +150,7 @@ impl Entry {
     /// Adds the state of its limits, as it was right after a request.
     fn add_gauges(&self, standing: &mut RateLimitStatus, remaining: Remaining, now_ns: u64) {
         let buckets = self.buckets.read();
-        let gauge = |bucket: &Option<Metered>, remaining: Option<u32>| {
+        let gauge = |bucket: &Option<MinuteLimit>, remaining: Option<u32>| {
             let gauge = bucket.as_ref()?.gauge(now_ns);
             Some(Gauge { remaining: remaining.unwrap_or(gauge.remaining), ..gauge })
         };
@@ -182,12 +185,12 @@ pub(super) struct Taking {
     /// The bound of the account's requests in flight to the model that is added next.
     shared: Option<AccountConcurrency>,
     of_model: Option<InUseGuard>,
-    taken: Vec<Taken>,
-    refused: Option<Refused>,
+    taken: Vec<TakenUnits>,
+    refused: Option<LimitRefusal>,
 }
 
 /// The units taken of one subject.
-struct Taken {
+struct TakenUnits {
     entry: Arc<Entry>,
     request: bool,
     /// The tokens taken; `None` without a token limit.
@@ -219,7 +222,7 @@ impl Taking {
     /// that the response states the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
         let remaining = Remaining::default();
-        let mut taken = Taken { entry, request: false, tokens: None, place: false, remaining };
+        let mut taken = TakenUnits { entry, request: false, tokens: None, place: false, remaining };
         {
             let buckets = taken.entry.buckets(rates);
             if let Some(bucket) = &buckets.requests {
@@ -260,17 +263,17 @@ impl Taking {
                 let scope = if share.is_some() { Scope::Account } else { scope };
                 let (limit, value, standing) =
                     (Limit::Concurrency, limit.get(), RateLimitStatus::default());
-                self.refuse_as(Refused { scope, limit, value, share, wait, standing });
+                self.refuse_as(LimitRefusal { scope, limit, value, share, wait, standing });
                 false
             }
         }
     }
 
     /// Returns the permit, or gives everything back after a refusal.
-    pub(super) fn finish(self) -> Result<Permit, Refused> {
+    pub(super) fn finish(self) -> Result<Permit, LimitRefusal> {
         let Self { tokens, mut taken, refused, of_model, .. } = self;
         if refused.is_some() {
-            taken.iter_mut().for_each(Taken::give_back);
+            taken.iter_mut().for_each(TakenUnits::give_back);
         }
         let mut standing = RateLimitStatus::default();
         if let Some(first) = taken.first() {
@@ -282,10 +285,10 @@ impl Taking {
                 .for_each(|taken| taken.entry.add_gauges(&mut standing, taken.remaining, now_ns));
         }
         if let Some(refused) = refused {
-            return Err(Refused { standing, ..refused });
+            return Err(LimitRefusal { standing, ..refused });
         }
         // A limit that comes before the request has ended starts without it.
-        let counted = |taken: &Taken| taken.tokens.or(tokens.map(|tokens| tokens.about));
+        let counted = |taken: &TakenUnits| taken.tokens.or(tokens.map(|tokens| tokens.about));
         let entries = taken.into_iter().map(|taken| (Arc::clone(&taken.entry), counted(&taken)));
         let entries = entries.collect();
         Ok(Permit { entries, in_flight: true, orphan_of: 0, of_model, standing })
@@ -294,18 +297,18 @@ impl Taking {
     fn refuse(&mut self, scope: Scope, limit: Limit, value: NonZeroU32, wait: Option<Wait>) {
         let Some(wait) = wait else { return };
         let (value, share, standing) = (value.get(), None, RateLimitStatus::default());
-        self.refuse_as(Refused { scope, limit, value, share, wait, standing });
+        self.refuse_as(LimitRefusal { scope, limit, value, share, wait, standing });
     }
 
     /// Keeps the refusal with the longest wait.
-    fn refuse_as(&mut self, refused: Refused) {
+    fn refuse_as(&mut self, refused: LimitRefusal) {
         if self.refused.is_none_or(|current| current.wait < refused.wait) {
             self.refused = Some(refused);
         }
     }
 }
 
-impl Taken {
+impl TakenUnits {
     fn give_back(&mut self) {
         self.remaining = Remaining::default();
         if self.place {

@@ -34,7 +34,7 @@ impl Bench {
         self.now_ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    fn take(&self, rates: Rates, tokens: u64) -> Result<Permit, Refused> {
+    fn take(&self, rates: Rates, tokens: u64) -> Result<Permit, LimitRefusal> {
         self.limits.take([(Subject::Key(1), rates)], Some(tokens))
     }
 }
@@ -56,7 +56,7 @@ fn concurrency(limit: u32) -> Rates {
 }
 
 /// The wait that a refusal states.
-fn wait(refused: Result<Permit, Refused>) -> Duration {
+fn wait(refused: Result<Permit, LimitRefusal>) -> Duration {
     match refused.expect_err("refused").wait {
         Wait::For(wait) => wait,
         wait => panic!("{wait:?}"),

@@ -23,7 +23,7 @@ use tollgate_ledger::Key;
 use tollgate_money::money::Nanousd;
 use tollgate_protocols::Operation;
 use tollgate_protocols::json::{Object, values_within};
-use tollgate_telemetry::finished::Settled;
+use tollgate_telemetry::finished::RequestSettlement;
 
 /// Headers of the caller that are passed to the gateway: its identity and its trace.
 const PASSED_ON: [HeaderName; 5] = [
@@ -72,7 +72,7 @@ pub(super) struct GatewayAnswer {
     served_by: String,
     pub(super) content_type: String,
     pub(super) body: Bytes,
-    settled: Option<Settled>,
+    settled: Option<RequestSettlement>,
     /// The part of the gateway's memory that the body takes until this is dropped.
     memory: Box<dyn ReservedMemory>,
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method};
-use tollgate_telemetry::finished::Settled;
+use tollgate_telemetry::finished::RequestSettlement;
 use tollgate_types::error::GatewayError;
 
 /// A client of the gateway on behalf of one agent's request: with its address, its connection and its part of
@@ -60,7 +60,7 @@ pub struct GatewayResponse {
     /// The whole body.
     pub body: Bytes,
     /// The charge; `None` if nothing was held, or the status is none of success.
-    pub settled: Option<Settled>,
+    pub settled: Option<RequestSettlement>,
     /// Memory of the body.
     pub memory: Box<dyn ReservedMemory>,
 }

@@ -35,13 +35,13 @@ const METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
 /// The server behind its checks.
-pub(super) struct Door {
+pub(super) struct McpService {
     config: Arc<ConfigHandle>,
     server: Server,
     service: StreamableHttpService<Server, NeverSessionManager>,
 }
 
-impl Door {
+impl McpService {
     pub(super) fn new(
         config: Arc<ConfigHandle>,
         server: Server,

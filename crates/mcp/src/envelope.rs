@@ -29,7 +29,7 @@ const BATCH: &str = "Batches are not part of the protocol since its version 2025
 
 /// The part of a message that an error about it has to name.
 #[derive(Deserialize)]
-struct Identified {
+struct MessageId {
     #[serde(default)]
     id: Option<NumberOrString>,
 }
@@ -49,7 +49,7 @@ pub(super) fn identify(
         |code, message: &str| Err(Box::new(error(StatusCode::BAD_REQUEST, None, code, message)));
     let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'{')
-        && let Ok(Identified { id }) = serde_json::from_slice(body)
+        && let Ok(MessageId { id }) = serde_json::from_slice(body)
     {
         return Ok(id);
     }

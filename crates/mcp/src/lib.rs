@@ -49,7 +49,7 @@ use tollgate_config::ConfigHandle;
 pub use client::{
     AgentConnection, CallError, GatewayClient, GatewayRequest, GatewayResponse, ReservedMemory,
 };
-use door::Door;
+use door::McpService;
 use server::Server;
 
 /// Route of the server in metrics and logs, whatever its path.
@@ -64,7 +64,7 @@ pub struct McpServer {
     pub body_bytes_max: usize,
     /// The most JSON values in a body.
     pub json_values_max: usize,
-    door: Arc<Door>,
+    door: Arc<McpService>,
 }
 
 impl McpServer {
@@ -90,7 +90,7 @@ impl McpServer {
             Arc::new(NeverSessionManager::default()),
             settings,
         );
-        let door = Arc::new(Door::new(Arc::clone(config), server, service));
+        let door = Arc::new(McpService::new(Arc::clone(config), server, service));
         let (path, json_values_max) = (snapshot.mcp.path.clone(), snapshot.mcp.json_values_max);
         Some(Self { path, body_bytes_max, json_values_max, door })
     }

@@ -14,7 +14,7 @@ use tollgate_ledger::Key;
 use tollgate_protocols::Operation;
 
 /// Result of a tool call.
-pub(super) type Called<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
+pub(super) type ToolFuture<'a> = BoxFuture<'a, Result<CallToolResult, ToolError>>;
 
 /// A tool that agents can call: its name, its arguments and what it does.
 pub(super) struct ToolEntry {
@@ -26,7 +26,7 @@ pub(super) struct ToolEntry {
     /// True if the tool changes nothing and is free.
     is_read_only: bool,
     schema: fn(&[Usable<'_>]) -> (Value, &'static [&'static str]),
-    pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> Called<'a>,
+    pub(super) call: for<'a> fn(&'a ToolCaller, JsonObject) -> ToolFuture<'a>,
 }
 
 /// Every tool, in the order in which they are listed.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::quote::{RequestAmounts, RequestPrices};
-use crate::{Admitted, Holding, Payment, Priced, Validated};
+use crate::{Admitted, Holding, Payment, PricedRequest, ValidatedRequest};
 use tollgate_holds::PLENTY;
 use tollgate_ledger::{Ledger, Refusal, RequestId};
 use tollgate_types::error::GatewayError;
@@ -13,7 +13,7 @@ pub enum Admission {
     /// Admitted with its payment.
     Admitted(Box<Admitted>),
     /// The account has little money: the shares of its parallel requests decide.
-    Tight(Box<Priced>),
+    Tight(Box<PricedRequest>),
 }
 
 /// Hold the largest cost of the request if the account has plenty. Free requests need no hold.
@@ -24,17 +24,17 @@ pub enum Admission {
 pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
-    validated: Validated,
+    validated: ValidatedRequest,
 ) -> Result<Admission, GatewayError> {
     let resolved = &validated.resolved;
     // What costs nothing needs no hold, and no look-up of what the account pays.
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
-        let priced = Priced { validated, prices, amounts: RequestAmounts::nothing() };
+        let priced = PricedRequest { validated, prices, amounts: RequestAmounts::nothing() };
         return Ok(Admission::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
     }
-    let priced = Priced::new(ledger, validated);
+    let priced = PricedRequest::new(ledger, validated);
     if !ledger.has_plenty(priced.account(), priced.amounts.amount, PLENTY) {
         return Ok(Admission::Tight(Box::new(priced)));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::quote::{RequestAmounts, RequestPrices, bounds, dearest_prices, quote};
 use crate::validate::ProtocolReading;
-use crate::{Holding, Payment, Resolved, TryCost, Validated};
+use crate::{Holding, Payment, ResolvedRequest, TryCost, ValidatedRequest};
 use tollgate_config::snapshot::Model;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Quote, Usage, UsageSource};
@@ -15,9 +15,9 @@ use tollgate_types::clock::UnixMs;
 
 /// An admitted request with its payment, which ends in exactly one settlement.
 #[derive(Debug)]
-pub struct Admitted {
+pub struct AdmittedRequest {
     /// Key, account, operation and model of the request.
-    pub resolved: Resolved,
+    pub resolved: ResolvedRequest,
     /// Reading of the request for the current target; for the first target before any is selected.
     pub call: Box<dyn Call>,
     /// Codec of `call`.
@@ -63,16 +63,16 @@ pub struct AnsweredParts {
     pub is_refused: bool,
 }
 
-impl Admitted {
+impl AdmittedRequest {
     pub(super) fn new(
-        validated: Validated,
+        validated: ValidatedRequest,
         payment: Payment,
         prices: RequestPrices,
         amounts: RequestAmounts,
         holding: Holding,
     ) -> Box<Self> {
         let RequestAmounts { own: quote, at: taken_in, bound, .. } = amounts;
-        let Validated { resolved, call, codec, kind, others } = validated;
+        let ValidatedRequest { resolved, call, codec, kind, others } = validated;
         let held = payment.amount();
         Box::new(Self {
             resolved,

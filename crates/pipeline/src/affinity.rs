@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 
-use crate::Validated;
+use crate::ValidatedRequest;
 use tollgate_balance::{Balancer, Home, first_64_bits};
 use tollgate_config::snapshot::{Affinity, Target};
 use tollgate_ledger::AccountId;
@@ -103,7 +103,7 @@ impl Binding<'_> {
 /// places.
 pub fn binding<'a>(
     balancer: &Balancer,
-    validated: &'a Validated,
+    validated: &'a ValidatedRequest,
 ) -> Result<Binding<'a>, GatewayError> {
     let account = validated.resolved.key.account.number();
     let mut binding = Binding::default();
@@ -127,7 +127,7 @@ pub fn binding<'a>(
 
 /// Error for a stored object whose credential is no longer configured.
 #[must_use]
-pub fn stored_object_lost(validated: &Validated) -> GatewayError {
+pub fn stored_object_lost(validated: &ValidatedRequest) -> GatewayError {
     let first = validated.calls().find_map(|call| call.refers_to().first());
     first.map_or_else(|| GatewayError::invalid("input", "What it refers to is gone."), not_kept)
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{Admitted, AnsweredParts, Bill, Relaying, TryCost, TryTarget};
+use crate::{AdmittedRequest, AnsweredParts, Bill, Relaying, TryCost, TryTarget};
 use tollgate_config::snapshot::{Target, TargetCost};
 use tollgate_ledger::{CostKind, LossCause};
 use tollgate_money::money::{Nanousd, Rate};
 use tollgate_money::price::{Traits, Usage, UsageSource};
 
-impl Admitted {
+impl AdmittedRequest {
     /// Record a retry although the upstream may bill the abandoned try in full.
     pub fn retry(&mut self, at: TryTarget) {
         self.retry_with(self.bound, (self.call.max_usage(), UsageSource::Estimated), at);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Validated;
+use crate::ValidatedRequest;
 use tollgate_config::snapshot::Snapshot;
 use tollgate_fleet::HasFleet;
 use tollgate_fleet::share_queue::ShareQueue;
 use tollgate_ledger::{Ledger, Period, SpendLimitStatus};
 use tollgate_limits::{
-    AccountShare, EstimatedTokens, Limit, Limits, Permit, RateLimitStatus, Refused, Scope,
+    AccountShare, EstimatedTokens, Limit, LimitRefusal, Limits, Permit, RateLimitStatus, Scope,
     ShareWait, Subject, Wait,
 };
 use tollgate_money::money::Nanousd;
@@ -45,9 +45,9 @@ pub async fn limit(
     limits: &Limits,
     ledger: &Ledger,
     snapshot: &Snapshot,
-    validated: &Validated,
+    validated: &ValidatedRequest,
 ) -> Result<Permit, GatewayError> {
-    let Validated { resolved, call, .. } = validated;
+    let ValidatedRequest { resolved, call, .. } = validated;
     let (key, model) = (&resolved.key, &resolved.model);
     let (of_key, of_account) = ledger.rates(key);
     let subjects = || {
@@ -68,7 +68,7 @@ pub async fn limit(
     let taken = limits.take_with(subjects(), share, tokens, ShareWait::First);
     let taken = match (taken, ledger.fleet()) {
         // A node of a fleet has a share of each limit, and may get more of it from the others within a second.
-        (Err(Refused { wait: Wait::UntilShared, .. }), Some(fleet)) => {
+        (Err(LimitRefusal { wait: Wait::UntilShared, .. }), Some(fleet)) => {
             let again = |patience| limits.take_with(subjects(), share, tokens, patience);
             wait_for_share(fleet.share_queue(), again).await
         }
@@ -80,12 +80,12 @@ pub async fn limit(
 /// Retry after each exchange of shares with the database, while more may come.
 async fn wait_for_share(
     share_queue: &ShareQueue,
-    take: impl Fn(ShareWait) -> Result<Permit, Refused>,
-) -> Result<Permit, Refused> {
+    take: impl Fn(ShareWait) -> Result<Permit, LimitRefusal>,
+) -> Result<Permit, LimitRefusal> {
     let until = Instant::now() + SHARE_WAIT;
     while share_queue.wait().await && Instant::now() < until {
         match take(ShareWait::Again) {
-            Err(Refused { wait: Wait::UntilShared, .. }) => {}
+            Err(LimitRefusal { wait: Wait::UntilShared, .. }) => {}
             taken => return taken,
         }
     }
@@ -93,7 +93,7 @@ async fn wait_for_share(
 }
 
 /// Convert a refusal to an error response.
-fn limit_error(refused: &Refused, tokens: u64) -> GatewayError {
+fn limit_error(refused: &LimitRefusal, tokens: u64) -> GatewayError {
     let (whose, value) = (whose(refused.scope), refused.value);
     let unit = match (refused.limit, value) {
         (Limit::Tokens, 1) => "token a minute",

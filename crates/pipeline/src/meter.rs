@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::Admitted;
+use crate::AdmittedRequest;
 use crate::rolling::{FundsFetch, LedgerFunds, RelayedCost, Roll, part_of, without_input};
 use tollgate_balance::StoredIdRecorder;
 use tollgate_ledger::{LedgerError, Refusal};
@@ -15,7 +15,7 @@ use tollgate_types::error::GatewayError;
 
 /// A request whose response is being relayed to the customer.
 pub struct Relaying {
-    pub(super) admitted: Box<Admitted>,
+    pub(super) admitted: Box<AdmittedRequest>,
     pub(super) meter: Box<dyn Meter>,
     /// Recorder of ids that the upstream stores, and the number recorded so far.
     id_recorder: Option<(StoredIdRecorder, usize)>,
@@ -42,7 +42,7 @@ pub enum Step {
 
 /// Reason why no hold pays for a chunk of the response.
 #[derive(Debug)]
-pub enum Uncovered {
+pub enum CoverageError {
     /// The hold is used up and cannot be enlarged: end the response.
     Exhausted(Refusal),
     /// The ledger closed before the hold was on disk.
@@ -52,7 +52,7 @@ pub enum Uncovered {
 impl Relaying {
     /// Start relaying a successful response.
     #[must_use]
-    pub fn new(admitted: Box<Admitted>, framing: Framing) -> Self {
+    pub fn new(admitted: Box<AdmittedRequest>, framing: Framing) -> Self {
         let meter = admitted.call.meter(framing);
         let roll = Roll::begin(&admitted, framing);
         let rolling = roll.map(|roll| Box::new(Rolling { roll, fetch: None }));
@@ -61,7 +61,7 @@ impl Relaying {
 
     /// Start sending an answer with a final usage.
     #[must_use]
-    pub fn with_usage(admitted: Box<Admitted>, usage: Usage, source: UsageSource) -> Self {
+    pub fn with_usage(admitted: Box<AdmittedRequest>, usage: Usage, source: UsageSource) -> Self {
         let meter = Box::new(FixedUsageMeter::for_answer(usage, source));
         Self { admitted, meter, id_recorder: None, rolling: None, is_withheld: false }
     }
@@ -106,8 +106,8 @@ impl Relaying {
     /// Wait until a durable hold pays for everything relayed, extending it if needed.
     ///
     /// # Errors
-    /// [`Uncovered`].
-    pub async fn covered(&mut self) -> Result<(), Uncovered> {
+    /// [`CoverageError`].
+    pub async fn covered(&mut self) -> Result<(), CoverageError> {
         if self.rolling.is_some() {
             return self.roll_on().await;
         }
@@ -117,10 +117,10 @@ impl Relaying {
             let with_reserve = with_reserve(lacks, payment.amount());
             // An account that cannot pay for the reserve may still pay for what is missing.
             if payment.extend(with_reserve).is_err() {
-                payment.enlarge(lacks).await.map_err(Uncovered::Exhausted)?;
+                payment.enlarge(lacks).await.map_err(CoverageError::Exhausted)?;
             }
         }
-        self.admitted.payment.durable().await.map_err(Uncovered::NotDurable)
+        self.admitted.payment.durable().await.map_err(CoverageError::NotDurable)
     }
 
     /// Extend a growing hold ahead of use. Returns true if a durable hold pays for everything relayed.
@@ -138,7 +138,7 @@ impl Relaying {
 
     /// Wait until a growing hold pays for everything relayed: for its next extension at most, for money
     /// of a fleet, and for the disk.
-    async fn roll_on(&mut self) -> Result<(), Uncovered> {
+    async fn roll_on(&mut self) -> Result<(), CoverageError> {
         let Some(Rolling { roll, fetch }) = self.rolling.as_deref_mut() else { return Ok(()) };
         let payment = &mut self.admitted.payment;
         let lacks = roll.lacks(payment.amount());
@@ -147,7 +147,7 @@ impl Relaying {
             let available = payment.available();
             if !wait.is_zero() && available < lacks && payment.fetch(lacks).is_none() {
                 // Without money to wait for, output during the wait would be the operator's loss.
-                return Err(Uncovered::Exhausted(Refusal::Insufficient { available }));
+                return Err(CoverageError::Exhausted(Refusal::Insufficient { available }));
             }
             tokio::time::sleep(wait).await;
             let extension = roll.next_extension(&LedgerFunds { payment, fetch }, Instant::now());
@@ -157,12 +157,12 @@ impl Relaying {
             if let Err(refusal) = payment.enlarge(extension).await {
                 let part = part_of(&refusal, extension);
                 if part < lacks || payment.enlarge(part).await.is_err() {
-                    return Err(Uncovered::Exhausted(refusal));
+                    return Err(CoverageError::Exhausted(refusal));
                 }
             }
             roll.note_extension(Instant::now());
         }
-        payment.durable().await.map_err(Uncovered::NotDurable)
+        payment.durable().await.map_err(CoverageError::NotDurable)
     }
 
     /// True if the hold grows while the answer streams.
@@ -249,7 +249,7 @@ impl Relaying {
 
     /// Admitted request behind this response.
     #[must_use]
-    pub fn admitted(&self) -> &Admitted {
+    pub fn admitted(&self) -> &AdmittedRequest {
         &self.admitted
     }
 }

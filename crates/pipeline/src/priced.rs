@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::affordable::OutputCost;
 use crate::quote::{RequestAmounts, RequestPrices, bounds, quote};
 use crate::shortfall::{CostSummary, InsufficientFunds};
-use crate::{Admitted, Holding, Payment, PromptCount, Validated, limit};
+use crate::{AdmittedRequest, Holding, Payment, PromptCount, ValidatedRequest, limit};
 use tollgate_ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use tollgate_money::money::Nanousd;
 use tollgate_pricing as pricing;
@@ -20,16 +20,16 @@ const RETRY_HELD: Duration = Duration::from_secs(2);
 const RETRY_STORE: Duration = Duration::from_secs(10);
 
 /// A valid request with its account's current prices.
-pub struct Priced {
-    pub(super) validated: Validated,
+pub struct PricedRequest {
+    pub(super) validated: ValidatedRequest,
     pub(super) prices: RequestPrices,
     pub(super) amounts: RequestAmounts,
 }
 
-impl Priced {
+impl PricedRequest {
     /// Price a request at the current prices; price versions used for the first time are journaled.
     #[must_use]
-    pub fn new(ledger: &Ledger, validated: Validated) -> Self {
+    pub fn new(ledger: &Ledger, validated: ValidatedRequest) -> Self {
         let now = UnixMs::now();
         let prices = RequestPrices::new(ledger, &validated.resolved, now);
         let amounts = RequestAmounts::compute(&prices, &validated, Holding::Whole, now);
@@ -38,13 +38,13 @@ impl Priced {
 
     /// The request as the targets' protocols read it.
     #[must_use]
-    pub fn validated(&self) -> &Validated {
+    pub fn validated(&self) -> &ValidatedRequest {
         &self.validated
     }
 
     /// The request without its prices.
     #[must_use]
-    pub fn into_validated(self) -> Validated {
+    pub fn into_validated(self) -> ValidatedRequest {
         self.validated
     }
 
@@ -124,8 +124,8 @@ impl Priced {
 
     /// Convert to an admitted request.
     #[must_use]
-    pub fn admitted(self, payment: Payment, holding: Holding) -> Box<Admitted> {
-        Admitted::new(self.validated, payment, self.prices, self.amounts, holding)
+    pub fn admitted(self, payment: Payment, holding: Holding) -> Box<AdmittedRequest> {
+        AdmittedRequest::new(self.validated, payment, self.prices, self.amounts, holding)
     }
 
     /// Convert a refusal of the ledger to an error response.
@@ -141,7 +141,7 @@ impl Priced {
     }
 }
 
-fn refused(refusal: &Refusal, priced: &Priced, holding: Holding) -> GatewayError {
+fn refused(refusal: &Refusal, priced: &PricedRequest, holding: Holding) -> GatewayError {
     match refusal {
         Refusal::InDebt { debt, .. } => GatewayError::new(
             ErrorKind::InsufficientBalance,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
 
 use crate::upstream_request::ChannelTarget;
-use crate::{Resolved, UpstreamRequest, Validated};
+use crate::{ResolvedRequest, UpstreamRequest, ValidatedRequest};
 use tollgate_balance::{Channel, TargetRank};
 use tollgate_config::snapshot::Target;
 use tollgate_credentials::Token;
@@ -78,7 +78,7 @@ impl CountRequest {
     }
 }
 
-impl Validated {
+impl ValidatedRequest {
     /// True if the request can be counted at a target of this rank: of its own model only, and where the
     /// counter covers everything in the input bound. A fallback's count is not valid for the model
     /// itself.
@@ -140,7 +140,7 @@ impl Validated {
 }
 
 /// True if requests of `codec` can be counted at the target.
-fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool {
+fn has_counter(resolved: &ResolvedRequest, target: &Target, codec: &dyn Codec) -> bool {
     let counter = codec.counter();
     let operation = counter.map_or(Operation::InputTokens, Counter::operation);
     let has_any_counter = counter.is_some() || responses_codecs(resolved, target).is_some();
@@ -149,7 +149,7 @@ fn has_counter(resolved: &Resolved, target: &Target, codec: &dyn Codec) -> bool 
 
 /// Translation of a chat request for OpenAI's counter, if the model is also sold over the Responses API,
 /// which alone has one.
-fn responses_codecs<'a>(resolved: &'a Resolved, target: &Target) -> Option<CodecChoice<'a>> {
+fn responses_codecs<'a>(resolved: &'a ResolvedRequest, target: &Target) -> Option<CodecChoice<'a>> {
     const RESPONSES: &[Operation] = &[Operation::Responses];
     let model = &resolved.model;
     let is_counted = resolved.operation == Operation::Chat

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::validate::ProtocolReading;
-use crate::{Resolved, Validated};
+use crate::{ResolvedRequest, ValidatedRequest};
 use tollgate_config::snapshot::{Model, Pricing};
 use tollgate_ledger::Ledger;
 use tollgate_money::money::{Nanousd, Rate};
@@ -46,7 +46,7 @@ pub(super) struct RequestPrices {
 
 impl RequestPrices {
     /// Look up the current prices. Those of fallbacks are journaled before they are charged.
-    pub(super) fn new(ledger: &Ledger, resolved: &Resolved, now: UnixMs) -> Self {
+    pub(super) fn new(ledger: &Ledger, resolved: &ResolvedRequest, now: UnixMs) -> Self {
         let (account, model) = (resolved.key.account, &resolved.model);
         let name = resolved.requested_name.as_deref().unwrap_or(&model.id);
         let own = pricing::prices_for(ledger, account, (model, name), now);
@@ -89,7 +89,7 @@ impl RequestAmounts {
     /// cost is that of the model itself.
     pub(super) fn compute(
         prices: &RequestPrices,
-        validated: &Validated,
+        validated: &ValidatedRequest,
         holding: Holding,
         now: UnixMs,
     ) -> Self {

@@ -13,7 +13,7 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// A request with its model.
 #[derive(Debug)]
-pub struct Resolved {
+pub struct ResolvedRequest {
     /// Model named in the request.
     pub model: Arc<Model>,
     /// Model name from the request, if the model's id is a pattern.
@@ -29,7 +29,7 @@ pub struct Resolved {
     pub is_bridged: bool,
 }
 
-impl Resolved {
+impl ResolvedRequest {
     /// Model name at `target`.
     #[must_use]
     pub fn name_at<'a>(&'a self, target: &'a Target) -> &'a str {
@@ -120,7 +120,7 @@ pub fn resolve(
     key: Arc<Key>,
     operation: Operation,
     request: &Request<'_>,
-) -> Result<Resolved, GatewayError> {
+) -> Result<ResolvedRequest, GatewayError> {
     let missing = || {
         let error = GatewayError::invalid("model", "`model` must be a non-empty string");
         match operation {
@@ -164,7 +164,7 @@ pub fn resolve(
     }
     let requested_name = model.is_wildcard().then(|| name.into_owned());
     let fallbacks = fallbacks(snapshot, &key, operation, model);
-    Ok(Resolved {
+    Ok(ResolvedRequest {
         model: Arc::clone(model),
         requested_name,
         fallbacks,

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::{Admitted, UpstreamRequest};
+use crate::{AdmittedRequest, UpstreamRequest};
 use tollgate_balance::Candidate;
 use tollgate_protocols::query;
 use tollgate_protocols::splice::EditedBody;
-use tollgate_protocols::{Codec, Collected, Content, Fault, Framing, PathVariables};
+use tollgate_protocols::{Codec, CollectedAnswer, Content, Fault, Framing, PathVariables};
 
 /// Rewrite the customer's `body` for a target, changing only the bytes of fields that must change.
 /// `None` if the current reading is not for the target's protocol.
 #[must_use]
 pub fn rewrite(
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     candidate: &Candidate,
     query: Option<&str>,
     body: &Bytes,
@@ -33,14 +33,14 @@ pub fn rewrite(
 }
 
 /// Codec of the target, if the current reading uses it.
-fn codec_for(admitted: &Admitted, candidate: &Candidate) -> Option<&'static dyn Codec> {
+fn codec_for(admitted: &AdmittedRequest, candidate: &Candidate) -> Option<&'static dyn Codec> {
     let dialect = candidate.target.upstream.dialect;
     admitted.is_for(candidate.rank.model, dialect).then_some(admitted.codec)
 }
 
 /// Path below the upstream's prefix; `None` if the target has none for the request.
 fn path(
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     candidate: &Candidate,
     codec: &dyn Codec,
 ) -> Option<Cow<'static, str>> {
@@ -55,7 +55,7 @@ fn path(
 /// only other targets need collecting.
 #[must_use]
 pub fn rewrite_collected(
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     candidate: &Candidate,
     body: &Bytes,
 ) -> Option<Vec<UpstreamRequest>> {
@@ -74,7 +74,10 @@ pub fn rewrite_collected(
 ///
 /// # Errors
 /// The error that an upstream returned with a success status.
-pub fn read_collected(admitted: &Admitted, answers: &[Bytes]) -> Result<Collected, Fault> {
+pub fn read_collected(
+    admitted: &AdmittedRequest,
+    answers: &[Bytes],
+) -> Result<CollectedAnswer, Fault> {
     if let Some(call) = admitted.call.collected() {
         return call.read(answers);
     }
@@ -88,13 +91,13 @@ pub fn read_collected(admitted: &Admitted, answers: &[Bytes]) -> Result<Collecte
         return Err(Fault::Upstreams("the upstream's answer is not whole".to_owned()));
     }
     let (usage, source) = meter.measure();
-    Ok(Collected { usage, source, content: Content::Json(whole.freeze()) })
+    Ok(CollectedAnswer { usage, source, content: Content::Json(whole.freeze()) })
 }
 
 /// Build the upstream request that submits a task.
 #[must_use]
 pub fn rewrite_submit(
-    admitted: &Admitted,
+    admitted: &AdmittedRequest,
     candidate: &Candidate,
     body: &Bytes,
 ) -> Option<UpstreamRequest> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::{Admitted, Holding, Payment};
+use crate::{AdmittedRequest, Holding, Payment};
 use tollgate_ledger::{Refusal, SpendLimitStatus};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, UNITS, Usage};
@@ -87,7 +87,7 @@ pub(super) struct Roll {
 impl Roll {
     /// The growth of the hold of `admitted`, whose answer begins to stream; `None` for one that holds
     /// all that the call can cost.
-    pub(super) fn begin(admitted: &Admitted, framing: Framing) -> Option<Self> {
+    pub(super) fn begin(admitted: &AdmittedRequest, framing: Framing) -> Option<Self> {
         let Holding::Slice { output_tokens } = admitted.holding else { return None };
         if !admitted.payment.is_held() {
             return None;

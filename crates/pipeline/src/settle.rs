@@ -1,6 +1,6 @@
 //! Settlement: every admitted request is posted or voided exactly once.
 
-use crate::{Admitted, AnsweredParts, Holding, Relaying};
+use crate::{AdmittedRequest, AnsweredParts, Holding, Relaying};
 use tollgate_ledger::{LossCause, PostedCharge, Settlement, VoidReason};
 use tollgate_money::money::{Nanousd, Rate};
 use tollgate_money::price::{Side, Traits, UNITS, Usage, UsageSource};
@@ -64,7 +64,7 @@ impl Bill {
 
 /// Result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettlementOutcome {
     /// Usage by which it was billed.
     pub usage: Usage,
     /// Source of the usage.
@@ -77,7 +77,7 @@ pub struct Settled {
     pub held: Nanousd,
 }
 
-impl Settled {
+impl SettlementOutcome {
     /// No usage and no charge.
     pub const NOTHING: Self = Self {
         usage: Usage::ZERO,
@@ -88,7 +88,7 @@ impl Settled {
     };
 }
 
-impl Admitted {
+impl AdmittedRequest {
     /// Bill of a request without a relayed response.
     #[must_use]
     pub fn bill(&self, ending: Ending) -> Bill {
@@ -137,15 +137,15 @@ impl Admitted {
     }
 
     /// Settle the request and return the result.
-    pub fn settle(self: Box<Self>, settlement: Option<Settlement>) -> Settled {
+    pub fn settle(self: Box<Self>, settlement: Option<Settlement>) -> SettlementOutcome {
         let Some(settlement) = settlement else {
             self.payment.void(VoidReason::UpstreamError);
-            return Settled::NOTHING;
+            return SettlementOutcome::NOTHING;
         };
         let Settlement { usage, source, .. } = settlement;
         let held = self.payment.amount();
         let PostedCharge { charged, owed } = self.payment.post(settlement);
-        Settled { usage, source, charged, owed, held }
+        SettlementOutcome { usage, source, charged, owed, held }
     }
 
     /// Price a usage at the rates for how the request was served.
@@ -277,7 +277,7 @@ impl Relaying {
     }
 
     /// Settle the request and return the result.
-    pub fn settle(self, settlement: Option<Settlement>) -> Settled {
+    pub fn settle(self, settlement: Option<Settlement>) -> SettlementOutcome {
         self.admitted.settle(settlement)
     }
 }

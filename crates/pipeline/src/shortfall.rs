@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::Resolved;
+use crate::ResolvedRequest;
 use crate::affordable::{OutputCost, affordable_output, cost_at};
 use tollgate_money::money::Nanousd;
 use tollgate_protocols::Operation;
@@ -23,7 +23,7 @@ pub(super) struct InsufficientFunds {
 
 /// The cost of a request that its account cannot pay.
 pub(super) struct CostSummary<'a> {
-    pub(super) resolved: &'a Resolved,
+    pub(super) resolved: &'a ResolvedRequest,
     /// The most that the request can cost.
     pub(super) amount: Nanousd,
     /// The cost of each of its readings by its output limit.

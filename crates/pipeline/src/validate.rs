@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Resolved;
+use crate::ResolvedRequest;
 use tollgate_balance::TargetRank;
 use tollgate_config::snapshot::Target;
 use tollgate_protocols::codec_choice::CodecKind;
@@ -13,9 +13,9 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// A request that passed validation.
 #[derive(Debug)]
-pub struct Validated {
+pub struct ValidatedRequest {
     /// Key, operation and model of the request.
-    pub resolved: Resolved,
+    pub resolved: ResolvedRequest,
     /// Reading for its first target.
     pub call: Box<dyn Call>,
     /// The protocol in which `call` reads the request.
@@ -43,7 +43,10 @@ pub(super) struct ProtocolReading {
 /// # Errors
 /// `InvalidRequest`, naming the field, from the first protocol, if none accepts the request;
 /// `UpstreamUnavailable` for a model without a target.
-pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validated, GatewayError> {
+pub fn validate(
+    mut resolved: ResolvedRequest,
+    request: &Request<'_>,
+) -> Result<ValidatedRequest, GatewayError> {
     let (first, mut others, refused) = read_for_model(&mut resolved, request);
     let Some(ProtocolReading { kind, codec, call, .. }) = first else {
         return Err(refused.unwrap_or_else(|| {
@@ -63,14 +66,14 @@ pub fn validate(mut resolved: Resolved, request: &Request<'_>) -> Result<Validat
     }
     // The delivery is chosen before a target is, and holds for all of them.
     others.retain(|other| is_answered_alike(call.as_ref(), other.call.as_ref()));
-    Ok(Validated { resolved, call, codec, kind, others })
+    Ok(ValidatedRequest { resolved, call, codec, kind, others })
 }
 
 /// Parse the request for the requested model: returns the first reading, the others, or the reason for
 /// the refusal. Audio and video in chat completions prefer targets with a translation: Google's chat
 /// completions endpoints do not support them.
 fn read_for_model(
-    resolved: &mut Resolved,
+    resolved: &mut ResolvedRequest,
     request: &Request<'_>,
 ) -> (Option<ProtocolReading>, Vec<ProtocolReading>, Option<GatewayError>) {
     let can_be_bridged = resolved.can_be_bridged();
@@ -105,7 +108,7 @@ fn read_for_model(
 
 /// True if the request may also go to targets that need translation. One that its own protocol refuses
 /// is refused, and one that refers to a stored object stays there.
-fn may_be_translated(resolved: &Resolved, read: &[ProtocolReading]) -> bool {
+fn may_be_translated(resolved: &ResolvedRequest, read: &[ProtocolReading]) -> bool {
     let may_all = || read.iter().all(|reading| may_fall_back(reading.call.as_ref()));
     resolved.operation.is_billed() && !read.is_empty() && may_all()
 }
@@ -132,7 +135,7 @@ fn has_part(request: &Request<'_>, kinds: &[&str]) -> bool {
 
 /// Readings of the request by the protocols of one model's targets.
 fn readings<'a>(
-    resolved: &'a Resolved,
+    resolved: &'a ResolvedRequest,
     rank: usize,
     request: &'a Request<'_>,
 ) -> impl Iterator<Item = ProtocolReading> + 'a {
@@ -144,7 +147,7 @@ fn readings<'a>(
 
 /// Parse the request for upstreams of one model that speak this dialect.
 fn reading(
-    resolved: &Resolved,
+    resolved: &ResolvedRequest,
     rank: usize,
     kind: CodecKind,
     dialect: Dialect,
@@ -183,7 +186,7 @@ impl ProtocolReading {
     }
 }
 
-impl Validated {
+impl ValidatedRequest {
     /// True if there is a reading for the model of this rank and for `dialect`.
     #[must_use]
     pub fn is_for(&self, rank: usize, dialect: Dialect) -> bool {

@@ -17,7 +17,7 @@ const UNUSED_PART: usize = 4;
 /// The time for which an unused buffer is kept.
 const UNUSED_TIME: Duration = Duration::from_secs(1);
 
-static UNUSED: Mutex<Unused> = Mutex::new(Unused::new());
+static UNUSED: Mutex<FreeBuffers> = Mutex::new(FreeBuffers::new());
 
 /// Bytes that are gathered, in memory that was perhaps used before.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl BufferSize {
 type UnusedBuffer = (Instant, Vec<u8>);
 
 /// The unused buffers.
-struct Unused {
+struct FreeBuffers {
     /// Free buffers by size class; the most recently used is last.
     sizes: [Vec<UnusedBuffer>; SIZES],
     /// The bytes they occupy.
@@ -112,7 +112,7 @@ struct Unused {
     bytes_max: usize,
 }
 
-impl Unused {
+impl FreeBuffers {
     const fn new() -> Self {
         Self { sizes: [const { Vec::new() }; SIZES], bytes: 0, bytes_max: 0 }
     }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_buffer_that_was_left_is_used_again_and_shows_nothing_of_before() {
-        let mut unused = Unused { bytes_max: 1 << 20, ..Unused::new() };
+        let mut unused = FreeBuffers { bytes_max: 1 << 20, ..FreeBuffers::new() };
         let now = Instant::now();
         let size = BufferSize::with_room_for(300_000).expect("a size");
         let mut left = Vec::with_capacity(size.bytes());
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_nobody_uses_is_freed_and_is_never_more_than_it_may_be() {
-        let mut unused = Unused::new();
+        let mut unused = FreeBuffers::new();
         let start = Instant::now();
         let size = BufferSize::with_room_for(16 << 20).expect("a size");
         assert!(unused.put(size, Vec::with_capacity(size.bytes()), start).is_some());

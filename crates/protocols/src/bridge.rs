@@ -36,7 +36,7 @@ use super::{
     RequestBounds,
 };
 use local_count::{LOCAL_COUNTS, LocalCount};
-use meter::{BridgedDocument, BridgedStream, Unreported};
+use meter::{BridgedDocument, BridgedStream, UnreportedUsage};
 
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
@@ -347,7 +347,7 @@ impl Call for BridgedCall {
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {
         let inner = self.inner.meter(framing);
         // Where not all is shown, an answer without a report may be billed as the most that it can be.
-        let unreported = (!self.inner.is_all_shown()).then(|| Unreported {
+        let unreported = (!self.inner.is_all_shown()).then(|| UnreportedUsage {
             max_usage: self.inner.max_usage(),
             is_estimated: self.inner.estimates_unreported(),
         });

@@ -16,7 +16,7 @@ pub trait Collect {
     ///
     /// # Errors
     /// What an upstream said instead of answering, with a good status.
-    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault>;
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault>;
 
     /// Usage of the answers that arrived for a call that failed as a whole: in any order, and possibly
     /// incomplete. `None` if none of them did any work.
@@ -32,7 +32,7 @@ pub trait Collect {
 
 /// An answer that is whole.
 #[derive(Debug)]
-pub struct Collected {
+pub struct CollectedAnswer {
     /// Billed usage of the answer.
     pub usage: Usage,
     /// Source of the usage.

@@ -9,7 +9,8 @@ use super::fields;
 use super::json::{self, Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
 use super::{
-    Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
+    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
+    RequestBounds,
 };
 use crate::public_url;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
@@ -262,7 +263,7 @@ impl Collect for ImageCall {
         vec![self.splice(upstream_model).apply(body)]
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
         let answer = answers.first().cloned().unwrap_or_default();
         if dashscope::error_in(&answer).is_some() {
             return Err(dashscope::fault(200, &answer));
@@ -277,7 +278,7 @@ impl Collect for ImageCall {
         let count = reported.or(Some(made).filter(|made| *made > 0));
         let source = count.map_or(UsageSource::Estimated, |_| UsageSource::Upstream);
         let images = count.map_or(self.bounds.max_usage.images, |count| count.max(made));
-        Ok(Collected {
+        Ok(CollectedAnswer {
             usage: Usage { images, ..Usage::ZERO },
             source,
             content: Content::Json(answer),
@@ -315,7 +316,7 @@ mod tests {
         DashscopeImage.read(&Request::Json(object), &limits)
     }
 
-    fn collect(answer: &str) -> Result<Collected, Fault> {
+    fn collect(answer: &str) -> Result<CollectedAnswer, Fault> {
         let call = read(REQUEST, false).expect("valid");
         let collect = call.collected().expect("it is collected");
         collect.read(&[Bytes::copy_from_slice(answer.as_bytes())])

@@ -12,7 +12,8 @@ use super::json::{self, Object};
 use super::limits::{AudioFormat, ModelLimits, SpeechLimits, choose};
 use super::openai_speech;
 use super::{
-    Call, Codec, Collect, Collected, Content, Dialect, Fault, Operation, Request, RequestBounds,
+    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
+    RequestBounds,
 };
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::{ErrorKind, GatewayError};
@@ -173,7 +174,7 @@ impl Collect for SpeechCall {
         vec![body.to_string().into()]
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
         let answer = answers.first().cloned().unwrap_or_default();
         if dashscope::error_in(&answer).is_some() {
             return Err(Self::fault(200, &answer));
@@ -187,7 +188,11 @@ impl Collect for SpeechCall {
             Some(characters) => (Usage { characters, ..Usage::ZERO }, UsageSource::Upstream),
             None => (self.bounds.max_usage, UsageSource::Estimated),
         };
-        Ok(Collected { usage, source, content: Content::Audio(wire.output.audio.url, self.format) })
+        Ok(CollectedAnswer {
+            usage,
+            source,
+            content: Content::Audio(wire.output.audio.url, self.format),
+        })
     }
 
     fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
@@ -222,7 +227,7 @@ mod tests {
         serde_json::from_slice(&bodies[0]).expect("JSON")
     }
 
-    fn collect(call: &dyn Call, answer: &str) -> Result<Collected, Fault> {
+    fn collect(call: &dyn Call, answer: &str) -> Result<CollectedAnswer, Fault> {
         let answer = Bytes::copy_from_slice(answer.as_bytes());
         call.collected().expect("collected").read(&[answer])
     }

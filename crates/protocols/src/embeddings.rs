@@ -21,8 +21,8 @@ use super::limits::ModelLimits;
 use super::request_policy::Allowlist;
 use super::splice::Splice;
 use super::{
-    Call, Codec, Collect, Collected, Content, Dialect, Fault, Framing, Meter, Operation, Request,
-    RequestBounds, request_policy,
+    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Framing, Meter, Operation,
+    Request, RequestBounds, request_policy,
 };
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::error::GatewayError;
@@ -313,7 +313,7 @@ impl Collect for EmbeddingsCall {
         split.flat_map(|split| split.bodies(body, || self.splice(upstream_model))).collect()
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<Collected, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
         let merged = self.split.as_ref().and_then(|split| split.merge(answers));
         let Some(mut answer) = merged else {
             return Err(Fault::Upstreams("the upstream's answers are not complete".to_owned()));
@@ -331,7 +331,7 @@ impl Collect for EmbeddingsCall {
         if self.voyage.is_some() {
             answer = with_prompt_tokens(&answer);
         }
-        Ok(Collected { usage, source, content: Content::Json(answer) })
+        Ok(CollectedAnswer { usage, source, content: Content::Json(answer) })
     }
 
     /// Each part was paid for by itself.

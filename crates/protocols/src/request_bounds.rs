@@ -9,7 +9,7 @@ use super::form::{DiscardedBytes, Form, Part};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::request_policy::Prompt;
-use super::server_tools::{Reread, ToolResult};
+use super::server_tools::{RereadBilling, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
 use tollgate_money::price::Usage;
@@ -339,9 +339,11 @@ fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_m
         ..Usage::ZERO
     };
     match search.reread {
-        Reread::Cached => max_usage.cache_read_tokens = reread,
-        Reread::Input => max_usage.input_tokens = max_usage.input_tokens.saturating_add(reread),
-        Reread::Free => {}
+        RereadBilling::Cached => max_usage.cache_read_tokens = reread,
+        RereadBilling::Input => {
+            max_usage.input_tokens = max_usage.input_tokens.saturating_add(reread)
+        }
+        RereadBilling::Free => {}
     }
     max_usage
 }

@@ -29,7 +29,7 @@ use super::json_cursor::Cursor;
 use super::limits::{ModelLimits, PassList, PricedFeatures};
 use super::media::PictureFamily;
 use super::public_url;
-use super::server_tools::{CallLimit, Reread, ServerTool, ToolResult};
+use super::server_tools::{CallLimit, RereadBilling, ServerTool, ToolResult};
 use super::stored::Reference;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 use tollgate_types::error::GatewayError;

@@ -28,7 +28,7 @@ pub(super) struct ToolResult {
     /// Tokens of each entry of a result, where requests can say how many it has.
     pub(super) entry_tokens: Option<u64>,
     /// Billing of the prompt in the rounds after the first.
-    pub(super) reread: Reread,
+    pub(super) reread: RereadBilling,
     /// Field for a limit, for customers who set none; `None` where the vendor has no such field.
     pub(super) limit: Option<CallLimit>,
 }
@@ -51,7 +51,7 @@ impl ToolResult {
 
 /// Billing of the prompt and of earlier results in the rounds after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reread {
+pub(super) enum RereadBilling {
     /// It is read from the cache, which the vendor fills unasked.
     Cached,
     /// It is input as any other.

@@ -30,7 +30,8 @@ pub use journal::{JournalError, JournalReading};
 pub use own::{OwnKind, OwnLine, UpstreamError, select_upstreams};
 pub use render::{as_json, as_text};
 pub use report::{
-    ClassTotal, DifferenceClass, MoneyLine, QuantityLine, Reconciliation, Skipped, StatementKey,
+    ClassTotal, DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey,
+    UnmatchedLines,
 };
 pub use source::{STATEMENT_BYTES_MAX, StatementFile, read};
 pub use statement::{BilledStatement, Measure, Provider, StatementError};

@@ -110,7 +110,7 @@ pub struct ClassTotal {
 
 /// Lines of either side without a counterpart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Skipped {
+pub struct UnmatchedLines {
     /// Number of lines in the class.
     pub lines: u64,
     /// Their amount, as far as known.
@@ -129,7 +129,7 @@ pub struct Reconciliation {
     /// The most by which an amount that agrees is off.
     pub rest_max: Femtousd,
     /// Items that were not compared, by description.
-    pub skipped: BTreeMap<String, Skipped>,
+    pub skipped: BTreeMap<String, UnmatchedLines>,
     /// Remarks on the comparison.
     pub notes: BTreeSet<String>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use tollgate_config::{self as config, ConfigHandle, Diagnostic, Reloaded, Trigger};
+use tollgate_config::{self as config, ConfigHandle, Diagnostic, ReloadSummary, Trigger};
 use tollgate_telemetry::metrics::Metrics;
 
 mod watch;
@@ -17,7 +17,7 @@ pub use watch::watch;
 #[derive(Debug)]
 pub struct Attempt {
     /// Changes of the reload, or all errors in the files.
-    pub result: Result<Reloaded, Vec<Diagnostic>>,
+    pub result: Result<ReloadSummary, Vec<Diagnostic>>,
     /// The hash of the configuration in force after the attempt.
     pub running: String,
 }
@@ -63,7 +63,7 @@ fn report_reload(
     config: &ConfigHandle,
     metrics: &Metrics,
     by: Trigger,
-    result: Result<Reloaded, Vec<Diagnostic>>,
+    result: Result<ReloadSummary, Vec<Diagnostic>>,
 ) -> Attempt {
     metrics.config_reloaded(result.is_ok());
     config.remember(by, &result);

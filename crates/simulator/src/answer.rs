@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::behaviour::{Behaviour, Break, Withheld};
+use super::behaviour::{Behaviour, Break, WithheldAnswer};
 use super::error;
 use super::script::{self, BodyStep, EventStream, Protocol};
 
@@ -23,7 +23,7 @@ pub(super) struct Answer {
     /// The name of the failure in a header, as Amazon's services have it.
     pub(super) error_name: Option<String>,
     /// Failure in place of the response, after its work was done.
-    pub(super) withheld: Option<Withheld>,
+    pub(super) withheld: Option<WithheldAnswer>,
 }
 
 impl Answer {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::provider::ChatProvider;
 
 pub use settings::BadSetting;
-pub use tasks::{TaskEnd, TaskSettings, Withheld};
+pub use tasks::{TaskEnd, TaskSettings, WithheldAnswer};
 
 /// Behaviour of a simulated upstream for one request.
 ///
@@ -152,7 +152,7 @@ pub struct Faults {
     /// True to send a cookie and credential-like values in response headers.
     pub leak: bool,
     /// Failure in place of the answer to a submit whose task was accepted.
-    pub submit: Option<Withheld>,
+    pub submit: Option<WithheldAnswer>,
     /// True to answer queries of existing tasks with "not found".
     pub task_lost: bool,
 }

@@ -144,13 +144,13 @@ use tokio::sync::watch;
 
 pub use behaviour::{
     BadSetting, Behaviour, Break, CountSettings, DoneMarker, Faults, LineEnd, Refusal, Stop,
-    TaskEnd, TaskSettings, UsageDialect, UsageFigures, UsageForm, Withheld, Writes,
+    TaskEnd, TaskSettings, UsageDialect, UsageFigures, UsageForm, WithheldAnswer, Writes,
 };
 pub use conversation::{
     DeclaredTool, ModelDialect, ModelRequest, ModelScript, ModelTurn, PastCall, ToolCall, TurnUsage,
 };
 pub use provider::ChatProvider;
-pub use recorded::Recorded;
+pub use recorded::RecordedRequest;
 pub use tasks::{SimTask, TaskProtocol, TaskState};
 
 use state::Server;
@@ -213,7 +213,7 @@ impl Sim {
 
     /// The last requests, at most 1,024, oldest first.
     #[must_use]
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.server.recorder.all()
     }
 

@@ -16,7 +16,7 @@ const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// A request received completely.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// Time at which its last byte was read.
     pub received: UnixMs,
     /// The method of the request.
@@ -35,7 +35,7 @@ pub struct Recorded {
     pub body: Option<Bytes>,
 }
 
-impl Recorded {
+impl RecordedRequest {
     /// The header's value, if it is there and is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -66,12 +66,12 @@ pub(super) struct Recorder(Mutex<Ring>);
 
 #[derive(Debug, Default)]
 struct Ring {
-    kept: VecDeque<Recorded>,
+    kept: VecDeque<RecordedRequest>,
     received: u64,
 }
 
 impl Recorder {
-    pub(super) fn add(&self, mut request: Recorded) {
+    pub(super) fn add(&self, mut request: RecordedRequest) {
         if request.body_bytes > KEPT_BODY_BYTES_MAX {
             request.body = None;
         }
@@ -83,7 +83,7 @@ impl Recorder {
         ring.kept.push_back(request);
     }
 
-    pub(super) fn all(&self) -> Vec<Recorded> {
+    pub(super) fn all(&self) -> Vec<RecordedRequest> {
         self.0.lock().kept.iter().cloned().collect()
     }
 
@@ -93,7 +93,7 @@ impl Recorder {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        self.all().iter().map(Recorded::to_json).collect()
+        self.all().iter().map(RecordedRequest::to_json).collect()
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
         let recorder = Recorder::default();
         for number in 0..KEPT_MAX + 2 {
             let body = Bytes::from(vec![b' '; KEPT_BODY_BYTES_MAX + number % 2]);
-            recorder.add(Recorded {
+            recorder.add(RecordedRequest {
                 received: UnixMs(0),
                 method: Method::GET,
                 path: number.to_string(),

@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::behaviour::{BadSetting, Behaviour, CountSettings, Refusal, Withheld};
+use super::behaviour::{BadSetting, Behaviour, CountSettings, Refusal, WithheldAnswer};
 use super::connection::Connection;
 use super::in_flight::InFlight;
 use super::received_request::{PATH_SETTINGS, ReceivedRequest};
-use super::recorded::Recorded;
+use super::recorded::RecordedRequest;
 use super::route;
 use super::script::{ConnectionCut, Script};
 use super::state::Server;
@@ -141,7 +141,7 @@ async fn answer(
         Err(error) => {
             let fallback = Behaviour::default();
             let refused = Answer::invalid(&error.to_string(), &fallback);
-            return Ok(response(number, refused, &fallback, &Received::default(), in_flight));
+            return Ok(response(number, refused, &fallback, &ReceivedBody::default(), in_flight));
         }
     };
     if let Some(id) = route::queried_task(&head.method, head.uri.path()) {
@@ -184,8 +184,8 @@ async fn answer(
     };
     let answer = route::answer(&http_request, &behaviour, &server);
     match answer.withheld {
-        Some(Withheld::Hang) => std::future::pending().await,
-        Some(Withheld::Reset) => return Err(cut(&reset)),
+        Some(WithheldAnswer::Hang) => std::future::pending().await,
+        Some(WithheldAnswer::Reset) => return Err(cut(&reset)),
         None => {}
     }
     Ok(response(number, answer, &behaviour, &received, in_flight))
@@ -224,13 +224,13 @@ fn overridden(
 
 /// A request's body. Blind, only its length is known.
 #[derive(Default)]
-struct Received {
+struct ReceivedBody {
     body: Bytes,
     bytes: usize,
     sha256: Option<String>,
 }
 
-async fn receive(mut body: Incoming, blind: bool) -> Result<Received, ConnectionCut> {
+async fn receive(mut body: Incoming, blind: bool) -> Result<ReceivedBody, ConnectionCut> {
     let (mut whole, mut hash, mut bytes) = (BytesMut::new(), Sha256::new(), 0_usize);
     while let Some(frame) =
         std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
@@ -247,7 +247,7 @@ async fn receive(mut body: Incoming, blind: bool) -> Result<Received, Connection
         }
     }
     let sha256 = (!blind).then(|| hex(&hash.finalize()));
-    Ok(Received { body: whole.freeze(), bytes, sha256 })
+    Ok(ReceivedBody { body: whole.freeze(), bytes, sha256 })
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -257,8 +257,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-fn record(server: &Server, head: &http::request::Parts, received: &Received) {
-    server.recorder.add(Recorded {
+fn record(server: &Server, head: &http::request::Parts, received: &ReceivedBody) {
+    server.recorder.add(RecordedRequest {
         received: UnixMs::now(),
         method: head.method.clone(),
         path: head.uri.path_and_query().map_or_else(String::new, ToString::to_string),
@@ -274,7 +274,7 @@ fn response(
     number: u64,
     answer: Answer,
     behaviour: &Behaviour,
-    received: &Received,
+    received: &ReceivedBody,
     in_flight: InFlight,
 ) -> Response<Script> {
     let mut response = Response::new(Script::new(answer.steps).counted(in_flight));

@@ -17,7 +17,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_protocols::task::{Error, Report, TaskState};
 use tollgate_protocols::{Dialect, Fault};
-use tollgate_telemetry::finished::{Settled, TaskEnded};
+use tollgate_telemetry::finished::{RequestSettlement, TaskEnded};
 use tollgate_types::clock::UnixMs;
 use tollgate_upstream_calls::{OutboundError, SignedIn, retry_after};
 
@@ -399,7 +399,7 @@ impl Tasks {
         let settled = match settlement {
             TaskSettlement::Post(Settlement { charge, usage, source }) => {
                 let owed = charge.saturating_sub(ended.charged);
-                Some(Settled { usage, source, cost: ended.charged, owed })
+                Some(RequestSettlement { usage, source, cost: ended.charged, owed })
             }
             TaskSettlement::Void => None,
         };

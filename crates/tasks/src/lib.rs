@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 use agenda::{Agenda, PollReason, UpstreamStatus};
 use deliveries::Deliveries;
 pub use follow::doubt_ends_at as given_up_at;
-pub use operate::{Announced, Resolution};
+pub use operate::{ReannounceOutcome, Resolution};
 use slots::PollSlots;
 use tollgate_config::ConfigHandle;
 use tollgate_ledger::{AccountId, Ledger, LedgerError, Task, TaskPhase, Webhook};
@@ -41,7 +41,7 @@ use tollgate_telemetry::metrics::Metrics;
 use tollgate_telemetry::request_log::RequestLog;
 use tollgate_types::clock::UnixMs;
 use tollgate_upstream_calls::Outbound;
-use unpaid::Unpaid;
+use unpaid::UnpaidTasks;
 use webhook::Signer;
 
 /// Largest age of a status that is returned to a customer without a poll.
@@ -67,7 +67,7 @@ pub struct Tasks {
     parallel: Arc<Semaphore>,
     deliveries: Deliveries,
     waiting: Semaphore,
-    unpaid: Unpaid,
+    unpaid: UnpaidTasks,
     slots: PollSlots,
 }
 
@@ -101,7 +101,7 @@ impl Tasks {
             agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
             waiting: Semaphore::new(waiting),
-            unpaid: Unpaid::default(),
+            unpaid: UnpaidTasks::default(),
             slots: PollSlots::default(),
         });
         // Customers of the last process repeat their submits now, answered or not.

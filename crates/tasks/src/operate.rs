@@ -11,7 +11,7 @@ use tollgate_types::clock::UnixMs;
 
 /// Result of a request to announce a task's end again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Announced {
+pub enum ReannounceOutcome {
     /// The announcement is scheduled.
     Due,
     /// The task has not ended.
@@ -41,20 +41,20 @@ impl Tasks {
         by: &ActorScope<'_>,
         account: AccountId,
         id: TaskId,
-    ) -> Result<Announced, LedgerError> {
+    ) -> Result<ReannounceOutcome, LedgerError> {
         let Some(task) = self.ledger.task(account, &id.to_string()).await? else {
-            return Ok(Announced::Unknown);
+            return Ok(ReannounceOutcome::Unknown);
         };
         if task.ended().is_none() {
-            return Ok(Announced::NotEnded);
+            return Ok(ReannounceOutcome::NotEnded);
         }
         if task.intent.webhook_url.is_none() {
-            return Ok(Announced::Nowhere);
+            return Ok(ReannounceOutcome::Nowhere);
         }
         let due = Webhook::Due { tries: 0, at: UnixMs::now() };
         by.announce_again(Task { webhook: due, ..Task::clone(&task) }).await?;
         self.agenda.schedule(&task, UnixMs::now()).await;
-        Ok(Announced::Due)
+        Ok(ReannounceOutcome::Due)
     }
 
     /// End a task whose submit is in doubt. Returns true if the same request did so before.

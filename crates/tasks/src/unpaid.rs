@@ -14,28 +14,28 @@ const SWEPT_FROM: usize = 1024;
 
 /// Unpaid tasks of each account in its current window.
 #[derive(Debug, Default)]
-pub(super) struct Unpaid(Mutex<HashMap<AccountId, Minute>>);
+pub(super) struct UnpaidTasks(Mutex<HashMap<AccountId, MinuteCount>>);
 
 #[derive(Clone, Copy, Debug)]
-struct Minute {
+struct MinuteCount {
     began: Instant,
     count: u32,
 }
 
-impl Minute {
+impl MinuteCount {
     fn is_over(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.began) >= WINDOW
     }
 }
 
-impl Unpaid {
+impl UnpaidTasks {
     /// Count one unpaid task.
     pub(super) fn note(&self, account: AccountId, now: Instant) {
         let mut minutes = self.0.lock();
         if minutes.len() >= SWEPT_FROM {
             minutes.retain(|_, minute| !minute.is_over(now));
         }
-        let new = Minute { began: now, count: 0 };
+        let new = MinuteCount { began: now, count: 0 };
         let minute = minutes.entry(account).or_insert(new);
         if minute.is_over(now) {
             *minute = new;
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn an_accounts_share_is_its_own_and_comes_back() {
-        let (unpaid, began) = (Unpaid::default(), Instant::now());
+        let (unpaid, began) = (UnpaidTasks::default(), Instant::now());
         let (one, other) = (AccountId::random(), AccountId::random());
         let pause = |account, after| unpaid.pause(account, 2, began + Duration::from_secs(after));
         assert_eq!(pause(one, 0), None);
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten() {
-        let (unpaid, began) = (Unpaid::default(), Instant::now());
+        let (unpaid, began) = (UnpaidTasks::default(), Instant::now());
         for number in 0..5_000_u32 {
             unpaid.note(AccountId::random(), began + WINDOW * (number / 1_000));
         }

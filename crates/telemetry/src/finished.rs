@@ -12,7 +12,7 @@ use tollgate_types::ids::{AccountId, KeyId, RequestId, TaskId};
 /// One request that is over, however it ended. Nothing in it is a secret: no key, no prompt, no
 /// header value.
 #[derive(Clone, Debug)]
-pub struct Finished<'a> {
+pub struct FinishedRequest<'a> {
     /// The id that the customer got in `x-request-id`.
     pub request_id: RequestId,
     /// The account that pays; `None` when the key was not recognised.
@@ -54,7 +54,7 @@ pub struct Finished<'a> {
     /// From the request's header to the first byte of the answer; `None` when none was sent.
     pub ttfb: Option<Duration>,
     /// Settlement; `None` when nothing was ever held.
-    pub settled: Option<Settled>,
+    pub settled: Option<RequestSettlement>,
     /// The amount that was held for it at its end; zero when nothing was charged.
     pub held: Nanousd,
     /// The output limit, in tokens for each choice, to which the request was lowered so that its account
@@ -68,7 +68,7 @@ pub struct Finished<'a> {
 
 /// Settlement of a request's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct RequestSettlement {
     /// The units that were billed.
     pub usage: Usage,
     /// Source of the usage figures.
@@ -97,7 +97,7 @@ pub struct TaskEnded<'a> {
     /// From its submit to its end.
     pub duration: Duration,
     /// Settlement; `None` when the hold was released.
-    pub settled: Option<Settled>,
+    pub settled: Option<RequestSettlement>,
     /// The amount that was held for it.
     pub held: Nanousd,
 }

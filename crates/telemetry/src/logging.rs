@@ -14,7 +14,7 @@ use std::time::Duration;
 use log::kv::{self, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::finished::{Finished, Settled, TaskEnded};
+use crate::finished::{FinishedRequest, RequestSettlement, TaskEnded};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::UNITS;
 use tollgate_types::clock::UnixMs;
@@ -111,7 +111,7 @@ pub fn lines_dropped() -> u64 {
 }
 
 /// Writes the access line of a request that is over, at level `info`. Does not wait.
-pub fn access(finished: &Finished<'_>) {
+pub fn access(finished: &FinishedRequest<'_>) {
     if log::max_level() >= LevelFilter::Info {
         // Behind the question for the level: at `warn` a request pays for no line.
         Line::with(finished.ended_at, Level::Info, ACCESS, |line| {
@@ -121,7 +121,7 @@ pub fn access(finished: &Finished<'_>) {
     }
 }
 
-fn write_access(line: &mut Line, finished: &Finished<'_>) {
+fn write_access(line: &mut Line, finished: &FinishedRequest<'_>) {
     // Ids and amounts are letters, digits and signs: nothing in them needs an escape.
     line.plain(name!("request_id"), &finished.request_id.ascii());
     if let Some(account_id) = finished.account_id {
@@ -180,7 +180,7 @@ pub fn task(ended: &TaskEnded<'_>) {
     }
 }
 
-fn write_settled(line: &mut Line, settled: &Settled) {
+fn write_settled(line: &mut Line, settled: &RequestSettlement) {
     for (unit, count) in UNITS.iter().zip(&settled.usage.counts()) {
         if *count > 0 {
             line.units(unit.name, *count);

@@ -14,7 +14,7 @@ use prometheus::{
     TextEncoder,
 };
 
-use crate::finished::Finished;
+use crate::finished::FinishedRequest;
 use crate::request_log;
 use tollgate_ledger::{CreditSums, ProjectionState};
 use tollgate_limits::{Limit, Scope};
@@ -51,7 +51,7 @@ use load::Load;
 pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
 pub use recent::{Minute, Recent};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
-use scraped::Scraped;
+use scraped::LedgerGauges;
 use series::Series;
 use tasks::TaskCounters;
 pub use tasks::WebhookOutcome;
@@ -112,7 +112,7 @@ pub struct Metrics {
     /// The configuration whose series were made last, by its hash.
     begun: Mutex<String>,
     /// One scrape at a time brings these up to date.
-    scraped: Mutex<Scraped>,
+    scraped: Mutex<LedgerGauges>,
 }
 
 /// Figures of the ledger at the time of a scrape.
@@ -205,13 +205,13 @@ impl Metrics {
             series: RwLock::default(),
             history: Mutex::default(),
             begun: Mutex::default(),
-            scraped: Mutex::new(Scraped::new(r)),
+            scraped: Mutex::new(LedgerGauges::new(r)),
             registry,
         }
     }
 
     /// Counts a request that is over. About 0.2 µs.
-    pub fn record(&self, finished: &Finished<'_>) {
+    pub fn record(&self, finished: &FinishedRequest<'_>) {
         let (route, upstream) = (finished.route, finished.upstream);
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
         let existing = self.series.read();

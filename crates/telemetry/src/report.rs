@@ -3,7 +3,7 @@
 use once_cell::sync::OnceCell;
 use tollgate_config::snapshot::AccessLog;
 
-use crate::finished::{Finished, TaskEnded};
+use crate::finished::{FinishedRequest, TaskEnded};
 use crate::logging;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
@@ -12,10 +12,10 @@ use crate::request_log::RequestLog;
 const SAMPLE_ALL: u32 = 1_000_000;
 
 /// The function that makes a span of each finished request, if one was installed.
-static SPAN_EXPORT: OnceCell<fn(&Finished<'_>)> = OnceCell::new();
+static SPAN_EXPORT: OnceCell<fn(&FinishedRequest<'_>)> = OnceCell::new();
 
 /// Calls `export` with each request that is over from now on. The first exporter of a process stays.
-pub fn install_span_export(export: fn(&Finished<'_>)) {
+pub fn install_span_export(export: fn(&FinishedRequest<'_>)) {
     SPAN_EXPORT.set(export).ok();
 }
 
@@ -34,7 +34,7 @@ impl TaskEnded<'_> {
     }
 }
 
-impl Finished<'_> {
+impl FinishedRequest<'_> {
     /// Counts the request, keeps it for people to look at, and writes its access line, if it is to
     /// have one. None of them waits for anything; together they take less than two microseconds.
     pub fn report(&self, metrics: &Metrics, requests: &RequestLog, log: &AccessLog) {
@@ -65,8 +65,12 @@ mod tests {
     use tollgate_types::clock::UnixMs;
     use tollgate_types::ids::RequestId;
 
-    fn finished(status: u16, error_code: &'static str, duration: Duration) -> Finished<'static> {
-        Finished {
+    fn finished(
+        status: u16,
+        error_code: &'static str,
+        duration: Duration,
+    ) -> FinishedRequest<'static> {
+        FinishedRequest {
             request_id: RequestId::from_number(1),
             account_id: None,
             key_id: None,

@@ -13,7 +13,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
 
-use tollgate_telemetry::finished::Finished;
+use tollgate_telemetry::finished::FinishedRequest;
 
 use crate::span::{AttributeValue, RequestSpan};
 
@@ -77,7 +77,7 @@ pub fn flush() {
 }
 
 /// Hands over the span of a finished request. Does not wait.
-pub fn record(finished: &Finished<'_>) {
+pub fn record(finished: &FinishedRequest<'_>) {
     if let Some(traces) = TRACES.get() {
         let RequestSpan { name, began, ended, first_byte, attributes, error, traceparent } =
             finished.into();

@@ -1,6 +1,6 @@
 //! The exporter of a build without the feature `otlp`: it sends nothing.
 
-use tollgate_telemetry::finished::Finished;
+use tollgate_telemetry::finished::FinishedRequest;
 
 /// Sends no spans, whatever the environment says: false.
 ///
@@ -14,4 +14,4 @@ pub fn start() -> anyhow::Result<bool> {
 pub fn flush() {}
 
 /// Drops the span.
-pub fn record(_: &Finished<'_>) {}
+pub fn record(_: &FinishedRequest<'_>) {}

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Side;
 use tollgate_protocols::Operation;
-use tollgate_telemetry::finished::{Finished, Settled};
+use tollgate_telemetry::finished::{FinishedRequest, RequestSettlement};
 
-/// The span of one request. It is made of [`Finished`] alone, so no prompt, answer or key can be in it.
+/// The span of one request. It is made of [`FinishedRequest`] alone, so no prompt, answer or key can be in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSpan {
     /// The operation and the model; for other paths, the method and the route.
@@ -35,8 +35,8 @@ pub enum AttributeValue {
     Count(i64),
 }
 
-impl From<&Finished<'_>> for RequestSpan {
-    fn from(finished: &Finished<'_>) -> Self {
+impl From<&FinishedRequest<'_>> for RequestSpan {
+    fn from(finished: &FinishedRequest<'_>) -> Self {
         let ended = SystemTime::UNIX_EPOCH + Duration::from_millis(finished.ended_at.0);
         let began = ended.checked_sub(finished.duration).unwrap_or(ended);
         // A client's own error is no error of the server's span; a response that broke off behind its 200 is.
@@ -54,7 +54,7 @@ impl From<&Finished<'_>> for RequestSpan {
     }
 }
 
-fn name(finished: &Finished<'_>) -> String {
+fn name(finished: &FinishedRequest<'_>) -> String {
     match finished.operation {
         Some(operation) => format!("{} {}", operation_name(operation), finished.model),
         None => format!("{} {}", finished.method, finished.route),
@@ -72,7 +72,7 @@ fn operation_name(operation: Operation) -> &'static str {
     }
 }
 
-fn attributes(finished: &Finished<'_>) -> Vec<(&'static str, AttributeValue)> {
+fn attributes(finished: &FinishedRequest<'_>) -> Vec<(&'static str, AttributeValue)> {
     let text = |value: Option<String>| value.unwrap_or_default();
     let operation = finished.operation.map(|operation| operation_name(operation).to_owned());
     let requested = finished.requested_model.unwrap_or(finished.model);
@@ -108,7 +108,7 @@ fn add_texts<const N: usize>(
     all.extend(present.map(|(name, value)| (name, AttributeValue::Text(value))));
 }
 
-fn add_settlement(all: &mut Vec<(&'static str, AttributeValue)>, settled: &Settled) {
+fn add_settlement(all: &mut Vec<(&'static str, AttributeValue)>, settled: &RequestSettlement) {
     let owed = Some(settled.owed).filter(|owed| *owed > Nanousd::ZERO);
     let texts = [
         ("tollgate.usage_source", settled.source.as_str().to_owned()),

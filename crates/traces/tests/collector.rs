@@ -15,7 +15,7 @@ use recorder::Recorder;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_protocols::Operation;
-use tollgate_telemetry::finished::{Finished, Settled};
+use tollgate_telemetry::finished::{FinishedRequest, RequestSettlement};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, RequestId};
 
@@ -29,14 +29,18 @@ fn export_to(endpoint: &str) {
     assert!(ended.success(), "{ended:?}");
 }
 
-fn finished(status: u16, model: &'static str, error_code: &'static str) -> Finished<'static> {
-    let settled = Settled {
+fn finished(
+    status: u16,
+    model: &'static str,
+    error_code: &'static str,
+) -> FinishedRequest<'static> {
+    let settled = RequestSettlement {
         usage: Usage { input_tokens: 7, output_tokens: 9, ..Usage::default() },
         source: UsageSource::Upstream,
         cost: Nanousd::new(1_500),
         owed: Nanousd::ZERO,
     };
-    Finished {
+    FinishedRequest {
         request_id: RequestId::from_number(1),
         account_id: Some(AccountId::from_number(1)),
         key_id: None,

@@ -13,7 +13,7 @@ mod stream;
 mod write;
 
 use crate::dialect::{
-    Losses, Malformed, ReadStream, TranslationTarget, Untranslatable, UpstreamDialect,
+    Losses, MalformedAnswer, ReadStream, TranslationTarget, Untranslatable, UpstreamDialect,
 };
 use crate::names::Naming;
 use crate::part::{AnswerPart, PromptPart, UpstreamFailure};
@@ -45,7 +45,7 @@ impl UpstreamDialect for Converse {
         write::request(&self.naming(target).applied(parts), target, losses)
     }
 
-    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed> {
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, MalformedAnswer> {
         answer::read(body)
     }
 

@@ -28,7 +28,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     ///
     /// # Errors
     /// It is not an answer of this dialect.
-    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, Malformed>;
+    fn read_answer<'a>(&self, body: &'a [u8]) -> Result<Vec<AnswerPart<'a>>, MalformedAnswer>;
 
     /// Creates a reader for an upstream's stream.
     fn stream_reader(&self) -> Box<dyn ReadStream>;
@@ -371,9 +371,9 @@ impl Untranslatable {
 
 /// An upstream's answer that is none of its dialect: what is wrong, for the operator's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed(pub String);
+pub struct MalformedAnswer(pub String);
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -386,7 +386,11 @@ pub trait ReadStream: Send + Sync {
     ///
     /// # Errors
     /// It is no event of this dialect.
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed>;
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer>;
 
     /// The upstream ended the stream in an orderly way, with or without the dialect's last event: hands
     /// on what was held back.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::dialect::{Losses, Malformed, Mode, Untranslatable};
+use crate::dialect::{Losses, MalformedAnswer, Mode, Untranslatable};
 use crate::field_path::{self, FieldPath, Members as Read, Raw, is_given};
 use crate::field_rules::{FieldRule, FieldRules};
 use crate::json::{self, Members};
@@ -521,9 +521,9 @@ pub(crate) fn owned(piece: AnswerPart<'_>) -> AnswerPart<'static> {
 const SIGNATURE_BYTES_MAX: usize = 512 * 1024;
 
 /// Adds a piece to the signature of thoughts.
-pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), Malformed> {
+pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), MalformedAnswer> {
     if signature.len() + more.len() > SIGNATURE_BYTES_MAX {
-        return Err(Malformed("a signature that has no end".to_owned()));
+        return Err(MalformedAnswer("a signature that has no end".to_owned()));
     }
     signature.push_str(more);
     Ok(())
@@ -531,8 +531,8 @@ pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), M
 
 /// Error for an answer that holds a picture: the picture was requested, and must not be charged without being
 /// delivered.
-pub(crate) fn picture() -> Malformed {
-    Malformed("a picture, for which the customer's dialect has no words".to_owned())
+pub(crate) fn picture() -> MalformedAnswer {
+    MalformedAnswer("a picture, for which the customer's dialect has no words".to_owned())
 }
 
 /// The failure of a model that ended for this reason in the place of an answer. It may do better when it
@@ -673,7 +673,7 @@ macro_rules! implement_dialect {
             fn read_answer<'a>(
                 &self,
                 body: &'a [u8],
-            ) -> Result<Vec<$crate::part::AnswerPart<'a>>, $crate::dialect::Malformed> {
+            ) -> Result<Vec<$crate::part::AnswerPart<'a>>, $crate::dialect::MalformedAnswer> {
                 answer::read(body)
             }
 

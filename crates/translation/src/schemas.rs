@@ -54,7 +54,7 @@ pub(crate) enum Subset {
 }
 
 /// A schema within a [`Subset`].
-pub(crate) struct Fitted<'a> {
+pub(crate) struct FittedSchema<'a> {
     /// The schema: the same bytes where it has fitted already.
     pub(crate) text: Cow<'a, str>,
     /// Some constraint has become words of a description.
@@ -65,7 +65,7 @@ pub(crate) struct Fitted<'a> {
 ///
 /// # Errors
 /// What cannot be said there, by its path.
-pub(crate) fn fit(schema: &str, subset: Subset) -> Result<Fitted<'_>, Untranslatable> {
+pub(crate) fn fit(schema: &str, subset: Subset) -> Result<FittedSchema<'_>, Untranslatable> {
     let at = FieldPath::ROOT.key("response_format");
     let at = at.key("schema");
     let root = Raw::document(schema).ok_or_else(|| at.malformed("a JSON schema"))?;
@@ -79,7 +79,7 @@ pub(crate) fn fit(schema: &str, subset: Subset) -> Result<Fitted<'_>, Untranslat
         false => Cow::Borrowed(schema),
         true => Cow::Owned(String::from_utf8(out).unwrap_or_default()),
     };
-    Ok(Fitted { text, is_looser: fitter.is_looser })
+    Ok(FittedSchema { text, is_looser: fitter.is_looser })
 }
 
 /// The value of a member.

@@ -37,13 +37,13 @@ pub struct ShowsMedia;
 
 /// Configuration of one console's checks.
 #[derive(Clone)]
-pub struct Guarded {
+pub struct ConsoleGuard {
     /// Reads and writes its cookie.
     pub sessions: Arc<Sessions>,
 }
 
 /// Around every handler of a console. Puts the [`Session`] into the request.
-pub async fn guard(State(guarded): State<Guarded>, request: Request, next: Next) -> Response {
+pub async fn guard(State(guarded): State<ConsoleGuard>, request: Request, next: Next) -> Response {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let valid = guarded.sessions.read(request.headers(), UnixMs::now());
     let session = valid.clone().unwrap_or_else(Session::guest);
@@ -79,7 +79,7 @@ fn is_page(response: &Response) -> bool {
 
 /// The request with its body read, if a page of this session has sent it.
 async fn check_form(
-    guarded: &Guarded,
+    guarded: &ConsoleGuard,
     session: &Session,
     request: Request,
 ) -> Result<Request, Response> {

@@ -47,7 +47,7 @@ pub use device::{DeviceId, Devices};
 pub use done::DoneMessages;
 pub use form::{FieldError, FieldErrors, Form, new_submit_token};
 pub use frame::{FailurePage, HtmlPage, NavItem, PageFrame, Tone};
-pub use guard::{Client, Guarded, ShowsMedia, guard};
+pub use guard::{Client, ConsoleGuard, ShowsMedia, guard};
 pub use log_ins::{LogIns, Trying};
 pub use price_lines::{PriceLine, price_lines};
 pub use session::{Session, SessionChange, Sessions};

@@ -1,12 +1,12 @@
 //! Shared parts of the consoles' request lists: statuses, and the filter for the next page.
 
-use tollgate_telemetry::request_log::{Logged, Position, StatusFilter};
+use tollgate_telemetry::request_log::{Position, RequestRecord, StatusFilter};
 
 /// Error for a status that cannot be filtered by.
 pub const STATUS_EXPECTED: &str = "A status such as 429, or a class such as 4xx.";
 
 /// Outcome of a request: `task` with the state of a task, else the status that was sent.
-pub fn status_text(logged: &Logged, task: impl FnOnce(&str) -> String) -> String {
+pub fn status_text(logged: &RequestRecord, task: impl FnOnce(&str) -> String) -> String {
     match (&logged.task_state, logged.status) {
         (Some(state), _) => task(state),
         (None, 0) => "no answer".to_owned(),
@@ -15,7 +15,7 @@ pub fn status_text(logged: &Logged, task: impl FnOnce(&str) -> String) -> String
 }
 
 /// The class of the style sheet for how a request ended.
-pub fn status_class(logged: &Logged) -> &'static str {
+pub fn status_class(logged: &RequestRecord) -> &'static str {
     if logged.is_error() { "bad" } else { "good" }
 }
 

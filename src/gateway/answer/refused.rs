@@ -140,11 +140,13 @@ fn as_event(words: &[u8], status: u16) -> GatewayError {
 /// is found in the log, which has both.
 pub(crate) fn with_own_id(words: Bytes, ctx: &mut RequestContext) -> Bytes {
     #[derive(serde::Deserialize)]
-    struct Named<'a> {
+    struct RequestIdField<'a> {
         #[serde(borrow)]
         request_id: Cow<'a, str>,
     }
-    let Ok(Named { request_id: theirs }) = serde_json::from_slice(&words) else { return words };
+    let Ok(RequestIdField { request_id: theirs }) = serde_json::from_slice(&words) else {
+        return words;
+    };
     let is_id = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if theirs.len() < ID_BYTES_MIN || !theirs.bytes().all(is_id) {
         return words;

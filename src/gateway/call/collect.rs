@@ -29,11 +29,11 @@ use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
-use crate::pipeline::{self, Admitted, AnsweredParts, UpstreamRequest};
+use crate::pipeline::{self, AdmittedRequest, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault};
-use crate::protocols::{Collect, Collected, Content, Delivery, Framing};
+use crate::protocols::{Collect, CollectedAnswer, Content, Delivery, Framing};
 
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
 /// to use up an account's limit at once.
@@ -60,7 +60,7 @@ pub(crate) async fn answer(
     };
     // Nothing goes to the client before the hold that pays for it is on disk.
     gateway.response_filter(None, ctx).await?;
-    let Collected { usage, source, content } = collected;
+    let CollectedAnswer { usage, source, content } = collected;
     match content {
         Content::Json(document) => {
             let mut body = Some(document);
@@ -96,7 +96,7 @@ impl CollectFrom<'_> {
     ///
     /// # Errors
     /// The request ends here, whatever other targets there are.
-    async fn ask(&self, ctx: &mut RequestContext) -> Result<WholeAnswer<Collected>> {
+    async fn ask(&self, ctx: &mut RequestContext) -> Result<WholeAnswer<CollectedAnswer>> {
         let delivery = ctx.delivery();
         loop {
             let candidate = self.gateway.upstream_peer(ctx).await?;
@@ -116,11 +116,11 @@ impl CollectFrom<'_> {
         &self,
         ctx: &mut RequestContext,
         candidate: Candidate,
-    ) -> Result<Option<std::result::Result<Collected, FailedCall>>> {
+    ) -> Result<Option<std::result::Result<CollectedAnswer, FailedCall>>> {
         let (gateway, id) = (self.gateway, ctx.id);
         let budget = ctx.snapshot.limits.body_memory_bytes_max;
         let sending = ctx.sending()?;
-        let rewrite = |admitted: &Admitted, body: &Bytes| {
+        let rewrite = |admitted: &AdmittedRequest, body: &Bytes| {
             pipeline::rewrite_collected(admitted, &candidate, body)
         };
         let rewritten = gateway.request_body_filter(sending, rewrite).await;
@@ -174,7 +174,7 @@ async fn call_all(
     sending: &mut Sending,
     requests: Vec<(&UpstreamRequest, HeaderMap)>,
     budget: usize,
-) -> std::result::Result<Collected, FailedCall> {
+) -> std::result::Result<CollectedAnswer, FailedCall> {
     let Sending { admitted, body, .. } = sending;
     let call = admitted.call.collected();
     let body = parking_lot::Mutex::new(body);

@@ -30,7 +30,7 @@ use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::AnswerHead;
-use crate::pipeline::{self, Admitted};
+use crate::pipeline::{self, AdmittedRequest};
 use crate::protocols::Delivery;
 use crate::protocols::refusal::{self, AnswerStart};
 
@@ -88,7 +88,7 @@ impl Forward<'_> {
         let upstream = Arc::clone(&candidate.target.upstream);
         let sending = ctx.sending()?;
         let query = session.req_header().uri.query();
-        let rewrite = |admitted: &Admitted, body: &Bytes| {
+        let rewrite = |admitted: &AdmittedRequest, body: &Bytes| {
             pipeline::rewrite(admitted, &candidate, query, body)
         };
         let rewritten = gateway.request_body_filter(sending, rewrite).await;

@@ -32,7 +32,7 @@ use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
 use crate::outbound::{OutboundError, may_announce};
-use crate::pipeline::{self, Admitted};
+use crate::pipeline::{self, AdmittedRequest};
 use crate::protocols::refusal;
 use crate::protocols::task::Submit;
 use crate::protocols::{Call, Delivery};
@@ -99,8 +99,8 @@ pub(crate) async fn answer(
         sending.attempt = None;
     }
     let (submitted, accepted) = match submitted? {
-        WholeAnswer::Done(Accepted::Taken { task, answer }) => (task, answer),
-        WholeAnswer::Done(Accepted::Before(status, answer)) => {
+        WholeAnswer::Done(SubmitAnswer::Taken { task, answer }) => (task, answer),
+        WholeAnswer::Done(SubmitAnswer::Before(status, answer)) => {
             return respond::relayed(session, ctx.gateway_headers(), status, answer).await;
         }
         WholeAnswer::Words(status, words) => {
@@ -141,7 +141,7 @@ pub(crate) async fn answer(
 }
 
 /// The answer to a submit.
-enum Accepted {
+enum SubmitAnswer {
     /// An upstream has taken the task, with this body of its answer.
     Taken { task: Arc<Task>, answer: Bytes },
     /// Another submit under the same name was faster: the status and body of its answer.
@@ -158,14 +158,14 @@ struct SubmitTo<'a> {
 }
 
 /// The result of a submit to one target; the error ends the request.
-type Submitted = std::result::Result<TryResult<WholeAnswer<Accepted>>, GatewayError>;
+type Submitted = std::result::Result<TryResult<WholeAnswer<SubmitAnswer>>, GatewayError>;
 
 impl SubmitTo<'_> {
     /// Asks one target after the other, until one takes the task.
     ///
     /// # Errors
     /// The request ends here, whatever other targets there are.
-    async fn ask(&mut self, ctx: &mut RequestContext) -> Result<WholeAnswer<Accepted>> {
+    async fn ask(&mut self, ctx: &mut RequestContext) -> Result<WholeAnswer<SubmitAnswer>> {
         let (id, delivery) = (ctx.id, ctx.delivery());
         loop {
             let candidate = self.gateway.upstream_peer(ctx).await?;
@@ -190,7 +190,7 @@ impl SubmitTo<'_> {
         if self.opened.as_ref().is_some_and(|task| task.intent.protocol != dialect.as_str()) {
             return Ok(TryResult::Skipped);
         }
-        let rewrite = |admitted: &Admitted, body: &Bytes| {
+        let rewrite = |admitted: &AdmittedRequest, body: &Bytes| {
             pipeline::rewrite_submit(admitted, &candidate, body)
         };
         let rewritten = gateway.request_body_filter(sending, rewrite).await;
@@ -228,7 +228,7 @@ impl SubmitTo<'_> {
                 let upstream_id = taken(&task, &id, &answer);
                 let task = stand(gateway, &task, TaskPhase::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
-                return Ok(TryResult::Answered(WholeAnswer::Done(Accepted::Taken {
+                return Ok(TryResult::Answered(WholeAnswer::Done(SubmitAnswer::Taken {
                     task,
                     answer,
                 })));
@@ -273,7 +273,7 @@ async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> Submitted {
     let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
     let first = answer_of_first(gateway, account, mark, None).await?;
     let (status, answer) = first.ok_or_else(overtaken)?;
-    Ok(TryResult::Answered(WholeAnswer::Done(Accepted::Before(status, answer))))
+    Ok(TryResult::Answered(WholeAnswer::Done(SubmitAnswer::Before(status, answer))))
 }
 
 /// The headers, with those that the protocol wants beside the usual ones.

@@ -14,7 +14,7 @@ use crate::gateway::request::services::Gateway;
 use crate::ledger::{
     AccountId, Intent, LedgerError, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
-use crate::pipeline::Resolved;
+use crate::pipeline::ResolvedRequest;
 
 /// Delay before a retry while the database of a fleet is away: a standby takes over in that time.
 const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
@@ -86,7 +86,7 @@ pub(crate) async fn retarget(
     gateway: &Gateway,
     task: &Task,
     candidate: &Candidate,
-    resolved: &Resolved,
+    resolved: &ResolvedRequest,
 ) -> std::result::Result<Arc<Task>, GatewayError> {
     let next = Task {
         upstream: candidate.place(),

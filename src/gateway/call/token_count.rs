@@ -23,7 +23,7 @@ use crate::gateway::upstream::token_counts::UNSUPPORTED_TIME;
 use crate::ids::{AccountId, RequestId};
 use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
-use crate::pipeline::{CountRequest, PromptCount, Validated};
+use crate::pipeline::{CountRequest, PromptCount, ValidatedRequest};
 
 /// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -39,11 +39,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// it, without taking that, and for at most `within`. `None` where nobody says. Dropping the future
 /// cancels the call.
 ///
-/// What the count makes of the request, [`Validated::counted`] does.
+/// What the count makes of the request, [`ValidatedRequest::counted`] does.
 pub(crate) async fn count(
     gateway: &Gateway,
     customers: &HeaderMap,
-    validated: &Validated,
+    validated: &ValidatedRequest,
     candidates: &Candidates,
     body: &Bytes,
     within: Duration,
@@ -84,7 +84,7 @@ impl<'a> ProviderCount<'a> {
     /// The call to the first candidate whose provider counts the request and may be asked now.
     fn choose(
         gateway: &'a Gateway,
-        validated: &Validated,
+        validated: &ValidatedRequest,
         candidates: &Candidates,
         body_bytes: usize,
     ) -> Option<Self> {
@@ -112,7 +112,7 @@ impl<'a> ProviderCount<'a> {
     async fn get(
         &self,
         customers: &HeaderMap,
-        validated: &Validated,
+        validated: &ValidatedRequest,
         body: &Bytes,
     ) -> (Result<u64, CountOutcome>, bool) {
         let (gateway, cache) = (self.gateway, &self.gateway.counts.cache);

@@ -9,7 +9,7 @@ use crate::config::snapshot::{Route, Snapshot};
 use crate::error::GatewayError;
 use crate::gateway::request::content_path::PathParams;
 use crate::ledger::Key;
-use crate::pipeline::{self, Validated};
+use crate::pipeline::{self, ValidatedRequest};
 use crate::protocols::Request;
 use crate::protocols::json::Object;
 use crate::protocols::limits::ModelLimits;
@@ -72,7 +72,7 @@ impl Rereading {
         body: &Bytes,
         limit: &OutputLimit,
         tokens: u64,
-    ) -> Option<(Bytes, Validated)> {
+    ) -> Option<(Bytes, ValidatedRequest)> {
         let body = limit.lowered(tokens)?.apply(body);
         let request = self.request(&body)?;
         let key = Arc::clone(&self.key);

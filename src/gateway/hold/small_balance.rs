@@ -22,13 +22,13 @@ use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
 use crate::options::holds::{HoldRules, Means};
 use crate::pipeline::{
-    Admitted, Holding, Payment, Priced, PromptCount, affordable_output, cost_at,
+    Admitted, Holding, Payment, PricedRequest, PromptCount, affordable_output, cost_at,
 };
 use crate::protocols::output_limit::OutputLimit;
 
 /// A valid request of an account with little money.
 pub(crate) struct TightRequest {
-    pub(crate) priced: Box<Priced>,
+    pub(crate) priced: Box<PricedRequest>,
     pub(crate) candidates: Candidates,
     pub(crate) body: HeldBody,
     pub(crate) rereading: Rereading,
@@ -37,7 +37,7 @@ pub(crate) struct TightRequest {
 impl TightRequest {
     /// The request of this exchange, which came by `route`.
     pub(crate) fn new(
-        priced: Box<Priced>,
+        priced: Box<PricedRequest>,
         candidates: Candidates,
         body: HeldBody,
         ctx: &RequestContext,
@@ -51,7 +51,7 @@ impl TightRequest {
 }
 
 /// A request that is paid for, with the body that goes upstream.
-pub(crate) struct Fitted {
+pub(crate) struct FundedRequest {
     pub(crate) admitted: Box<Admitted>,
     pub(crate) candidates: Candidates,
     pub(crate) body: HeldBody,
@@ -63,7 +63,7 @@ pub(crate) async fn admit(
     session: &mut Session,
     ctx: &mut RequestContext,
     request: TightRequest,
-) -> Result<Fitted, GatewayError> {
+) -> Result<FundedRequest, GatewayError> {
     let account = request.priced.account();
     let mut rules = rules(&gateway.ledger, ctx, &request.priced);
     if !may_be_clamped(&session.req_header().headers)? {
@@ -92,7 +92,7 @@ pub(crate) async fn admit(
 }
 
 /// The rules for this request: of its account, else of its model, else of all.
-fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &Priced) -> HoldRules {
+fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &PricedRequest) -> HoldRules {
     let model = &priced.validated().resolved.model;
     let rules = ctx.snapshot.holds.with(&model.holds);
     match ledger.hold_overrides(priced.account()) {
@@ -136,7 +136,7 @@ struct Held {
 struct Clamped {
     tokens: u64,
     body: Bytes,
-    priced: Box<Priced>,
+    priced: Box<PricedRequest>,
 }
 
 impl PendingRequest<'_> {
@@ -157,7 +157,7 @@ impl PendingRequest<'_> {
         let limit = self.limit.as_ref().filter(|_| tokens >= self.floor())?;
         let read = || rereading.lowered(&body.bytes, limit, tokens);
         let (body, validated) = offload::run_now(body.bytes.len(), read)?;
-        let mut priced = Box::new(Priced::new(self.ledger, validated));
+        let mut priced = Box::new(PricedRequest::new(self.ledger, validated));
         if let Some(counted) = &self.counted {
             priced.apply_count(counted);
         }
@@ -166,17 +166,17 @@ impl PendingRequest<'_> {
         fits.then_some(Clamped { tokens, body, priced })
     }
 
-    fn admitted(self, held: Held) -> Fitted {
+    fn admitted(self, held: Held) -> FundedRequest {
         let Held { hold, holding, clamped } = held;
         let TightRequest { priced, candidates, mut body, .. } = self.request;
         let Some(Clamped { tokens, body: lowered, priced }) = clamped else {
             let admitted = priced.admitted(Payment::Held(hold), holding);
-            return Fitted { admitted, candidates, body };
+            return FundedRequest { admitted, candidates, body };
         };
         body.bytes = lowered;
         let mut admitted = priced.admitted(Payment::Held(hold), holding);
         admitted.clamped_to(tokens);
-        Fitted { admitted, candidates, body }
+        FundedRequest { admitted, candidates, body }
     }
 
     fn refused(&self, unfit: Unfit<Refusal>) -> GatewayError {

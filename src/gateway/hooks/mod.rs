@@ -51,7 +51,7 @@ use crate::gateway::upstream::connectors::NO_ROOTS;
 use crate::gateway::upstream::request_head::RequestHead;
 use crate::gateway::wire::head::AnswerHead;
 use crate::ledger::RequestId;
-use crate::pipeline::{self, Admitted, UpstreamRequest};
+use crate::pipeline::{self, AdmittedRequest, UpstreamRequest};
 
 impl Gateway {
     /// The gateway behind a listener. `h2c` says whether HTTP/2 is spoken without TLS.
@@ -164,7 +164,7 @@ impl UpstreamFilters for Gateway {
     async fn request_body_filter<T: Send>(
         &self,
         sending: &Sending,
-        rewrite: impl FnOnce(&Admitted, &Bytes) -> Option<T> + Send,
+        rewrite: impl FnOnce(&AdmittedRequest, &Bytes) -> Option<T> + Send,
     ) -> Option<T> {
         request_body_filter::filter(self, sending, rewrite).await
     }

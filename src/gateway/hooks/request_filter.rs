@@ -15,7 +15,7 @@ use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::call::{self, repeated_submit, submit};
 use crate::gateway::dispatch::{Dispatch, dispatch};
-use crate::gateway::hold::small_balance::{self, Fitted, TightRequest};
+use crate::gateway::hold::small_balance::{self, FundedRequest, TightRequest};
 use crate::gateway::local;
 use crate::gateway::receive::body::{self, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
@@ -26,12 +26,12 @@ use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::ledger::Key;
-use crate::pipeline::{self, Admission, Validated};
+use crate::pipeline::{self, Admission, ValidatedRequest};
 use crate::protocols::{BodyKind, ModelInPath, Request};
 
 /// The state of a request after admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Received {
+enum RequestDisposition {
     /// It is paid for and goes to an upstream.
     Paid,
     /// It was answered here.
@@ -48,8 +48,8 @@ pub(super) async fn filter(
     ctx: &mut RequestContext,
 ) -> Result<bool> {
     match admit(gateway, session, ctx).await {
-        Ok(Received::Answered) => Ok(true),
-        Ok(Received::Paid) => call::answer(gateway, session, ctx).await.map(|()| true),
+        Ok(RequestDisposition::Answered) => Ok(true),
+        Ok(RequestDisposition::Paid) => call::answer(gateway, session, ctx).await.map(|()| true),
         Err(error) => Err(gateway.refuse(session, ctx, error)),
     }
 }
@@ -60,9 +60,9 @@ async fn admit(
     gateway: &Gateway,
     session: &mut Session,
     ctx: &mut RequestContext,
-) -> std::result::Result<Received, GatewayError> {
+) -> std::result::Result<RequestDisposition, GatewayError> {
     let route = match dispatch(gateway, session, ctx).await? {
-        Dispatch::Answered => return Ok(Received::Answered),
+        Dispatch::Answered => return Ok(RequestDisposition::Answered),
         Dispatch::Operation(route) => route,
     };
     let snapshot = Arc::clone(&ctx.snapshot);
@@ -75,9 +75,9 @@ async fn admit(
     let head = session.req_header();
     let path_params = ctx.routing.path_params.clone();
     let named = path_params.as_ref().map(|params| params.named());
-    let arrived = Arrived { head, named, reading, body: &body };
+    let arrived = CompleteRequest { head, named, reading, body: &body };
     let understood = understand_aside(gateway, ctx, key, &route, arrived).await?;
-    let Understood { request, validated, mark } = understood;
+    let ParsedRequest { request, validated, mark } = understood;
     if validated.call.submit().is_some() {
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
         ctx.admission.waiting = submit::check(gateway, ctx, key, call).await?;
@@ -87,7 +87,7 @@ async fn admit(
             if let Some((status, answer)) = Box::pin(first).await? {
                 let answered = respond::relayed(session, ctx.id, status, answer).await;
                 answered.map_err(|error| client_disconnected(&error))?;
-                return Ok(Received::Answered);
+                return Ok(RequestDisposition::Answered);
             }
         }
     }
@@ -100,21 +100,21 @@ async fn admit(
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     ctx.admission.permit = Some(permit);
     let fitted = match pipeline::admit(&gateway.ledger, ctx.id, validated).await? {
-        Admission::Admitted(admitted) => Fitted { admitted, candidates, body },
+        Admission::Admitted(admitted) => FundedRequest { admitted, candidates, body },
         Admission::Tight(priced) => {
             let request = TightRequest::new(priced, candidates, body, ctx, route);
             // Boxed: it is large, and most requests do without it.
             Box::pin(small_balance::admit(gateway, session, ctx, request)).await?
         }
     };
-    let Fitted { admitted, candidates, body } = fitted;
+    let FundedRequest { admitted, candidates, body } = fitted;
     let sending = Sending::new(admitted, body, mark, candidates);
     ctx.stage = RequestStage::Sending(Box::new(sending));
-    Ok(Received::Paid)
+    Ok(RequestDisposition::Paid)
 }
 
 /// A request of which all is here.
-struct Arrived<'h, 'a> {
+struct CompleteRequest<'h, 'a> {
     head: &'h RequestHeader,
     /// Model and method in the path, for Google's API.
     named: Option<ModelInPath<'a>>,
@@ -123,9 +123,9 @@ struct Arrived<'h, 'a> {
 }
 
 /// A body as it was read.
-struct Understood<'a> {
+struct ParsedRequest<'a> {
     request: Request<'a>,
-    validated: Validated,
+    validated: ValidatedRequest,
     /// Idempotency mark of a request that starts a task.
     mark: Option<IdempotencyMark>,
 }
@@ -136,8 +136,8 @@ async fn understand_aside<'a>(
     ctx: &mut RequestContext,
     key: Arc<Key>,
     route: &Route,
-    arrived: Arrived<'_, 'a>,
-) -> std::result::Result<Understood<'a>, GatewayError> {
+    arrived: CompleteRequest<'_, 'a>,
+) -> std::result::Result<ParsedRequest<'a>, GatewayError> {
     let body = arrived.body;
     let leave = gateway.offload.enter(body.bytes.len()).await;
     let budget = ctx.snapshot.limits.body_memory_bytes_max;
@@ -155,10 +155,10 @@ fn understand<'a>(
     ctx: &mut RequestContext,
     key: Arc<Key>,
     route: &Route,
-    arrived: Arrived<'_, 'a>,
-) -> std::result::Result<Understood<'a>, GatewayError> {
+    arrived: CompleteRequest<'_, 'a>,
+) -> std::result::Result<ParsedRequest<'a>, GatewayError> {
     let snapshot = Arc::clone(&ctx.snapshot);
-    let Arrived { head, named, reading, body } = arrived;
+    let CompleteRequest { head, named, reading, body } = arrived;
     let body: &'a [u8] = &body.bytes;
     let request = reading.finish(body, route.json_values_max)?;
     let request = match (request, named) {
@@ -175,7 +175,7 @@ fn understand<'a>(
         Some(_) => idempotency::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
         None => None,
     };
-    Ok(Understood { request, validated, mark })
+    Ok(ParsedRequest { request, validated, mark })
 }
 
 /// The ways that the request may take, if there is any for it.
@@ -184,7 +184,7 @@ fn candidates(
     snapshot: &Arc<Snapshot>,
     headers: &HeaderMap,
     request: &Request<'_>,
-    validated: &Validated,
+    validated: &ValidatedRequest,
 ) -> std::result::Result<Candidates, GatewayError> {
     let (resolved, mode) = (&validated.resolved, snapshot.balancing.affinity);
     let account = resolved.key.account;
@@ -210,7 +210,7 @@ fn candidates(
 fn count_free(
     gateway: &Gateway,
     snapshot: &Snapshot,
-    validated: &Validated,
+    validated: &ValidatedRequest,
 ) -> std::result::Result<(), GatewayError> {
     if !kind(validated).is_free() || validated.call.is_local() {
         return Ok(());
@@ -220,7 +220,7 @@ fn count_free(
 }
 
 /// The kind of calls that the request makes.
-fn kind(validated: &Validated) -> CallKind {
+fn kind(validated: &ValidatedRequest) -> CallKind {
     CallKind::from(validated.resolved.operation)
 }
 

@@ -16,7 +16,7 @@ use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::offload;
 use crate::gateway::wire::response_framing::{self, ShownFraming};
 use crate::ledger::Refusal;
-use crate::pipeline::{Relaying, Step, Uncovered};
+use crate::pipeline::{CoverageError, Relaying, Step};
 use crate::price::Side;
 use crate::protocols::Framing;
 
@@ -98,12 +98,12 @@ pub(super) async fn covered(ctx: &mut RequestContext) -> Result<(Bytes, bool)> {
     let (bytes, end_of_stream) = response.uncovered.take().unwrap_or_default();
     let out = match response.relaying.covered().await {
         Ok(()) => bytes,
-        Err(Uncovered::Exhausted(refusal)) => {
+        Err(CoverageError::Exhausted(refusal)) => {
             response.cut = Some(CutReason::Exhausted);
             let failure = ctx.response.failure.insert(exhausted(refusal));
             ctx.routing.envelope.error_event(ctx.id, failure)
         }
-        Err(Uncovered::NotDurable(error)) => {
+        Err(CoverageError::NotDurable(error)) => {
             let context = "the hold could not be enlarged";
             return Err(Error::because(ErrorType::InternalError, context, error));
         }

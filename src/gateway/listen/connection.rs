@@ -30,7 +30,7 @@ use crate::gateway::listen::bounds::{
 };
 use crate::gateway::listen::connection_table::{ConnectionState, ConnectionTable, OpenConnection};
 use crate::gateway::listen::deadline::{Deadline, DeadlineStream};
-use crate::gateway::listen::http1::{CheckedHead, ClientConnection, Http1Session, Returned};
+use crate::gateway::listen::http1::{CheckedHead, ClientConnection, Http1Session, KeepAliveSlot};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{driver, http2};
@@ -160,7 +160,7 @@ where
         state: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
-        let (returned, mut session) = (Returned::default(), driver::session());
+        let (returned, mut session) = (KeepAliveSlot::default(), driver::session());
         let mut requests_left = REQUESTS_MAX;
         loop {
             let mut head = match next {

@@ -61,7 +61,7 @@ const STRAY_BYTES_MAX: usize = 64 * 1024;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Slot in which a session leaves its connection for the next request.
-pub(crate) type Returned = Arc<Mutex<Option<ClientConnection>>>;
+pub(crate) type KeepAliveSlot = Arc<Mutex<Option<ClientConnection>>>;
 
 /// The connection is to be closed behind the answer.
 #[derive(Clone)]
@@ -89,7 +89,7 @@ pub(crate) struct Http1Session {
     wire: Option<ClientConnection>,
     /// Digest of the connection, kept once it is closed.
     closed: Option<Digest>,
-    returned: Returned,
+    returned: KeepAliveSlot,
     head: Box<CheckedHead>,
     /// The customer has closed their half of the connection.
     reader_dropped: bool,
@@ -110,7 +110,11 @@ pub(crate) struct Http1Session {
 impl Http1Session {
     /// Over the request whose head was read from `wire`. The connection is left in `returned` when it can
     /// have another request.
-    pub(crate) fn new(head: Box<CheckedHead>, wire: ClientConnection, returned: Returned) -> Self {
+    pub(crate) fn new(
+        head: Box<CheckedHead>,
+        wire: ClientConnection,
+        returned: KeepAliveSlot,
+    ) -> Self {
         Self {
             wire: Some(wire),
             closed: None,

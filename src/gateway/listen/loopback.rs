@@ -14,7 +14,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::finished::Settled;
+use crate::finished::RequestSettlement;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::driver::{self, ServeSession};
 use crate::gateway::listen::origin::Origin;
@@ -131,7 +131,7 @@ impl LoopbackClient {
 }
 
 /// Hands the settlement of the request with this head to its caller.
-pub(crate) fn complete(head: &RequestHeader, settled: Settled) {
+pub(crate) fn complete(head: &RequestHeader, settled: RequestSettlement) {
     if let Some(completion) = head.extensions.get::<SettlementSender>() {
         completion.complete(settled);
     }
@@ -202,7 +202,7 @@ impl LoopbackResponse {
     }
 
     /// The settlement of the request, once its answer was read to the end; `None` if nothing was held.
-    pub async fn settled(mut self) -> Option<Settled> {
+    pub async fn settled(mut self) -> Option<RequestSettlement> {
         let Self { queue, serving, .. } = &mut self;
         let Some(serving) = serving else { return queue.settled().await };
         serving.until(|| queue.try_settled()).await.flatten()

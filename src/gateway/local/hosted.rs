@@ -20,7 +20,7 @@ use crate::gateway::listen::deadline;
 use crate::gateway::receive::body::{self, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::RequestContext;
-use crate::gateway::request::hosted::{Downstream, Hosted};
+use crate::gateway::request::hosted::{Downstream, HostedService};
 use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::head::{self, AnswerHead, NO_SNIFFING, X_REQUEST_ID};
@@ -50,7 +50,7 @@ pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,
     ctx: &mut RequestContext,
-    hosted: &Hosted,
+    hosted: &HostedService,
 ) -> Result<(), GatewayError> {
     ctx.routing.local_route = hosted.route;
     if hosted.for_keys && !cors::is_preflight(session.req_header()) {
@@ -99,7 +99,7 @@ fn request(head: &RequestHeader, body: Bytes, downstream: Downstream) -> Request
 async fn relay(
     session: &mut Session,
     ctx: &mut RequestContext,
-    hosted: &Hosted,
+    hosted: &HostedService,
     request: Request<Full<Bytes>>,
 ) -> Result<(), GatewayError> {
     let length = request.body().size_hint().lower();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::request::status::{status_of, wire};
 use crate::ledger::RequestId;
-use crate::pipeline::Resolved;
+use crate::pipeline::ResolvedRequest;
 use crate::protocols::{Dialect, Operation, Request};
 
 /// The header with which Anthropic's SDKs name the version of its API.
@@ -60,7 +60,11 @@ impl Envelope {
 
     /// The shape once the body is read, and the model known if there is one: those who ask for images
     /// in OpenAI's words get OpenAI's errors.
-    pub(crate) fn refine_by_body(self, request: &Request<'_>, resolved: Option<&Resolved>) -> Self {
+    pub(crate) fn refine_by_body(
+        self,
+        request: &Request<'_>,
+        resolved: Option<&ResolvedRequest>,
+    ) -> Self {
         let is_family_q = || {
             let first = resolved.and_then(|resolved| resolved.targets(0).next());
             let is_native =

@@ -17,7 +17,7 @@ use crate::gateway::request::sending::Sending;
 use crate::gateway::upstream::request_head::RequestHead;
 use crate::gateway::wire::head::AnswerHead;
 use crate::ledger::RequestId;
-use crate::pipeline::{Admitted, UpstreamRequest};
+use crate::pipeline::{AdmittedRequest, UpstreamRequest};
 
 /// Filters between the hold and the settlement of a request.
 pub(crate) trait UpstreamFilters {
@@ -35,7 +35,7 @@ pub(crate) trait UpstreamFilters {
     fn request_body_filter<T: Send>(
         &self,
         sending: &Sending,
-        rewrite: impl FnOnce(&Admitted, &Bytes) -> Option<T> + Send,
+        rewrite: impl FnOnce(&AdmittedRequest, &Bytes) -> Option<T> + Send,
     ) -> impl Future<Output = Option<T>> + Send;
 
     /// Builds the head of the request to the upstream: headers of the client that may pass, and the

@@ -36,7 +36,7 @@ const TREE_COPIES: usize = 3;
 
 /// A service below a path of its own.
 #[derive(Clone)]
-pub struct Hosted {
+pub struct HostedService {
     pub(crate) prefix: String,
     pub(crate) route: &'static str,
     pub(crate) body_bytes_max: usize,
@@ -45,7 +45,7 @@ pub struct Hosted {
     pub(crate) service: Arc<dyn Fn(Request<Full<Bytes>>) -> Answering + Send + Sync>,
 }
 
-impl Hosted {
+impl HostedService {
     /// `service` answers at `prefix` and below it. `prefix` begins with a slash and does not end
     /// with one. Metrics and logs name its requests `route`, never the path that was asked for. No
     /// body may be larger than `body_bytes_max`.
@@ -125,7 +125,7 @@ impl Hosted {
     }
 }
 
-impl fmt::Debug for Hosted {
+impl fmt::Debug for HostedService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hosted")
             .field("prefix", &self.prefix)
@@ -168,6 +168,6 @@ impl Downstream {
 }
 
 /// The service that answers at this path, if there is one.
-pub(crate) fn at<'a>(hosted: &'a [Hosted], path: &str) -> Option<&'a Hosted> {
+pub(crate) fn at<'a>(hosted: &'a [HostedService], path: &str) -> Option<&'a HostedService> {
     hosted.iter().find(|hosted| hosted.is_at(path))
 }

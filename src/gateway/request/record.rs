@@ -13,7 +13,7 @@ use tollgate_telemetry::report::exports_spans;
 use crate::balance::Outcome;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
-use crate::finished::{self, Finished};
+use crate::finished::{self, FinishedRequest};
 use crate::forwarded as client;
 use crate::gateway::listen::loopback;
 use crate::gateway::request::context::{RequestContext, RequestStage};
@@ -68,7 +68,7 @@ impl RequestContext {
         let model = tried.as_ref().map_or("", |model| &model.id);
         let requested = self.model.as_ref().map_or("", |model| &model.id);
         self.report_failure(requested);
-        Finished {
+        FinishedRequest {
             request_id: self.id,
             account_id: self.key.as_ref().map(|key| key.account),
             key_id: self.key.as_ref().map(|key| key.id),

@@ -15,13 +15,13 @@ use crate::gateway::request::{refusal, upstream_error};
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::metrics::Metrics;
-use crate::pipeline::{Admitted, TryTarget, UpstreamRequest};
+use crate::pipeline::{AdmittedRequest, TryTarget, UpstreamRequest};
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, Framing};
 
 /// A paid request that no target has answered yet.
 pub(crate) struct Sending {
-    pub(crate) admitted: Box<Admitted>,
+    pub(crate) admitted: Box<AdmittedRequest>,
     pub(crate) body: HeldBody,
     /// Idempotency mark of a request that starts a task.
     pub(crate) mark: Option<IdempotencyMark>,
@@ -89,7 +89,7 @@ pub(crate) fn report(
 impl Sending {
     /// A request that was just admitted.
     pub(crate) fn new(
-        admitted: Box<Admitted>,
+        admitted: Box<AdmittedRequest>,
         body: HeldBody,
         mark: Option<IdempotencyMark>,
         candidates: Candidates,
@@ -108,7 +108,9 @@ impl Sending {
     }
 
     /// Ends the tries: what was admitted, the body, the try that was answered, and the other targets.
-    pub(crate) fn into_parts(self) -> (Box<Admitted>, HeldBody, Option<Attempt>, Candidates) {
+    pub(crate) fn into_parts(
+        self,
+    ) -> (Box<AdmittedRequest>, HeldBody, Option<Attempt>, Candidates) {
         (self.admitted, self.body, self.attempt, self.candidates)
     }
 

@@ -10,7 +10,7 @@ use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::gateway::listen::loopback::LoopbackClient;
 use crate::gateway::listen::request_slots::RequestSlots;
-use crate::gateway::request::hosted::Hosted;
+use crate::gateway::request::hosted::HostedService;
 use crate::gateway::request::upstream_slots::UpstreamSlots;
 use crate::gateway::upstream::client::Upstreams;
 use crate::gateway::upstream::connectors::Connectors;
@@ -49,7 +49,7 @@ pub struct GatewayParts {
     /// Deadline of requests in flight during a shutdown.
     pub deadline: Arc<Deadline>,
     /// Services that answer below paths of their own.
-    pub hosted: Vec<Hosted>,
+    pub hosted: Vec<HostedService>,
     /// Handle that this gateway is connected to, for in-process requests.
     pub loopback: LoopbackClient,
     /// Shares of the file descriptors.
@@ -78,7 +78,7 @@ pub struct Gateway {
     pub(crate) hold_queue: Arc<HoldQueue>,
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
-    pub(crate) hosted: Arc<[Hosted]>,
+    pub(crate) hosted: Arc<[HostedService]>,
     /// Client for turns of WebSockets. Not connected for loopback requests, which have no turns.
     pub(crate) loopback: LoopbackClient,
     pub(crate) deadline: Arc<Deadline>,

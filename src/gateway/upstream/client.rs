@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tollgate_outbound::{CodingError, ContentCoding, Decoder};
 
 use self::answer::{AnswerBody, Keep, ReadHead};
-use self::closed::Closed;
+use self::closed::EarlyClose;
 pub(crate) use self::pool::Upstreams;
 use self::pool::{UpstreamConnection, acked};
 use crate::balance::QuotaReport;
@@ -80,7 +80,7 @@ pub(crate) struct UpstreamCall {
     /// The answer's head, where it came before the request was whole.
     early: Option<ReadHead>,
     /// The way the connection ended, if it did before the first byte of an answer.
-    closed: Option<Closed>,
+    closed: Option<EarlyClose>,
     /// The rest of the body.
     body: AnswerBody,
     /// Decoder of a body that is compressed although nobody asked for that.
@@ -266,7 +266,7 @@ impl UpstreamCall {
                 return Ok(head);
             }
             if self.read_more().await? == 0 {
-                self.closed = self.read.is_empty().then_some(Closed::InOrder);
+                self.closed = self.read.is_empty().then_some(EarlyClose::InOrder);
                 return Err(Error::explain(ErrorType::ConnectionClosed, "before an answer"));
             }
         }
@@ -284,7 +284,7 @@ impl UpstreamCall {
         let count = match read {
             Ok(count) => count,
             Err(error) => {
-                self.closed = Closed::from_error(&error).filter(|_| self.read.is_empty());
+                self.closed = EarlyClose::from_error(&error).filter(|_| self.read.is_empty());
                 let context = "while reading an answer";
                 return Err(Error::because(ErrorType::ReadError, context, error));
             }

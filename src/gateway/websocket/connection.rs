@@ -11,7 +11,7 @@ use pingora_proxy::Session;
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::events;
-use super::frames::{Broken, Frames, Unframed};
+use super::frames::{FrameError, Frames, PeerMessage};
 use super::turn::LastResponse;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::receive::body::ReadLimits;
@@ -33,14 +33,14 @@ const CLOSING_BYTES_MAX: usize = 64 * 1024;
 
 /// Reason for which a connection ends.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum EndReason {
     /// The customer has closed it, or is gone.
     Gone,
     /// The gateway closes it, and says why.
     Closed(CloseCode, &'static str),
 }
 
-impl Ended {
+impl EndReason {
     /// The gateway is about to stop, or has no room for connections without a request.
     pub(super) fn away() -> Self {
         Self::Closed(CloseCode::Away, "The gateway closes connections. Open another one.")
@@ -100,7 +100,7 @@ impl<'a> CustomerSocket<'a> {
         &mut self,
         last: &mut Option<LastResponse>,
         is_funded: bool,
-    ) -> Result<Bytes, Ended> {
+    ) -> Result<Bytes, EndReason> {
         self.of_turn = 0;
         self.in_mind = last.as_ref().map_or(0, LastResponse::bytes);
         // Nothing is left of the last message, whatever came of it. A share can always shrink.
@@ -112,7 +112,7 @@ impl<'a> CustomerSocket<'a> {
         });
         let message = self.message(idle.as_ref()).await?;
         if let Some(idle) = idle {
-            let (kept, share) = idle.take().ok_or_else(Ended::away)?;
+            let (kept, share) = idle.take().ok_or_else(EndReason::away)?;
             self.in_mind = share.bytes();
             self.share.merge(share);
             *last = Some(kept);
@@ -120,7 +120,10 @@ impl<'a> CustomerSocket<'a> {
         Ok(message)
     }
 
-    async fn message(&mut self, idle: Option<&IdleState<LastResponse>>) -> Result<Bytes, Ended> {
+    async fn message(
+        &mut self,
+        idle: Option<&IdleState<LastResponse>>,
+    ) -> Result<Bytes, EndReason> {
         let mut since = Instant::now();
         loop {
             if let Some(message) = self.waiting.pop_front() {
@@ -128,7 +131,7 @@ impl<'a> CustomerSocket<'a> {
                 return self.in_time().await.map(|()| message);
             }
             if self.is_deaf {
-                return Err(Ended::away());
+                return Err(EndReason::away());
             }
             // A message that has begun must be whole in time.
             let was_within = self.frames.is_within_message();
@@ -145,8 +148,8 @@ impl<'a> CustomerSocket<'a> {
             tokio::select! {
                 biased; // what has come is answered
                 read = self.session.read_request_body() => self.take(read).await?,
-                () = approached => return Err(Ended::away()),
-                () = evicted => return Err(Ended::away()),
+                () = approached => return Err(EndReason::away()),
+                () = evicted => return Err(EndReason::away()),
                 () = tokio::time::sleep_until(until) => return Err(self.too_late().await),
             }
             if !was_within && self.frames.is_within_message() {
@@ -156,23 +159,23 @@ impl<'a> CustomerSocket<'a> {
     }
 
     /// Check that the connection may have another turn, or say why not.
-    async fn in_time(&mut self) -> Result<(), Ended> {
+    async fn in_time(&mut self) -> Result<(), EndReason> {
         if self.opened.elapsed() < OPEN_MAX { Ok(()) } else { Err(self.too_late().await) }
     }
 
     /// Says why the time is over.
-    async fn too_late(&mut self) -> Ended {
+    async fn too_late(&mut self) -> EndReason {
         if self.opened.elapsed() >= OPEN_MAX {
             // The code and the words that clients of OpenAI's know.
             let body = br#"{"error":{"type":"invalid_request_error","code":"websocket_connection_limit_reached","message":"Responses websocket connection limit reached (60 minutes). Create a new websocket connection to continue.","param":null}}"#;
             return match self.send(events::error(400, body, &[])).await {
-                Ok(()) => Ended::Closed(CloseCode::Normal, "It was open for an hour."),
+                Ok(()) => EndReason::Closed(CloseCode::Normal, "It was open for an hour."),
                 Err(ended) => ended,
             };
         }
         match self.frames.is_within_message() {
-            false => Ended::Closed(CloseCode::Normal, "Nothing has come for a while."),
-            true => Ended::Closed(CloseCode::Policy, "The message did not arrive in time."),
+            false => EndReason::Closed(CloseCode::Normal, "Nothing has come for a while."),
+            true => EndReason::Closed(CloseCode::Policy, "The message did not arrive in time."),
         }
     }
 
@@ -183,7 +186,7 @@ impl<'a> CustomerSocket<'a> {
     pub(super) async fn while_open<T>(
         &mut self,
         work: impl Future<Output = T>,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, EndReason> {
         let mut work = pin!(work);
         loop {
             if self.is_deaf {
@@ -198,40 +201,40 @@ impl<'a> CustomerSocket<'a> {
     }
 
     /// Takes what was read.
-    async fn take(&mut self, read: pingora::Result<Option<Bytes>>) -> Result<(), Ended> {
+    async fn take(&mut self, read: pingora::Result<Option<Bytes>>) -> Result<(), EndReason> {
         let bytes = match read {
             Ok(Some(bytes)) => bytes,
             Err(_) if self.deadline.is_over() => {
                 self.is_deaf = true;
                 return Ok(());
             }
-            Ok(None) | Err(_) => return Err(Ended::Gone),
+            Ok(None) | Err(_) => return Err(EndReason::Gone),
         };
         self.frames.feed(bytes);
         self.resize_for_message()?;
         loop {
             match self.frames.next() {
                 Ok(None) => break,
-                Ok(Some(Unframed::Text(_))) if self.waiting.len() >= WAITING_MAX => {
+                Ok(Some(PeerMessage::Text(_))) if self.waiting.len() >= WAITING_MAX => {
                     let reason = "Too many messages. Wait for the answer to the last one.";
-                    return Err(Ended::Closed(CloseCode::Policy, reason));
+                    return Err(EndReason::Closed(CloseCode::Policy, reason));
                 }
-                Ok(Some(Unframed::Text(text))) => self.waiting.push_back(text),
-                Ok(Some(Unframed::Control)) => {}
-                Ok(Some(Unframed::Close)) => {
+                Ok(Some(PeerMessage::Text(text))) => self.waiting.push_back(text),
+                Ok(Some(PeerMessage::Control)) => {}
+                Ok(Some(PeerMessage::Close)) => {
                     self.flush().await?;
-                    return Err(Ended::Gone);
+                    return Err(EndReason::Gone);
                 }
-                Err(Broken { code, reason }) => return Err(Ended::Closed(code, reason)),
+                Err(FrameError { code, reason }) => return Err(EndReason::Closed(code, reason)),
             }
         }
         self.resize_for_message()?;
         self.flush().await
     }
 
-    fn resize_for_message(&mut self) -> Result<(), Ended> {
+    fn resize_for_message(&mut self) -> Result<(), EndReason> {
         let reason = "There is no room for the message. Try again shortly.";
-        self.resize().then_some(()).ok_or(Ended::Closed(CloseCode::Again, reason))
+        self.resize().then_some(()).ok_or(EndReason::Closed(CloseCode::Again, reason))
     }
 
     /// The turn takes `of_turn` bytes, and the connection has so many `in_mind` for the next one; false
@@ -267,7 +270,7 @@ impl<'a> CustomerSocket<'a> {
     ///
     /// # Errors
     /// The customer is gone.
-    pub(super) async fn send(&mut self, message: Bytes) -> Result<(), Ended> {
+    pub(super) async fn send(&mut self, message: Bytes) -> Result<(), EndReason> {
         self.frames.send(message);
         self.flush().await
     }
@@ -276,28 +279,28 @@ impl<'a> CustomerSocket<'a> {
     ///
     /// # Errors
     /// The customer is gone.
-    pub(super) async fn ping(&mut self) -> Result<(), Ended> {
+    pub(super) async fn ping(&mut self) -> Result<(), EndReason> {
         self.frames.ping();
         self.flush().await
     }
 
-    async fn flush(&mut self) -> Result<(), Ended> {
+    async fn flush(&mut self) -> Result<(), EndReason> {
         let unsent = self.frames.take_unsent();
         self.write(unsent).await
     }
 
-    async fn write(&mut self, unsent: Bytes) -> Result<(), Ended> {
+    async fn write(&mut self, unsent: Bytes) -> Result<(), EndReason> {
         if unsent.is_empty() {
             return Ok(());
         }
         let sent = self.session.write_response_body(Some(unsent), false).await;
-        sent.map_err(|_| Ended::Gone)
+        sent.map_err(|_| EndReason::Gone)
     }
 
     /// Ends the connection, and waits a little for the other side to do so: closing with unread bytes
     /// resets it, and what was said last may be lost with it.
-    pub(super) async fn end(mut self, ended: Ended) {
-        let Ended::Closed(code, reason) = ended else { return };
+    pub(super) async fn end(mut self, ended: EndReason) {
+        let EndReason::Closed(code, reason) = ended else { return };
         self.frames.close(code, reason);
         let unsent = self.frames.take_unsent();
         let is_readable = self.frames.is_between_messages();
@@ -316,7 +319,7 @@ impl<'a> CustomerSocket<'a> {
                     continue;
                 }
                 self.frames.feed(bytes);
-                let is_idle = matches!(self.frames.next(), Ok(None | Some(Unframed::Control)));
+                let is_idle = matches!(self.frames.next(), Ok(None | Some(PeerMessage::Control)));
                 if !is_idle || self.frames.held_bytes() > CLOSING_BYTES_MAX {
                     return;
                 }

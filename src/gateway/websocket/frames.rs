@@ -27,7 +27,7 @@ pub(super) struct Frames {
 
 /// A message or control frame of the peer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unframed {
+pub(super) enum PeerMessage {
     /// A message of the customer.
     Text(Bytes),
     /// A frame that says nothing to the gateway, such as a ping, whose answer is ready to be sent.
@@ -38,7 +38,7 @@ pub(super) enum Unframed {
 
 /// Protocol error that ends a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct FrameError {
     /// The code of the frame that says so.
     pub(super) code: CloseCode,
     /// Reason phrase of the close frame.
@@ -84,7 +84,7 @@ impl Frames {
     ///
     /// # Errors
     /// What is against the protocol, or too large.
-    pub(super) fn next(&mut self) -> Result<Option<Unframed>, Broken> {
+    pub(super) fn next(&mut self) -> Result<Option<PeerMessage>, FrameError> {
         if self.is_broken {
             // The frames behind it begin nobody knows where.
             return Ok(None);
@@ -92,7 +92,7 @@ impl Frames {
         let next = self.read();
         self.is_broken = next.is_err();
         match &next {
-            Ok(Some(Unframed::Text(text))) => self.end_message(text.len()),
+            Ok(Some(PeerMessage::Text(text))) => self.end_message(text.len()),
             Ok(None) => self.pipe.own_rest(),
             Ok(_) | Err(_) => {}
         }
@@ -109,29 +109,29 @@ impl Frames {
         }
     }
 
-    fn read(&mut self) -> Result<Option<Unframed>, Broken> {
+    fn read(&mut self) -> Result<Option<PeerMessage>, FrameError> {
         match self.context.read(&mut self.pipe) {
-            Ok(Message::Text(text)) => Ok(Some(Unframed::Text(text.into()))),
+            Ok(Message::Text(text)) => Ok(Some(PeerMessage::Text(text.into()))),
             Ok(Message::Binary(_)) => {
-                Err(Broken { code: CloseCode::Unsupported, reason: "Messages are JSON texts." })
+                Err(FrameError { code: CloseCode::Unsupported, reason: "Messages are JSON texts." })
             }
-            Ok(Message::Ping(_) | Message::Pong(_)) => Ok(Some(Unframed::Control)),
+            Ok(Message::Ping(_) | Message::Pong(_)) => Ok(Some(PeerMessage::Control)),
             // Only a writer has these.
             Ok(Message::Frame(_)) => Ok(None),
             Ok(Message::Close(_)) => {
                 // Flushing says that the connection is closed, which is so.
                 drop(self.context.flush(&mut self.pipe));
-                Ok(Some(Unframed::Close))
+                Ok(Some(PeerMessage::Close))
             }
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(Some(Unframed::Close)),
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Ok(Some(PeerMessage::Close)),
             Err(Error::Capacity(CapacityError::MessageTooLong { .. })) => {
-                Err(Broken { code: CloseCode::Size, reason: "The message is too large." })
+                Err(FrameError { code: CloseCode::Size, reason: "The message is too large." })
             }
             Err(Error::Utf8(_)) => {
-                Err(Broken { code: CloseCode::Invalid, reason: "The message is not UTF-8." })
+                Err(FrameError { code: CloseCode::Invalid, reason: "The message is not UTF-8." })
             }
-            Err(_) => Err(Broken { code: CloseCode::Protocol, reason: "Protocol violation." }),
+            Err(_) => Err(FrameError { code: CloseCode::Protocol, reason: "Protocol violation." }),
         }
     }
 
@@ -192,9 +192,9 @@ mod tests {
         bytes
     }
 
-    fn read(frames: &mut Frames) -> Vec<Result<Unframed, CloseCode>> {
+    fn read(frames: &mut Frames) -> Vec<Result<PeerMessage, CloseCode>> {
         let next = || match frames.next() {
-            Ok(Some(Unframed::Close)) => None,
+            Ok(Some(PeerMessage::Close)) => None,
             Ok(received) => received.map(Ok),
             Err(broken) => Some(Err(broken.code)),
         };
@@ -210,8 +210,8 @@ mod tests {
         all
     }
 
-    fn text(text: &str) -> Result<Unframed, CloseCode> {
-        Ok(Unframed::Text(Bytes::copy_from_slice(text.as_bytes())))
+    fn text(text: &str) -> Result<PeerMessage, CloseCode> {
+        Ok(PeerMessage::Text(Bytes::copy_from_slice(text.as_bytes())))
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
                 all.extend(read(&mut frames));
             }
             let long = "x".repeat(300);
-            assert_eq!(all, [text("one"), Ok(Unframed::Control), text("two"), text(&long)]);
+            assert_eq!(all, [text("one"), Ok(PeerMessage::Control), text("two"), text(&long)]);
             assert_eq!(frames.take_unsent(), &b"\x8a\x04ping"[..], "in pieces of {size}");
             assert_eq!((frames.held_bytes(), frames.is_within_message()), (0, false));
         }
@@ -257,7 +257,7 @@ mod tests {
         // Of fragments the context has a copy besides its buffer.
         frames.feed(frame(0x01, &[b'x'; LARGE]).into());
         frames.feed(frame(0x89, b"ping").into());
-        assert_eq!(read(&mut frames), [Ok(Unframed::Control)]);
+        assert_eq!(read(&mut frames), [Ok(PeerMessage::Control)]);
         assert!(frames.held_bytes() >= 2 * LARGE, "{}", frames.held_bytes());
         frames.feed(frame(0x80, b"end").into());
         assert_eq!(read(&mut frames).len(), 1);
@@ -302,7 +302,7 @@ mod tests {
     fn a_close_is_answered_and_nothing_follows_it() {
         let mut frames = Frames::of_customer(1000);
         frames.feed(frame(0x88, &1000_u16.to_be_bytes()).into());
-        assert_eq!(frames.next(), Ok(Some(Unframed::Close)));
+        assert_eq!(frames.next(), Ok(Some(PeerMessage::Close)));
         assert_eq!(frames.take_unsent(), &b"\x88\x02\x03\xe8"[..]);
         frames.send(Bytes::from_static(b"late"));
         assert!(frames.take_unsent().is_empty());

@@ -47,7 +47,7 @@ use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::head::{self, X_REQUEST_ID};
 use crate::ids::RequestId;
 use crate::money::Nanousd;
-use connection::{CustomerSocket, Ended};
+use connection::{CustomerSocket, EndReason};
 use events::{End, Outgoing, TurnEvents};
 pub(crate) use handshake::{can_be_had, is_upgrade};
 use turn::{ClientMessage, LastResponse, Prompt};
@@ -119,7 +119,7 @@ struct Turns<'a> {
 
 impl Turns<'_> {
     /// Answers one message after the other; says why there are no more.
-    async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> Ended {
+    async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> EndReason {
         let _open = self.gateway.metrics.websocket();
         loop {
             self.origin.as_ref().inspect(|origin| origin.rest());
@@ -129,7 +129,7 @@ impl Turns<'_> {
                 Err(ended) => return ended,
             };
             if !self.origin.as_ref().is_none_or(Origin::resume) {
-                return Ended::away();
+                return EndReason::away();
             }
             if let Err(ended) = self.answer(connection, message).await {
                 return ended;
@@ -142,7 +142,7 @@ impl Turns<'_> {
         &mut self,
         connection: &mut CustomerSocket<'_>,
         message: Bytes,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), EndReason> {
         let answer = self.gateway.offload.run(message.len(), || self.read(&message)).await;
         drop(message);
         match answer {
@@ -198,7 +198,7 @@ impl Turns<'_> {
         connection: &mut CustomerSocket<'_>,
         body: Bytes,
         prompt: Option<Prompt>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), EndReason> {
         let answer = self.gateway.loopback.send(self.request(body));
         let mut reply = match connection.while_open(answer).await? {
             Ok(reply) => reply,
@@ -282,7 +282,7 @@ impl Turns<'_> {
         connection: &mut CustomerSocket<'_>,
         id: String,
         conversation: Prompt,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), EndReason> {
         let bytes = conversation.bytes();
         if bytes > connection.in_mind_max() {
             return Err(self.forget(connection));
@@ -293,10 +293,10 @@ impl Turns<'_> {
 
     /// Nothing can go on from the response that was just sent: the connection ends, for the next turn on
     /// another one to bring the conversation along.
-    fn forget(&mut self, connection: &mut CustomerSocket<'_>) -> Ended {
+    fn forget(&mut self, connection: &mut CustomerSocket<'_>) -> EndReason {
         self.last = None;
         connection.holds(0, 0);
-        Ended::away()
+        EndReason::away()
     }
 }
 
@@ -304,7 +304,7 @@ impl Turns<'_> {
 async fn whole(
     connection: &mut CustomerSocket<'_>,
     mut reply: LoopbackResponse,
-) -> Result<(), Ended> {
+) -> Result<(), EndReason> {
     let mut body = BytesMut::new();
     while let Ok(Some(piece)) = connection.while_open(reply.chunk()).await? {
         if body.len() + piece.len() > refused::BYTES_MAX {

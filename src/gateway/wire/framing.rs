@@ -33,7 +33,7 @@ pub(crate) enum BodyIs {
 
 /// Framing of a valid head, and the persistence of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Framed {
+pub(crate) struct MessageFraming {
     /// The body that follows.
     pub(crate) body: BodyIs,
     /// True if the client intends to reuse the connection.
@@ -46,7 +46,7 @@ pub(crate) struct Framed {
 /// # Errors
 /// [`ErrorKind::HeaderTooLarge`] past [`FIELDS_MAX`] fields, else [`ErrorKind::BadFraming`].
 #[cfg(test)]
-pub(crate) fn check_head(head: &[u8]) -> Result<Framed, GatewayError> {
+pub(crate) fn check_head(head: &[u8]) -> Result<MessageFraming, GatewayError> {
     RequestLine::read(head)?.check_fields(|_, value| {
         http::HeaderValue::from_bytes(value).map(drop).map_err(|_| malformed_value())
     })
@@ -110,7 +110,7 @@ impl<'a> RequestLine<'a> {
     pub(crate) fn check_fields(
         mut self,
         mut put: impl FnMut(HeaderName, &'a [u8]) -> Result<(), GatewayError>,
-    ) -> Result<Framed, GatewayError> {
+    ) -> Result<MessageFraming, GatewayError> {
         let mut fields = FramingFields::default();
         for line in self.lines.by_ref() {
             let line = line?;
@@ -191,7 +191,7 @@ impl<'a> FramingFields<'a> {
         }
     }
 
-    fn agree_with(&self, line: &RequestLine<'_>) -> Result<Framed, GatewayError> {
+    fn agree_with(&self, line: &RequestLine<'_>) -> Result<MessageFraming, GatewayError> {
         match (self.host, line.authority()) {
             (None, _) if !line.is_http_10 => return Err(bad("A request needs a Host.")),
             (Some(host), _) if host.is_empty() || !AUTHORITY.holds(host) => {
@@ -226,7 +226,7 @@ impl<'a> FramingFields<'a> {
         };
         // RFC 9112, section 9.3.
         let keeps = !self.connection.closes && (!line.is_http_10 || self.connection.keeps_alive);
-        Ok(Framed { body, keeps })
+        Ok(MessageFraming { body, keeps })
     }
 }
 

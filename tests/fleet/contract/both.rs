@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate::clock::UnixMs;
-use tollgate::fleet::lease::{Loan, LoanRequest, Refused, SyncRequest, SyncResponse};
+use tollgate::fleet::lease::{Loan, LoanRequest, SyncRefusal, SyncRequest, SyncResponse};
 use tollgate::fleet::postgres::Db;
-use tollgate::fleet::postgres::directory::Appended;
-use tollgate::fleet::treasury::{AccountFunds, Resolved, Treasury};
+use tollgate::fleet::postgres::directory::DirectoryAppend;
+use tollgate::fleet::treasury::{AccountFunds, SuspenseRelease, Treasury};
 use tollgate::ledger::{AccountId, History, JournaledRecord, NodeId, Record, Seq, SuspenseEnd};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 use tollgate::money::Nanousd;
@@ -85,7 +85,7 @@ impl Doings {
     /// Counts what an exchange of a node undoes.
     fn undone(&mut self, before: &Treasury, node: NodeId) {
         for (id, funds) in before.accounts() {
-            let Resolved { released, charged } = before.resolved(node, id);
+            let SuspenseRelease { released, charged } = before.resolved(node, id);
             self.charged_undone += u32::from(charged > Nanousd::ZERO);
             let is_lost = released > funds.available;
             self.released_lost += u32::from(is_lost);
@@ -213,7 +213,8 @@ impl Both {
         self.now += Duration::from_millis(1);
         let node = self.any_node();
         let is_resolved = |node: &NodeId| {
-            (1..=ACCOUNTS).any(|of| self.rules.resolved(*node, account(of)) != Resolved::default())
+            (1..=ACCOUNTS)
+                .any(|of| self.rules.resolved(*node, account(of)) != SuspenseRelease::default())
         };
         let resolved = self.nodes.keys().copied().find(is_resolved);
         let what = match self.rng.u32(0..26) {
@@ -298,7 +299,7 @@ impl Both {
         let write = format!("{}-{}", self.seed, self.head);
         let written = self.db.append(self.head, &write, &[record]).await.expect("an answer");
         match written {
-            Appended::At(seq) => {
+            DirectoryAppend::At(seq) => {
                 self.head = seq;
                 assert!(took > Nanousd::ZERO, "the rules have nothing of it in suspense");
             }
@@ -362,10 +363,10 @@ impl Both {
                 }
                 self.took(sync.node, &sync, answer);
             }
-            Err(Refused::UnknownNode) => did.unknown += 1,
-            Err(Refused::Superseded) => did.superseded += 1,
-            Err(Refused::OutOfOrder { .. }) => did.out_of_order += 1,
-            Err(Refused::Unsound(_)) => did.unsound += 1,
+            Err(SyncRefusal::UnknownNode) => did.unknown += 1,
+            Err(SyncRefusal::Superseded) => did.superseded += 1,
+            Err(SyncRefusal::OutOfOrder { .. }) => did.out_of_order += 1,
+            Err(SyncRefusal::Unsound(_)) => did.unsound += 1,
         }
         format!("{sync:?} is answered {answer:?}")
     }
@@ -491,7 +492,7 @@ impl Both {
         let ids = self.nodes.keys();
         let all = ids.flat_map(|node| (1..=ACCOUNTS).map(|number| (*node, account(number))));
         let resolved = all.map(|(node, id)| {
-            let Resolved { released, charged } = self.rules.resolved(node, id);
+            let SuspenseRelease { released, charged } = self.rules.resolved(node, id);
             (i32::from(node.number()), id.to_string(), released.get(), charged.get())
         });
         let expected: Vec<_> = resolved.filter(|(.., r, c)| (*r, *c) != (0, 0)).collect();

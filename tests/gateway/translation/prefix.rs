@@ -69,7 +69,7 @@ fn converse(
     }
     let sent = sim.requests().split_off(before);
     assert_eq!(sent.len(), TURNS, "{customer:?} {model}");
-    let body = |sent: &tollgate::sim::Recorded| {
+    let body = |sent: &tollgate::sim::RecordedRequest| {
         serde_json::from_slice(sent.body.as_deref().expect("a short body")).expect("JSON")
     };
     sent.iter().map(|sent| prompt(&body(sent))).collect()

@@ -85,7 +85,7 @@ fn cut(text: &str) -> String {
 }
 
 impl AttemptOutcome {
-    fn from_result(result: &Result<config::Reloaded, Vec<Diagnostic>>) -> Self {
+    fn from_result(result: &Result<config::ReloadSummary, Vec<Diagnostic>>) -> Self {
         let (in_order, diagnostics, restart_only) = match result {
             Ok(reloaded) => (true, &reloaded.warnings, reloaded.restart_only.join(", ")),
             Err(errors) => (false, errors, String::new()),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
 use super::access::{LenientQuery, LoggedInOperator};
-use crate::ledger::{self, Verified};
+use crate::ledger::{self, JournalReportView};
 use crate::request::Params;
 use tollgate_ledger::{AccountId, ExportFormat, Seq};
 use tollgate_web_kit::{HtmlPage, PageFrame, Tone, new_submit_token, show};
@@ -22,7 +22,7 @@ const VIOLATIONS_MAX: usize = 50;
 struct LedgerPage {
     frame: PageFrame,
     once: String,
-    verified: Option<Verified>,
+    verified: Option<JournalReportView>,
 }
 
 /// `GET /operator/ledger`

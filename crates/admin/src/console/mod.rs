@@ -46,7 +46,7 @@ use super::AdminState;
 use tollgate_client_address as forwarded;
 use tollgate_fleet::HasFleet;
 use tollgate_web_kit::{
-    self as web, Attempts, Client, Guarded, NavItem, PageFrame, Session, Sessions,
+    self as web, Attempts, Client, ConsoleGuard, NavItem, PageFrame, Session, Sessions,
 };
 
 /// Path prefix of the console.
@@ -155,7 +155,7 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/login", get(access::page).post(access::log_in))
         .route("/operator/logout", post(access::log_out))
         .route("/operator/{*path}", get(access::nowhere))
-        .layer(from_fn_with_state(Guarded { sessions }, web::guard))
+        .layer(from_fn_with_state(ConsoleGuard { sessions }, web::guard))
         .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
     Ok(pages

@@ -29,7 +29,7 @@ struct Overview {
 /// The part that is asked for again.
 #[derive(Template)]
 #[template(path = "operator_figures.html")]
-struct Refreshed {
+struct OverviewFragment {
     base: &'static str,
     figures: Figures,
 }
@@ -91,7 +91,7 @@ async fn overview(operator: &LoggedInOperator) -> Result<Overview, LedgerError> 
 /// `GET /operator/figures`
 pub(super) async fn refreshed(operator: LoggedInOperator) -> Response {
     match figures(&operator).await {
-        Ok(figures) => HtmlPage(Refreshed { base: super::BASE, figures }).into_response(),
+        Ok(figures) => HtmlPage(OverviewFragment { base: super::BASE, figures }).into_response(),
         Err(error) => operator.failed(error),
     }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::access::{LenientQuery, LoggedInOperator};
 use crate::error::ApiError;
 use tollgate_ledger::{AccountId, KeyId, RequestId};
-use tollgate_telemetry::request_log::{Logged, Position, Query, ReadError, Scope};
+use tollgate_telemetry::request_log::{Position, Query, ReadError, RequestRecord, Scope};
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{HtmlPage, PageFrame, request_list, show};
 
@@ -39,7 +39,7 @@ struct Requests {
     frame: PageFrame,
     typed: RequestsQuery,
     wrong: Option<(&'static str, &'static str)>,
-    rows: Vec<Logged>,
+    rows: Vec<RequestRecord>,
     older: Option<String>,
     enabled: bool,
     /// True on the first page, where a live tail can be shown above the list.
@@ -51,7 +51,7 @@ struct Requests {
 #[template(path = "operator_request_row.html")]
 pub(super) struct RequestRow<'a> {
     pub(super) base: &'a str,
-    pub(super) row: &'a Logged,
+    pub(super) row: &'a RequestRecord,
 }
 
 /// `GET /operator/requests`
@@ -119,7 +119,7 @@ fn link(typed: &RequestsQuery, before: Position) -> String {
 struct RequestPage {
     frame: PageFrame,
     began_at: UnixMs,
-    row: Logged,
+    row: RequestRecord,
 }
 
 /// `GET /operator/requests/{request}`
@@ -142,6 +142,6 @@ fn word(text: &str) -> &str {
 }
 
 /// The status of a request as it is shown, and a class of the style sheet.
-fn status(row: &Logged) -> (String, &'static str) {
+fn status(row: &RequestRecord) -> (String, &'static str) {
     (request_list::status_text(row, str::to_owned), request_list::status_class(row))
 }

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::Deserialize;
 
 use super::access::{LenientQuery, LoggedInOperator};
-use crate::explain::{self, Explained};
+use crate::explain::{self, Explanation};
 use crate::upstreams::{self, TargetState, TargetView, UpstreamView};
 use tollgate_ledger::KeyId;
 use tollgate_web_kit::{HtmlPage, PageFrame, show};
@@ -29,7 +29,7 @@ struct UpstreamsPage {
     upstreams: Vec<UpstreamView>,
     left_out: usize,
     typed: RouteQuery,
-    explained: Option<Explained>,
+    explained: Option<Explanation>,
     wrong: Option<(&'static str, String)>,
 }
 
@@ -64,7 +64,7 @@ fn cut(upstreams: &mut [UpstreamView]) -> usize {
 fn explained(
     operator: &LoggedInOperator,
     typed: &RouteQuery,
-) -> Option<Result<Explained, (&'static str, String)>> {
+) -> Option<Result<Explanation, (&'static str, String)>> {
     let (model, key) = (typed.model.trim(), typed.key.trim());
     if model.is_empty() && key.is_empty() {
         return None;

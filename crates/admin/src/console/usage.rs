@@ -19,7 +19,7 @@ const MODELS_MAX: usize = 50;
 
 #[derive(Template)]
 #[template(path = "operator_usage.html")]
-struct Used {
+struct CustomerUsagePage {
     frame: PageFrame,
     head: CustomerHead,
     /// The sums of each day, newest first.
@@ -44,7 +44,7 @@ pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     days.reverse();
     let (frame, head) =
         (operator.frame(HERE), CustomerHead::new(operator.ledger(), &account, "/usage"));
-    HtmlPage(Used { frame, head, days, models, chart }).into_response()
+    HtmlPage(CustomerUsagePage { frame, head, days, models, chart }).into_response()
 }
 
 /// All days in their order, with those on which nothing was used.

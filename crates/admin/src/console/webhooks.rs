@@ -11,7 +11,7 @@ use super::done;
 use super::form::FormResult;
 use crate::error::ApiError;
 use tollgate_ledger::{AccountId, LedgerError, ListedTask, TaskId, TaskPhase, Webhook};
-use tollgate_tasks::Announced;
+use tollgate_tasks::ReannounceOutcome;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
@@ -113,10 +113,10 @@ async fn submit_announcement(
     let by = operator.by(form)?;
     let refused = |text| Err(ApiError::invalid("task", text).into());
     match operator.admin().tasks.announce_again(&by, account, id).await? {
-        Announced::Due => Ok(()),
-        Announced::NotEnded => refused("The task has not ended."),
-        Announced::Nowhere => refused("The task was submitted without a webhook_url."),
-        Announced::Unknown => Err(unknown().into()),
+        ReannounceOutcome::Due => Ok(()),
+        ReannounceOutcome::NotEnded => refused("The task has not ended."),
+        ReannounceOutcome::Nowhere => refused("The task was submitted without a webhook_url."),
+        ReannounceOutcome::Unknown => Err(unknown().into()),
     }
 }
 

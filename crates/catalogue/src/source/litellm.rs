@@ -8,7 +8,7 @@
 use tollgate_money::price::{Condition, Resolution, ServiceTier, Unit};
 
 use super::{begin, tokens};
-use crate::figure::Per;
+use crate::figure::UnitScale;
 use crate::listing::{EntryReading, Listing, Meaning};
 use crate::provider::without_prefix;
 use crate::tree::Tree;
@@ -18,40 +18,43 @@ const DESCRIPTION: &str = "sample_spec";
 
 /// Meaning of each price by its base name, without conditions.
 const COSTS: &[(&str, Meaning)] = &[
-    ("input_cost_per_token", Meaning::Price(Unit::InputTokens, Per::One)),
-    ("output_cost_per_token", Meaning::Price(Unit::OutputTokens, Per::One)),
-    ("cache_read_input_token_cost", Meaning::Price(Unit::CacheReadTokens, Per::One)),
-    ("cache_creation_input_token_cost", Meaning::Price(Unit::CacheWriteTokens, Per::One)),
+    ("input_cost_per_token", Meaning::Price(Unit::InputTokens, UnitScale::One)),
+    ("output_cost_per_token", Meaning::Price(Unit::OutputTokens, UnitScale::One)),
+    ("cache_read_input_token_cost", Meaning::Price(Unit::CacheReadTokens, UnitScale::One)),
+    ("cache_creation_input_token_cost", Meaning::Price(Unit::CacheWriteTokens, UnitScale::One)),
     (
         "cache_creation_input_token_cost_above_1hr",
-        Meaning::Price(Unit::CacheWrite1hTokens, Per::One),
+        Meaning::Price(Unit::CacheWrite1hTokens, UnitScale::One),
     ),
     (
         "cache_creation_input_token_cost_above_12hr",
-        Meaning::Price(Unit::CacheWrite12hTokens, Per::One),
+        Meaning::Price(Unit::CacheWrite12hTokens, UnitScale::One),
     ),
-    ("input_cost_per_audio_token", Meaning::Price(Unit::AudioInputTokens, Per::One)),
-    ("input_cost_per_image_token", Meaning::Price(Unit::ImageInputTokens, Per::One)),
-    ("input_cost_per_video_token", Meaning::Price(Unit::VideoInputTokens, Per::One)),
-    ("output_cost_per_audio_token", Meaning::Price(Unit::AudioOutputTokens, Per::One)),
-    ("output_cost_per_image", Meaning::Price(Unit::Images, Per::One)),
-    ("output_cost_per_second", Meaning::Price(Unit::Seconds, Per::One)),
-    ("output_cost_per_video_per_second", Meaning::Price(Unit::Seconds, Per::One)),
-    ("input_cost_per_character", Meaning::Price(Unit::Characters, Per::One)),
-    ("input_cost_per_request", Meaning::Price(Unit::Requests, Per::One)),
-    ("input_cost_per_second", Meaning::Price(Unit::AudioSeconds, Per::One)),
-    ("input_cost_per_query", Meaning::Price(Unit::RerankUnits, Per::One)),
-    ("code_interpreter_cost_per_session", Meaning::Price(Unit::ContainerSessions, Per::One)),
-    ("file_search_cost_per_1k_calls", Meaning::Price(Unit::FileSearches, Per::Thousand)),
-    ("input_cost_per_token_cache_hit", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
-    ("cache_read_input_audio_token_cost", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
-    ("cache_read_input_image_token_cost", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
-    ("cache_creation_input_audio_token_cost", Meaning::PartOf(Unit::CacheWriteTokens, Per::One)),
-    ("output_cost_per_reasoning_token", Meaning::PartOf(Unit::OutputTokens, Per::One)),
+    ("input_cost_per_audio_token", Meaning::Price(Unit::AudioInputTokens, UnitScale::One)),
+    ("input_cost_per_image_token", Meaning::Price(Unit::ImageInputTokens, UnitScale::One)),
+    ("input_cost_per_video_token", Meaning::Price(Unit::VideoInputTokens, UnitScale::One)),
+    ("output_cost_per_audio_token", Meaning::Price(Unit::AudioOutputTokens, UnitScale::One)),
+    ("output_cost_per_image", Meaning::Price(Unit::Images, UnitScale::One)),
+    ("output_cost_per_second", Meaning::Price(Unit::Seconds, UnitScale::One)),
+    ("output_cost_per_video_per_second", Meaning::Price(Unit::Seconds, UnitScale::One)),
+    ("input_cost_per_character", Meaning::Price(Unit::Characters, UnitScale::One)),
+    ("input_cost_per_request", Meaning::Price(Unit::Requests, UnitScale::One)),
+    ("input_cost_per_second", Meaning::Price(Unit::AudioSeconds, UnitScale::One)),
+    ("input_cost_per_query", Meaning::Price(Unit::RerankUnits, UnitScale::One)),
+    ("code_interpreter_cost_per_session", Meaning::Price(Unit::ContainerSessions, UnitScale::One)),
+    ("file_search_cost_per_1k_calls", Meaning::Price(Unit::FileSearches, UnitScale::Thousand)),
+    ("input_cost_per_token_cache_hit", Meaning::PartOf(Unit::CacheReadTokens, UnitScale::One)),
+    ("cache_read_input_audio_token_cost", Meaning::PartOf(Unit::CacheReadTokens, UnitScale::One)),
+    ("cache_read_input_image_token_cost", Meaning::PartOf(Unit::CacheReadTokens, UnitScale::One)),
+    (
+        "cache_creation_input_audio_token_cost",
+        Meaning::PartOf(Unit::CacheWriteTokens, UnitScale::One),
+    ),
+    ("output_cost_per_reasoning_token", Meaning::PartOf(Unit::OutputTokens, UnitScale::One)),
     // Some models put out nothing else.
     (
         "output_cost_per_image_token",
-        Meaning::InPlaceOf(Unit::OutputTokens, Unit::ImageOutputTokens, Per::One),
+        Meaning::InPlaceOf(Unit::OutputTokens, Unit::ImageOutputTokens, UnitScale::One),
     ),
 ];
 
@@ -145,7 +148,7 @@ fn searches(reading: &mut EntryReading, key: &str, sizes: &Tree<'_>) {
         reading.price(
             key,
             first,
-            Meaning::Price(Unit::WebSearches, Per::One),
+            Meaning::Price(Unit::WebSearches, UnitScale::One),
             Condition::default(),
         );
     } else {
@@ -175,8 +178,8 @@ pub(super) fn write(listings: &[Listing]) -> String {
     let entries = listings.iter().map(|listing| {
         let fields = listing.rates.iter().map(|listed| {
             let per = |per| move |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, per);
-            let named = COSTS.iter().find(|(_, meaning)| per(Per::One)(meaning));
-            let of_thousand = COSTS.iter().find(|(_, meaning)| per(Per::Thousand)(meaning));
+            let named = COSTS.iter().find(|(_, meaning)| per(UnitScale::One)(meaning));
+            let of_thousand = COSTS.iter().find(|(_, meaning)| per(UnitScale::Thousand)(meaning));
             let (units, name) = match (named, of_thousand) {
                 (Some((name, _)), _) => (1, *name),
                 (None, Some((name, _))) => (1_000, *name),

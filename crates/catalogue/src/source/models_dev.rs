@@ -8,19 +8,19 @@
 use tollgate_money::price::{Condition, ServiceTier, Speed, Traits, Unit};
 
 use super::{begin, tokens};
-use crate::figure::Per;
+use crate::figure::UnitScale;
 use crate::listing::{EntryReading, Listing, Meaning};
 use crate::tree::Tree;
 
 /// Meaning of the fields of `cost`.
 const COSTS: &[(&str, Meaning)] = &[
-    ("input", Meaning::Price(Unit::InputTokens, Per::Million)),
-    ("output", Meaning::Price(Unit::OutputTokens, Per::Million)),
-    ("cache_read", Meaning::Price(Unit::CacheReadTokens, Per::Million)),
-    ("cache_write", Meaning::Price(Unit::CacheWriteTokens, Per::Million)),
-    ("input_audio", Meaning::Price(Unit::AudioInputTokens, Per::Million)),
-    ("output_audio", Meaning::Price(Unit::AudioOutputTokens, Per::Million)),
-    ("reasoning", Meaning::PartOf(Unit::OutputTokens, Per::Million)),
+    ("input", Meaning::Price(Unit::InputTokens, UnitScale::Million)),
+    ("output", Meaning::Price(Unit::OutputTokens, UnitScale::Million)),
+    ("cache_read", Meaning::Price(Unit::CacheReadTokens, UnitScale::Million)),
+    ("cache_write", Meaning::Price(Unit::CacheWriteTokens, UnitScale::Million)),
+    ("input_audio", Meaning::Price(Unit::AudioInputTokens, UnitScale::Million)),
+    ("output_audio", Meaning::Price(Unit::AudioOutputTokens, UnitScale::Million)),
+    ("reasoning", Meaning::PartOf(Unit::OutputTokens, UnitScale::Million)),
 ];
 
 /// The length of prompts that `context_over_200k` is about, in tokens.
@@ -124,7 +124,7 @@ pub(super) fn write(listings: &[Listing]) -> String {
         let rates = listing.rates.iter().filter(|listed| listed.when == when);
         let fields = rates.map(|listed| {
             let is_named =
-                |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, Per::Million);
+                |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, UnitScale::Million);
             let (name, _) = COSTS.iter().find(|(_, meaning)| is_named(meaning)).expect("a name");
             format!("\"{name}\": {}", listed.rate.dollars(1_000_000))
         });

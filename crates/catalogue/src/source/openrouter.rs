@@ -8,27 +8,27 @@
 use tollgate_money::price::{Condition, Unit};
 
 use super::{begin, tokens};
-use crate::figure::Per;
+use crate::figure::UnitScale;
 use crate::listing::{EntryReading, Listing, Meaning};
 use crate::tree::Tree;
 
 /// Meaning of the fields of `pricing`. `image` is an image in the input, of which authors count tokens;
 /// where it costs what text does, it is charged as text.
 const COSTS: &[(&str, Meaning)] = &[
-    ("prompt", Meaning::Price(Unit::InputTokens, Per::One)),
-    ("completion", Meaning::Price(Unit::OutputTokens, Per::One)),
-    ("input_cache_read", Meaning::Price(Unit::CacheReadTokens, Per::One)),
-    ("input_cache_write", Meaning::Price(Unit::CacheWriteTokens, Per::One)),
-    ("input_cache_write_1h", Meaning::Price(Unit::CacheWrite1hTokens, Per::One)),
-    ("audio", Meaning::Price(Unit::AudioInputTokens, Per::One)),
-    ("audio_output", Meaning::Price(Unit::AudioOutputTokens, Per::One)),
-    ("image_token", Meaning::Price(Unit::ImageInputTokens, Per::One)),
-    ("image_output", Meaning::Price(Unit::ImageOutputTokens, Per::One)),
-    ("web_search", Meaning::Price(Unit::WebSearches, Per::One)),
-    ("request", Meaning::Price(Unit::Requests, Per::One)),
-    ("image", Meaning::PartOf(Unit::InputTokens, Per::One)),
-    ("internal_reasoning", Meaning::PartOf(Unit::OutputTokens, Per::One)),
-    ("input_audio_cache", Meaning::PartOf(Unit::CacheReadTokens, Per::One)),
+    ("prompt", Meaning::Price(Unit::InputTokens, UnitScale::One)),
+    ("completion", Meaning::Price(Unit::OutputTokens, UnitScale::One)),
+    ("input_cache_read", Meaning::Price(Unit::CacheReadTokens, UnitScale::One)),
+    ("input_cache_write", Meaning::Price(Unit::CacheWriteTokens, UnitScale::One)),
+    ("input_cache_write_1h", Meaning::Price(Unit::CacheWrite1hTokens, UnitScale::One)),
+    ("audio", Meaning::Price(Unit::AudioInputTokens, UnitScale::One)),
+    ("audio_output", Meaning::Price(Unit::AudioOutputTokens, UnitScale::One)),
+    ("image_token", Meaning::Price(Unit::ImageInputTokens, UnitScale::One)),
+    ("image_output", Meaning::Price(Unit::ImageOutputTokens, UnitScale::One)),
+    ("web_search", Meaning::Price(Unit::WebSearches, UnitScale::One)),
+    ("request", Meaning::Price(Unit::Requests, UnitScale::One)),
+    ("image", Meaning::PartOf(Unit::InputTokens, UnitScale::One)),
+    ("internal_reasoning", Meaning::PartOf(Unit::OutputTokens, UnitScale::One)),
+    ("input_audio_cache", Meaning::PartOf(Unit::CacheReadTokens, UnitScale::One)),
 ];
 
 /// The field of `pricing` with prices that hold for some requests.
@@ -109,7 +109,8 @@ pub(super) fn knows(unit: Unit) -> bool {
 pub(super) fn write(listings: &[Listing]) -> String {
     let entries = listings.iter().map(|listing| {
         let fields = listing.rates.iter().map(|listed| {
-            let is_named = |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, Per::One);
+            let is_named =
+                |meaning: &Meaning| *meaning == Meaning::Price(listed.unit, UnitScale::One);
             let (name, _) = COSTS.iter().find(|(_, meaning)| is_named(meaning)).expect("a name");
             format!("\"{name}\": \"{}\"", listed.rate.dollars(1))
         });

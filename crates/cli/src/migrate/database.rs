@@ -34,7 +34,7 @@ Examples:
   tollgate migrate up --routes /etc/tollgate/routes.yaml --models /etc/tollgate/models.yaml
 
 {CODES} Here 4 is a database or a schema that will not do, and 5 a database that does not answer."))]
-pub(super) struct Up {
+pub(super) struct DatabaseUp {
     /// Print the statements without running them.
     #[arg(long)]
     dry_run: bool,
@@ -51,7 +51,7 @@ Examples:
 
 {CODES} Here 1 is a schema that lacks steps, 4 a database or a schema that will not do, and 5 a \
 database that does not answer."))]
-pub(super) struct Status {
+pub(super) struct DatabaseStatus {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,
@@ -59,7 +59,7 @@ pub(super) struct Status {
     files: Files,
 }
 
-impl Up {
+impl DatabaseUp {
     /// Run the command and return its exit code.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Status {
+impl DatabaseStatus {
     /// Run the command and return its exit code.
     ///
     /// # Errors

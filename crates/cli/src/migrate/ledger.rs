@@ -12,7 +12,7 @@ use crate::archive;
 use crate::exit::{CODES, Failure, REFUSED};
 use crate::files::{self, Files};
 use crate::sheet::{Kind, Sheet};
-use tollgate_fleet::moving::{self, MoveError, Moved};
+use tollgate_fleet::moving::{self, MoveError, MoveReport};
 use tollgate_fleet::postgres::Db;
 use tollgate_ledger::{Ledger, Options, RecoveryPolicy};
 
@@ -49,7 +49,7 @@ Examples:
 answer."))]
 pub(super) struct MoveLedger {
     #[command(flatten)]
-    way: Way,
+    way: MoveDirection,
     /// Data directory: of the stopped gateway that moves in, or an empty one for the new ledger. Default
     /// for `--to`: `store.data_dir`.
     #[arg(long, value_name = "DIR")]
@@ -70,18 +70,18 @@ pub(super) struct MoveLedger {
 /// Direction of the move.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct Way {
+struct MoveDirection {
     /// Move into the fleet.
     #[arg(long, value_enum, value_name = "STORE")]
-    to: Option<Other>,
+    to: Option<MoveEndpoint>,
     /// Move out of the fleet. All its nodes must be stopped.
     #[arg(long, value_enum, value_name = "STORE")]
-    from: Option<Other>,
+    from: Option<MoveEndpoint>,
 }
 
 /// Other side of the move.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Other {
+enum MoveEndpoint {
     Postgres,
 }
 
@@ -137,7 +137,7 @@ impl MoveLedger {
         found.map_err(|errors| files::failure(&errors, "or name the directory with --data"))
     }
 
-    fn verdict(&self, moved: &Moved, dir: &str) -> String {
+    fn verdict(&self, moved: &MoveReport, dir: &str) -> String {
         match (self.way.to, self.dry_run, moved.was_done) {
             (Some(_), _, true) => format!(
                 "the ledger in {dir} has moved before, and nothing was done now; start the node on \
@@ -175,7 +175,7 @@ fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()
     Ok(())
 }
 
-fn say(moved: &Moved, as_json: bool) {
+fn say(moved: &MoveReport, as_json: bool) {
     let row = |account: &str, tally: &moving::Tally| {
         let mut row = json!(tally);
         row["account"] = Value::from(account);

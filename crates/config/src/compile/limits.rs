@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn rows_of_operations_name_fields_that_exist() {
         let limits = shape::schema_of::<raw::ModelLimits>();
-        let conditions = shape::schema_of::<raw::When>();
+        let conditions = shape::schema_of::<raw::WhenSection>();
         let has = |schema: &schemars::Schema, field: &str| {
             schema.as_value()["properties"].get(field).is_some()
         };

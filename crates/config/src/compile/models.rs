@@ -94,7 +94,8 @@ fn model(
         }
     }
     let targets_at = at.key("targets");
-    let sold = Sold { operations: &operations, translates: limits.translation.is_some() };
+    let sold =
+        ModelOperations { operations: &operations, translates: limits.translation.is_some() };
     let typed = std::mem::take(&mut raw.targets);
     let owned_by = raw.owned_by.take().or_else(|| typed.first().map(|it| it.upstream.clone()));
     let targets = targets(document, &targets_at, &id, &sold, typed, upstreams, &prices);
@@ -205,7 +206,7 @@ fn check_pass_paths(
 
 /// Operations of a model, and its translation.
 #[derive(Clone, Copy)]
-struct Sold<'a> {
+struct ModelOperations<'a> {
     operations: &'a [Operation],
     /// True if requests in other dialects are translated for it.
     translates: bool,
@@ -216,12 +217,12 @@ fn targets(
     document: &mut Document,
     at: &Path,
     id: &str,
-    sold: &Sold<'_>,
+    sold: &ModelOperations<'_>,
     raw: Vec<raw::Target>,
     upstreams: &Upstreams,
     prices: &PriceList,
 ) -> Vec<Target> {
-    let Sold { operations, translates } = *sold;
+    let ModelOperations { operations, translates } = *sold;
     if raw.is_empty() {
         document.note(Fault::at_key(at, "there is no target").help("such as `- upstream: openai`"));
     }

@@ -84,7 +84,7 @@ fn tiers_of(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
 /// from a shorter length that is above the one before.
 fn missing(tiers: &[u64], raw: &raw::Model) -> Vec<u64> {
     // Of a price for one tier alone, those of the others are still missing.
-    let is_general = |when: &raw::When| {
+    let is_general = |when: &raw::WhenSection| {
         when.service_tier.is_none() && when.speed.is_none() && when.inference_geo.is_none()
     };
     let all = raw.prices_when.iter().map(|one| &one.when).filter(|when| is_general(when));

@@ -101,7 +101,7 @@ fn left_out(
 }
 
 /// Conditions as they are compiled.
-pub(super) fn condition(when: &raw::When) -> Condition {
+pub(super) fn condition(when: &raw::WhenSection) -> Condition {
     Condition {
         traits: Traits {
             resolution: when.resolution.map(|name| name.0),
@@ -121,7 +121,7 @@ pub(super) fn condition(when: &raw::When) -> Condition {
 }
 
 /// The conditions of an entry.
-fn conditions(when: &raw::When) -> Vec<&'static str> {
+fn conditions(when: &raw::WhenSection) -> Vec<&'static str> {
     let all = [
         ("input_tokens_above", when.input_tokens_above.is_some()),
         ("service_tier", when.service_tier.is_some()),

@@ -11,8 +11,8 @@ use super::{bodies, upstreams};
 use crate::document::{Document, Fault};
 use crate::snapshot::{
     AccessLog, Admin, Balancing, CircuitRules, Console, FreeCallLimits, Limits, Listener, Mcp,
-    PerAccount, RateLimits, Reload, RequestLog, RetryRules, Route, Store, Tasks, Unauthenticated,
-    Upstream, WebhookHost, WebhookShares,
+    PerAccount, RateLimits, Reload, RequestLog, RetryRules, Route, Store, Tasks,
+    UnauthenticatedLimits, Upstream, WebhookHost, WebhookShares,
 };
 use crate::spans::Path;
 use crate::{Overrides, raw};
@@ -31,7 +31,7 @@ const WEBHOOK_TIMEOUT_MAX: Duration = Duration::from_secs(15);
 const TOKEN_IDS_FACTOR: usize = 10;
 
 /// The compiled form of `routes.yaml`.
-pub(super) struct Compiled {
+pub(super) struct CompiledRoutes {
     pub(super) listeners: Vec<Listener>,
     pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) admin: Admin,
@@ -58,7 +58,7 @@ pub(super) fn compile(
     raw: raw::Routes,
     overrides: &Overrides,
     proxies: &ProxyRules,
-) -> Compiled {
+) -> CompiledRoutes {
     let admin = super::admin::compile(document, raw.admin, overrides);
     let listeners = super::listeners::compile(document, &raw.listeners, &admin, overrides);
     let store = super::store::compile(document, raw.store, overrides, proxies);
@@ -76,7 +76,7 @@ pub(super) fn compile(
     let console = super::console::compile(document, raw.console, &routes, &mcp, overrides);
     let balancing = balancing(document, &raw.balancing);
     let upstreams = upstreams::compile(document, raw.upstreams.0, overrides, proxies);
-    Compiled {
+    CompiledRoutes {
         listeners,
         trusted_proxies: raw.trusted_proxies.into_iter().map(|network| network.0).collect(),
         admin,
@@ -124,7 +124,7 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
         read_timeout: raw.read_timeout.0,
         write_timeout: raw.write_timeout.0,
         requests_in_flight_max: raw.requests_in_flight_max,
-        unauthenticated: Unauthenticated {
+        unauthenticated: UnauthenticatedLimits {
             requests_in_flight_max: strangers.requests_in_flight_max,
             per_address_max: strangers.per_address_max,
             timeout: strangers.timeout.0,

@@ -42,7 +42,7 @@ pub(super) struct Deployment {
     pub(super) prices: Vec<(Unit, String)>,
     pub(super) limits: Vec<(String, String)>,
     /// Prices and limits of this project's own list.
-    pub(super) listed: Option<listed::Listed>,
+    pub(super) listed: Option<listed::ShippedModel>,
 }
 
 impl Migration<'_> {
@@ -161,7 +161,7 @@ impl Migration<'_> {
         provider: &Provider,
         info: &Node,
         own: &str,
-        listed: Option<&listed::Listed>,
+        listed: Option<&listed::ShippedModel>,
         mark: Mark,
     ) -> Option<Vec<Operation>> {
         let mode = info.text_of("mode");

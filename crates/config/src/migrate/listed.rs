@@ -9,7 +9,7 @@ use tollgate_protocols::Operation;
 
 /// A model in the shipped `models.yaml`.
 #[derive(Clone, Debug)]
-pub(super) struct Listed {
+pub(super) struct ShippedModel {
     /// Operations of the model.
     pub(super) operations: Vec<Operation>,
     /// True for a model that costs nothing.
@@ -50,7 +50,7 @@ fn models() -> &'static [Field] {
 }
 
 /// Finds a model by the name that it has at an upstream of the list.
-pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
+pub(super) fn find(upstream: &str, model: &str) -> Option<ShippedModel> {
     let found = models().get(*PLACES.get(&(upstream, model))?)?;
     let free = found.node.text_of("free") == Some("true");
     let operations = found.node.get("operations").map(Node::items).unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn find(upstream: &str, model: &str) -> Option<Listed> {
     let prices_when: Option<Vec<String>> =
         when.iter().filter(|entry| !is_text || is_of_length(entry)).map(entry_as_written).collect();
     // A price under a condition that cannot be written would be sold at another one.
-    Some(Listed { operations, free, prices, prices_when: prices_when?, limits })
+    Some(ShippedModel { operations, free, prices, prices_when: prices_when?, limits })
 }
 
 fn operation(node: &Node) -> Option<Operation> {

@@ -35,7 +35,7 @@ const MESSAGE_CHARS_MAX: usize = 1_000;
 
 /// Our two files, and what is to be said of how they came about.
 #[derive(Debug)]
-pub struct Migrated {
+pub struct MigratedConfig {
     /// The text of the new `routes.yaml`.
     pub routes: String,
     /// The text of the new `models.yaml`.
@@ -48,7 +48,7 @@ pub struct Migrated {
 ///
 /// # Errors
 /// What keeps it from being read at all.
-pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
+pub fn litellm(file: &str, bytes: &[u8]) -> Result<MigratedConfig, Box<Diagnostic>> {
     let whole = |message: &str, place| {
         let (file, message) = (file.to_owned(), message.to_owned());
         Box::new(Diagnostic { severity: Severity::Error, message, file, place, help: None })
@@ -81,7 +81,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<Migrated, Box<Diagnostic>> {
     let Migration { plan, mut found, .. } = migration;
     found.sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
     let (routes, models) = write::files(file, &plan);
-    Ok(Migrated { routes, models, found })
+    Ok(MigratedConfig { routes, models, found })
 }
 
 /// A migration under way.

@@ -10,7 +10,7 @@ use crate::scalar::Period;
 /// and take none from customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Unauthenticated {
+pub(crate) struct UnauthenticatedSection {
     /// Most requests in flight; more are rejected. Default: 256.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) requests_in_flight_max: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Unauthenticated {
     pub(crate) timeout: Period,
 }
 
-impl Default for Unauthenticated {
+impl Default for UnauthenticatedSection {
     fn default() -> Self {
         Self {
             requests_in_flight_max: 256,

@@ -97,7 +97,7 @@ pub(crate) struct Model {
     pub(crate) translation: Translation,
     /// Options of translated requests, which differ from model to model.
     #[serde(default)]
-    pub(crate) translated: Translated,
+    pub(crate) translated: TranslationOptions,
 }
 
 /// Translation of requests.
@@ -117,7 +117,7 @@ pub(crate) enum Translation {
 /// Options of translated requests.
 #[derive(Clone, Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Translated {
+pub(crate) struct TranslationOptions {
     /// Thinking parameter of one of Anthropic's models, over the protocols `anthropic` and `bedrock`.
     /// Default: `effort`.
     pub(crate) thinking: Thinking,
@@ -143,7 +143,7 @@ pub(crate) struct Translated {
     pub(crate) caches: bool,
 }
 
-impl Default for Translated {
+impl Default for TranslationOptions {
     fn default() -> Self {
         Self {
             thinking: Thinking::default(),
@@ -393,7 +393,7 @@ each_unit!(cost);
 #[serde(deny_unknown_fields)]
 pub(crate) struct PricesWhen {
     /// Conditions, all of which must hold.
-    pub(crate) when: When,
+    pub(crate) when: WhenSection,
     /// The prices that differ.
     pub(crate) prices: Prices,
 }
@@ -403,7 +403,7 @@ pub(crate) struct PricesWhen {
 /// dearest that it can still come to is held until then.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct When {
+pub(crate) struct WhenSection {
     /// More input tokens than this, cached ones among them. The prices are those of the whole request.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) input_tokens_above: Option<u64>,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 
 use super::{
     Admin, Console, Entries, FreeCalls, HoldsSection, Listener, Mcp, Model, PerAccount, Rates,
-    StoreSection, Unauthenticated, Upstream,
+    StoreSection, UnauthenticatedSection, Upstream,
 };
 use crate::names::{AffinityName, OperationName};
 use crate::network::Network;
@@ -141,7 +141,7 @@ pub(crate) struct LimitsSection {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) requests_in_flight_max: usize,
     /// Requests without a valid key, and those of the console.
-    pub(crate) unauthenticated: Unauthenticated,
+    pub(crate) unauthenticated: UnauthenticatedSection,
     /// The most that one account may have of these at one time.
     pub(crate) per_account: PerAccount,
     /// Calls that cost nothing, such as counts of tokens.
@@ -176,7 +176,7 @@ impl Default for LimitsSection {
             write_timeout: minute,
             // At 70 KiB each, in 700 MiB and 20,000 descriptors: what a small machine has.
             requests_in_flight_max: 10_000,
-            unauthenticated: Unauthenticated::default(),
+            unauthenticated: UnauthenticatedSection::default(),
             per_account: PerAccount::default(),
             free_calls: FreeCalls::default(),
             connections_max: None,

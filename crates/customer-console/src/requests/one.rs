@@ -17,7 +17,7 @@ use crate::videos;
 use tollgate_ledger::{CallMoney, CallName, EntryKind, RequestId, Task};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
-use tollgate_telemetry::request_log::{Logged, Position, Scope};
+use tollgate_telemetry::request_log::{Position, RequestRecord, Scope};
 use tollgate_web_kit::{HtmlPage, PageFrame, PriceLine, price_lines, request_list, show};
 
 #[derive(Template)]
@@ -66,7 +66,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn from_logged(logged: &Logged, keys: &KeyNames) -> Self {
+    fn from_logged(logged: &RequestRecord, keys: &KeyNames) -> Self {
         Self {
             status: super::status(logged),
             tone: request_list::status_class(logged),
@@ -148,7 +148,7 @@ pub(crate) async fn page(
 async fn task(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
-    logged: Option<&Logged>,
+    logged: Option<&RequestRecord>,
 ) -> PageResult<Option<Arc<Task>>> {
     let failed = |error| customer.failed(console, &error);
     let Some(id) = logged.and_then(|logged| logged.task_id) else { return Ok(None) };
@@ -160,7 +160,7 @@ async fn money(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,
     id: RequestId,
-    logged: Option<&Logged>,
+    logged: Option<&RequestRecord>,
     task: Option<&Task>,
 ) -> PageResult<Option<CallMoney>> {
     let failed = |error| customer.failed(console, &error);

@@ -4,11 +4,11 @@ use tollgate_ledger::LeaseSettlement;
 
 /// A node that has nothing, and nothing to say but so many records of its journal.
 #[derive(Default)]
-struct Nothing {
+struct EmptyNode {
     behind: u64,
 }
 
-impl Local for Nothing {
+impl Local for EmptyNode {
     fn available(&self, _: AccountId) -> Nanousd {
         Nanousd::ZERO
     }
@@ -44,9 +44,9 @@ fn due_after(answered_after_ms: u64) -> Duration {
     let node = NodeId::from_number(1).expect("a node");
     let mut borrower = Borrower::new(node, joined, Duration::from_secs(2));
     let sent_at = Duration::from_secs(10);
-    borrower.sync(sent_at, &mut Nothing::default());
+    borrower.sync(sent_at, &mut EmptyNode::default());
     let answered_at = sent_at.saturating_add(Duration::from_millis(answered_after_ms));
-    borrower.answered(&SyncResponse::default(), answered_at, &mut Nothing::default());
+    borrower.answered(&SyncResponse::default(), answered_at, &mut EmptyNode::default());
     borrower.due_at(answered_at).saturating_sub(sent_at)
 }
 
@@ -80,7 +80,7 @@ fn borrower() -> Borrower {
 
 #[test]
 fn accounts_beyond_one_sync_are_requested_in_turn() {
-    let (mut borrower, mut local) = (borrower(), Nothing::default());
+    let (mut borrower, mut local) = (borrower(), EmptyNode::default());
     let all = u64::try_from(ASKS_MAX).expect("few") * 2 + 10;
     for number in 1..=all {
         borrower.wait(AccountId::from_number(number), Nanousd::new(1), Duration::ZERO);
@@ -99,7 +99,7 @@ fn accounts_beyond_one_sync_are_requested_in_turn() {
 
 #[test]
 fn what_piled_up_is_reported_without_a_pause() {
-    let (mut borrower, mut local) = (borrower(), Nothing { behind: RECORDS_MAX * 2 + 1 });
+    let (mut borrower, mut local) = (borrower(), EmptyNode { behind: RECORDS_MAX * 2 + 1 });
     let now = Duration::from_secs(1);
     let mut dues = Vec::new();
     for _ in 0..3 {
@@ -111,13 +111,13 @@ fn what_piled_up_is_reported_without_a_pause() {
 }
 
 /// An account whose holds are ten times what calls are charged.
-struct Busy {
+struct BusyAccount {
     available: i64,
     reserved: i64,
     charged: i64,
 }
 
-impl Local for Busy {
+impl Local for BusyAccount {
     fn available(&self, _: AccountId) -> Nanousd {
         Nanousd::new(self.available)
     }
@@ -165,7 +165,7 @@ fn what_is_spent_is_borrowed_for_a_term_ahead() {
         let joined = JoinResponse { epoch: 1, turn: 0, reported: node.begin() };
         let mut borrower = Borrower::new(node, joined, Duration::from_secs(10));
         borrower = borrower.covering(cover.unwrap_or(Duration::from_secs(10)));
-        let mut local = Busy { available: 0, reserved: 0, charged: 0 };
+        let mut local = BusyAccount { available: 0, reserved: 0, charged: 0 };
         let account = AccountId::from_number(1);
         borrower.wait(account, Nanousd::new(USD), Duration::ZERO);
         // A dollar a second is charged, ten are held.
@@ -221,13 +221,13 @@ fn agent_finds(cover_s: u64) -> Vec<i64> {
 }
 
 struct Agent {
-    busy: Busy,
+    busy: BusyAccount,
     held: i64,
 }
 
 impl Default for Agent {
     fn default() -> Self {
-        Self { busy: Busy { available: 0, reserved: 0, charged: 0 }, held: 0 }
+        Self { busy: BusyAccount { available: 0, reserved: 0, charged: 0 }, held: 0 }
     }
 }
 

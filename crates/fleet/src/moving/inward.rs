@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{MoveError, Moved, Tallies};
-use crate::postgres::moving::{Finish, Finished};
+use crate::postgres::moving::{Finish, MoveOutcome};
 use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::Moved as Marker;
-use tollgate_ledger::moving::{Followed, Leaving, Parts, lines};
+use tollgate_ledger::moving::{DirectoryState, Leaving, Parts, lines};
 use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Record, Seq};
 
 /// The most writes of the directory that are pulled at one time.
@@ -26,13 +26,13 @@ const WAIT: Duration = Duration::from_millis(500);
 
 /// The directory of the fleet, as far as it was read.
 struct Fleet {
-    followed: Followed,
+    followed: DirectoryState,
     head: Seq,
 }
 
 impl Fleet {
     fn new() -> Self {
-        Self { followed: Followed::default(), head: 0 }
+        Self { followed: DirectoryState::default(), head: 0 }
     }
 
     /// Reads to its end.
@@ -224,7 +224,7 @@ async fn put_part(
 
 /// Reads back what was written down and compares it with the ledger.
 async fn compare(db: &Db, leaving: &Leaving, tallies: &Tallies) -> Result<(), MoveError> {
-    let (mut followed, mut read) = (Followed::default(), 0);
+    let (mut followed, mut read) = (DirectoryState::default(), 0);
     loop {
         let writes = db.moving_writes(&leaving.name, read).await?;
         if writes.is_empty() {
@@ -299,20 +299,20 @@ async fn finish(
             (finished, _) => finished,
         };
         match finished {
-            Ok(Finished::Done) => return Ok(()),
-            Ok(Finished::Differs(differences)) => return Err(MoveError::Differs(differences)),
+            Ok(MoveOutcome::Done) => return Ok(()),
+            Ok(MoveOutcome::Differs(differences)) => return Err(MoveError::Differs(differences)),
             Err(error @ DbError::Unknown(_)) if tries < TRIES_MAX => {
                 unknown = Some(error);
                 tokio::time::sleep(WAIT).await;
             }
-            Ok(Finished::Behind) if tries < TRIES_MAX => {
+            Ok(MoveOutcome::Behind) if tries < TRIES_MAX => {
                 fleet.catch_up(db).await?;
                 if let Err(error) = check(db, leaving, parts, fleet).await {
                     return has_moved(db, leaving).await?.map(|_| ()).ok_or(error);
                 }
                 finish.head = fleet.head;
             }
-            Ok(Finished::Behind) => {
+            Ok(MoveOutcome::Behind) => {
                 let busy = "the directory was written into for too long; nothing was changed";
                 return Err(DbError::Unavailable(busy.to_owned()).into());
             }

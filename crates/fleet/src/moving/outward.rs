@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use super::account::Account;
 use super::calls::Calls;
-use super::{MoveError, Moved, Tallies, Tally};
+use super::{MoveError, MoveReport, Tallies, Tally};
 use crate::postgres::moving::NodeOut;
 use crate::postgres::{Db, DbError};
 use crate::secrets;
-use tollgate_ledger::moved::Moved as Marker;
-use tollgate_ledger::moving::{Arriving, Followed, Leaving};
+use tollgate_ledger::moved::MoveReport as Marker;
+use tollgate_ledger::moving::{Arriving, DirectoryState, Leaving};
 use tollgate_ledger::{AccountId, NodeId, Record, Seq, WriteId, verify};
 use tollgate_money::money::Nanousd;
 
@@ -29,7 +29,7 @@ const TERMS_MAX: Duration = Duration::from_secs(130);
 struct DirectoryBacklog {
     head: Seq,
     money: BTreeMap<AccountId, VecDeque<Record>>,
-    followed: Followed,
+    followed: DirectoryState,
 }
 
 /// Moves all money and everything else out of the database and into `dir`, which is empty. All nodes
@@ -38,7 +38,7 @@ struct DirectoryBacklog {
 /// # Errors
 /// [`MoveError`]; the fleet is as it was then, and the new ledger cannot be opened. After
 /// [`DbError::Unknown`] it may have moved: move it out again.
-pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     if let Some(id) = db.head().await?.moved_out {
         return moved_before(dir, id);
     }
@@ -65,11 +65,11 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         return Err(MoveError::NotStopped(vec![changed.to_owned()]));
     }
     arrived(id).arrive(dir)?;
-    Ok(Moved { tallies: found, was_done: false })
+    Ok(MoveReport { tallies: found, was_done: false })
 }
 
 /// Everything has left the database with the move `id`: into `dir`, or elsewhere.
-fn moved_before(dir: &Path, id: String) -> Result<Moved, MoveError> {
+fn moved_before(dir: &Path, id: String) -> Result<MoveReport, MoveError> {
     let is_it = |marker: Option<Marker>| marker.is_some_and(|marker| marker.id == id);
     let is_closed = is_it(Marker::find(dir)?);
     if !is_closed && !is_it(Marker::arrived(dir)?) {
@@ -79,7 +79,7 @@ fn moved_before(dir: &Path, id: String) -> Result<Moved, MoveError> {
     if is_closed {
         arrived(id).arrive(dir)?;
     }
-    Ok(Moved { tallies, was_done: !is_closed })
+    Ok(MoveReport { tallies, was_done: !is_closed })
 }
 
 /// The marker of a ledger's origin.
@@ -119,7 +119,7 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 /// Adds the directory's writes in order, except those that move money.
 async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
     let mut backlog =
-        DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: Followed::default() };
+        DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: DirectoryState::default() };
     loop {
         let pulled = db.pull(backlog.head, PULLED_MAX).await?;
         for group in pulled.groups {
@@ -242,7 +242,10 @@ fn with_lines(money: VecDeque<Record>, moved: &[Record]) -> VecDeque<Record> {
 
 /// Checks the ledger in `dir`, journal and sled, and counts its content. Also returns the differences of its
 /// writes from those of `followed`.
-fn count(dir: &Path, followed: Option<&Followed>) -> Result<(Tallies, Vec<String>), MoveError> {
+fn count(
+    dir: &Path,
+    followed: Option<&DirectoryState>,
+) -> Result<(Tallies, Vec<String>), MoveError> {
     let report = verify(dir)?;
     if !report.violations.is_empty() {
         return Err(MoveError::Unsound(report.violations));

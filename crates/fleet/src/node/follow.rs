@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 
 use crate::HasFleet;
-use crate::postgres::Announced;
+use crate::postgres::ChannelNotification;
 use crate::postgres::directory::CHANNEL;
 use crate::postgres::recall::RECALLED;
 use tollgate_ledger::Ledger;
@@ -56,7 +56,10 @@ pub async fn follow(ledger: Arc<Ledger>) {
 }
 
 /// Waits until something is announced of the directory.
-async fn next_write(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Option<Announced> {
+async fn next_write(
+    announced: &mut Receiver<ChannelNotification>,
+    ledger: &Ledger,
+) -> Option<ChannelNotification> {
     loop {
         let notification = announced.recv().await?;
         if !is_recall(&notification, ledger) {
@@ -67,7 +70,7 @@ async fn next_write(announced: &mut Receiver<Announced>, ledger: &Ledger) -> Opt
 
 /// True for a recall of money, which it handles: unneeded money should return before the waiting call times
 /// out.
-fn is_recall(notification: &Announced, ledger: &Ledger) -> bool {
+fn is_recall(notification: &ChannelNotification, ledger: &Ledger) -> bool {
     let is_recall = notification.channel == RECALLED;
     if is_recall && let Some(fleet) = ledger.fleet() {
         // What this node is short of, it knows.

@@ -22,7 +22,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// The outcome of an attempt to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Appended {
+pub enum DirectoryAppend {
     /// It was written at this position.
     At(Seq),
     /// Others have written meanwhile; nothing has changed.
@@ -44,7 +44,7 @@ pub struct DirectoryWrite {
 
 /// A part of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pulled {
+pub struct DirectoryPage {
     /// The last place that is written.
     pub head: Seq,
     /// The write at the requested position; `None` at the beginning.
@@ -90,7 +90,7 @@ impl Db {
         after: Seq,
         write_id: &str,
         records: &[Record],
-    ) -> Result<Appended, DbError> {
+    ) -> Result<DirectoryAppend, DbError> {
         let row = Row::new(after, write_id, records)?;
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         let mut unknown = None;
@@ -100,7 +100,7 @@ impl Db {
                 (Err(DbError::Unavailable(_)), Some(unknown)) => DbError::clone(unknown),
                 (Err(error @ DbError::Unknown(_)), _) => error,
                 (answer, _) => {
-                    if matches!(answer, Ok(Appended::At(_))) {
+                    if matches!(answer, Ok(DirectoryAppend::At(_))) {
                         self.announce();
                     }
                     return answer;
@@ -115,7 +115,7 @@ impl Db {
         }
     }
 
-    async fn append_once(&self, row: &Row<'_>) -> Result<Appended, DbError> {
+    async fn append_once(&self, row: &Row<'_>) -> Result<DirectoryAppend, DbError> {
         let refused = Mutex::new(None);
         let db = self.ahead();
         let done = db.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
@@ -126,7 +126,7 @@ impl Db {
                     // What no call holds comes back before the write is tried again.
                     db.recall(account).await?;
                 }
-                Ok(Appended::Refused(refused))
+                Ok(DirectoryAppend::Refused(refused))
             }
             (done, _) => done,
         }
@@ -147,7 +147,7 @@ impl Db {
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
-    pub async fn pull(&self, after: Seq, limit: u32) -> Result<Pulled, DbError> {
+    pub async fn pull(&self, after: Seq, limit: u32) -> Result<DirectoryPage, DbError> {
         const SQL: &str = "SELECT head.seq, entry.seq, entry.write_id, entry.records,
                 (SELECT write_id FROM tollgate.directory WHERE seq = $1)
             FROM tollgate.head AS head
@@ -157,7 +157,7 @@ impl Db {
             ) AS entry ON TRUE
             WHERE head.id = 1 ORDER BY entry.seq";
         let rows = self.ahead().query(SQL, &[&place(after)?, &i64::from(limit)]).await?;
-        let mut pulled = Pulled::default();
+        let mut pulled = DirectoryPage::default();
         for row in rows {
             pulled.head = read_place(row.try_get(0)?)?;
             if let Some(seq) = row.try_get::<_, Option<i64>>(1)? {
@@ -176,7 +176,7 @@ async fn write(
     transaction: &Transaction<'_>,
     row: &Row<'_>,
     refused: &Mutex<Option<WriteRefused>>,
-) -> Result<Appended, DbError> {
+) -> Result<DirectoryAppend, DbError> {
     let moved = transaction
         .query_opt(
             "UPDATE tollgate.head SET seq = seq + 1 WHERE id = 1 AND seq = $1 RETURNING seq",
@@ -189,8 +189,8 @@ async fn write(
             .query_opt("SELECT seq FROM tollgate.directory WHERE write_id = $1", &[&row.write_id])
             .await?;
         return match made {
-            Some(made) => Ok(Appended::At(read_place(made.try_get(0)?)?)),
-            None => Ok(Appended::Behind),
+            Some(made) => Ok(DirectoryAppend::At(read_place(made.try_get(0)?)?)),
+            None => Ok(DirectoryAppend::Behind),
         };
     };
     let seq: i64 = moved.try_get(0)?;
@@ -207,7 +207,7 @@ async fn write(
             return Err(DbError::Failed("the treasury refuses the write".to_owned()));
         }
     }
-    Ok(Appended::At(read_place(seq)?))
+    Ok(DirectoryAppend::At(read_place(seq)?))
 }
 
 /// Applies a record at this position to the treasury's money; returns the reason for a refusal.

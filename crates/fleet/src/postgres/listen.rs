@@ -18,7 +18,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Something that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announced {
+pub struct ChannelNotification {
     /// The channel on which it was sent.
     pub channel: String,
     /// The payload; empty for a new connection, as earlier notifications are lost and a poll is due.
@@ -38,14 +38,18 @@ enum ListenEnd {
 impl Db {
     /// Listens to `channels` on a connection of its own, which is reopened when it breaks, until the receiver
     /// is dropped. A database without LISTEN sends nothing.
-    pub fn listen(&self, channels: &'static [&'static str]) -> mpsc::Receiver<Announced> {
+    pub fn listen(&self, channels: &'static [&'static str]) -> mpsc::Receiver<ChannelNotification> {
         let (sender, receiver) = mpsc::channel(WAITING_MAX);
         tokio::spawn(listen(self.clone(), channels, sender));
         receiver
     }
 }
 
-async fn listen(db: Db, channels: &'static [&'static str], sender: mpsc::Sender<Announced>) {
+async fn listen(
+    db: Db,
+    channels: &'static [&'static str],
+    sender: mpsc::Sender<ChannelNotification>,
+) {
     let mut wait = FIRST_WAIT;
     loop {
         let mut connected = false;
@@ -74,7 +78,7 @@ async fn listen(db: Db, channels: &'static [&'static str], sender: mpsc::Sender<
 async fn receive(
     db: &Db,
     channels: &[&str],
-    sender: &mpsc::Sender<Announced>,
+    sender: &mpsc::Sender<ChannelNotification>,
     connected: &mut bool,
 ) -> ListenEnd {
     let config = &db.shared.config;
@@ -102,7 +106,7 @@ async fn attend<S>(
     client: Client,
     mut connection: Connection<Socket, S>,
     channels: &[&str],
-    sender: &mpsc::Sender<Announced>,
+    sender: &mpsc::Sender<ChannelNotification>,
     connected: &mut bool,
 ) -> ListenEnd
 where
@@ -140,8 +144,9 @@ where
     }
 }
 
-fn announce(sender: &mpsc::Sender<Announced>, channel: &str, payload: &str) {
-    let announced = Announced { channel: channel.to_owned(), payload: payload.to_owned() };
+fn announce(sender: &mpsc::Sender<ChannelNotification>, channel: &str, payload: &str) {
+    let announced =
+        ChannelNotification { channel: channel.to_owned(), payload: payload.to_owned() };
     // A full queue: the node has enough to look at, and polls besides.
     drop(sender.try_send(announced));
 }

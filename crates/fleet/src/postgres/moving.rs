@@ -60,7 +60,7 @@ pub(crate) struct Finish<'a> {
 
 /// The outcome of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Finished {
+pub(crate) enum MoveOutcome {
     /// The ledger is a part of the fleet.
     Done,
     /// Something was written into the directory meanwhile; nothing has changed.
@@ -172,14 +172,14 @@ impl Db {
     /// Makes a ledger whose parts are all here a part of the fleet: its writes stand in the directory
     /// one behind the other, its money in the accounts. What the database has then is compared before
     /// anybody sees it.
-    pub(crate) async fn finish_move(&self, finish: &Finish<'_>) -> Result<Finished, DbError> {
+    pub(crate) async fn finish_move(&self, finish: &Finish<'_>) -> Result<MoveOutcome, DbError> {
         let refused = parking_lot::Mutex::new(None);
         let refusal = &refused;
         let done = self.transact(move |tx| {
             Box::pin(async move {
                 *refusal.lock() = None;
                 match finish_move(tx, finish).await? {
-                    Finished::Done => Ok(Finished::Done),
+                    MoveOutcome::Done => Ok(MoveOutcome::Done),
                     other => {
                         // An error takes back what was written by then.
                         *refusal.lock() = Some(other);
@@ -241,14 +241,14 @@ async fn has_part(tx: &Transaction<'_>, ledger: &str, part: u64) -> Result<(), D
     }
 }
 
-async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finished, DbError> {
+async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<MoveOutcome, DbError> {
     let Finish { ledger, head, parts, .. } = *finish;
     let sql = "UPDATE tollgate.moved_in SET finished_at = now(), proof = $3
                WHERE ledger = $1 AND parts = $2 AND finished_at IS NULL";
     if tx.execute(sql, &[&ledger, &number(parts), &finish.proof]).await? == 0 {
         let sql = "SELECT 1 FROM tollgate.moved_in WHERE ledger = $1 AND finished_at IS NOT NULL";
         return match tx.query_opt(sql, &[&ledger]).await? {
-            Some(_) => Ok(Finished::Done),
+            Some(_) => Ok(MoveOutcome::Done),
             None => Err(DbError::Failed("parts of the ledger are missing".to_owned())),
         };
     }
@@ -268,13 +268,13 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finish
     }
     let differences = finish.tallies.differences(&found);
     if !differences.is_empty() {
-        return Ok(Finished::Differs(differences));
+        return Ok(MoveOutcome::Differs(differences));
     }
     // Writers of the directory wait from here on, so it stands last.
     let sql = "UPDATE tollgate.head SET seq = seq + $2 WHERE id = 1 AND seq = $1
                AND moved_out IS NULL";
     if tx.execute(sql, &[&number(head), &number(finish.writes)]).await? == 0 {
-        return Ok(Finished::Behind);
+        return Ok(MoveOutcome::Behind);
     }
     let sql = "INSERT INTO tollgate.directory (seq, write_id, what, account, subject, records)
         SELECT $2::bigint + number, 'moved-' || ledger || '-' || number, 'ledger.move_in', $3,
@@ -284,10 +284,10 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<Finish
     let written = tx.execute(sql, &[&ledger, &number(head), &house]).await?;
     if written != finish.writes {
         let why = format!("{written} writes are here of {}", finish.writes);
-        return Ok(Finished::Differs(vec![why]));
+        return Ok(MoveOutcome::Differs(vec![why]));
     }
     tx.execute("DELETE FROM tollgate.moving WHERE ledger = $1", &[&ledger]).await?;
-    Ok(Finished::Done)
+    Ok(MoveOutcome::Done)
 }
 
 async fn put_accounts(tx: &Transaction<'_>, accounts: &[Account]) -> Result<(), DbError> {

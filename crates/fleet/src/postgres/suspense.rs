@@ -6,7 +6,7 @@ use super::columns::id;
 use super::statement_line::put_line;
 use super::{Db, DbError, Transaction, debts};
 use crate::lease::SyncRequest;
-use crate::treasury::{Resolved, Treasury};
+use crate::treasury::{SuspenseRelease, Treasury};
 use tollgate_ledger::{AccountId, NodeId, Record, SuspenseEnd};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -72,13 +72,13 @@ pub(super) async fn resolve(
 pub(super) async fn resolved(
     transaction: &Transaction<'_>,
     node: NodeId,
-) -> Result<BTreeMap<AccountId, Resolved>, DbError> {
+) -> Result<BTreeMap<AccountId, SuspenseRelease>, DbError> {
     const SQL: &str = "SELECT account, released, charged FROM tollgate.resolved WHERE node = $1";
     let rows = transaction.query(SQL, &[&i32::from(node.number())]).await?;
     let resolved = rows.iter().map(|row| {
         let (released, charged) = (row.try_get(1)?, row.try_get(2)?);
         let (released, charged) = (Nanousd::new(released), Nanousd::new(charged));
-        Ok((id(row.try_get(0)?)?, Resolved { released, charged }))
+        Ok((id(row.try_get(0)?)?, SuspenseRelease { released, charged }))
     });
     resolved.collect()
 }

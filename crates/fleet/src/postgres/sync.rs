@@ -11,7 +11,7 @@ use super::columns::{count, encoded, funds, id, number};
 use super::history::put_history;
 use super::recall::{FORGET_RECALLS, RECALL, RECALLED};
 use super::{Db, DbError, DbOperation, Outcome, Transaction, debts, suspense};
-use crate::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
+use crate::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
 use crate::treasury::{AccountFunds, NodeRecord, TERMS_WAITED, Treasury};
 use tollgate_ledger::{AccountId, NodeId};
 use tollgate_money::money::Nanousd;
@@ -69,7 +69,7 @@ const PUT_LEASES: &str = "INSERT INTO tollgate.leases (node, account, amount)
     ON CONFLICT (account, node) DO UPDATE SET amount = EXCLUDED.amount";
 
 /// The outcome of a sync.
-pub(crate) type SyncRows = Result<SyncResponse, Refused>;
+pub(crate) type SyncRows = Result<SyncResponse, SyncRefusal>;
 
 impl Db {
     /// The id of this fleet.
@@ -259,14 +259,14 @@ async fn rejection(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows,
     const STANDING: &str = "SELECT epoch, turn, reported, answer FROM tollgate.nodes WHERE id = $1";
     let node = i32::from(sync.node.number());
     let Some(row) = tx.query_opt(STANDING, &[&node]).await? else {
-        return Ok(Err(Refused::UnknownNode));
+        return Ok(Err(SyncRefusal::UnknownNode));
     };
     let (epoch, turn) = (count(row.try_get(0)?), count(row.try_get(1)?));
     if epoch != sync.epoch {
-        return Ok(Err(Refused::Superseded));
+        return Ok(Err(SyncRefusal::Superseded));
     }
     if turn != sync.turn || turn == 0 {
-        return Ok(Err(Refused::OutOfOrder { reported: count(row.try_get(2)?), turn }));
+        return Ok(Err(SyncRefusal::OutOfOrder { reported: count(row.try_get(2)?), turn }));
     }
     let answer = postcard::from_bytes(row.try_get(3)?);
     answer.map(Ok).map_err(|error| DbError::Failed(format!("an answer cannot be read: {error}")))

@@ -24,7 +24,7 @@ use tokio_postgres::Row;
 
 pub use self::due::{Claims, UpstreamProgress};
 pub use self::list::Listing;
-pub use self::open::{Found, Opened, Opening};
+pub use self::open::{CommitState, OpenOutcome, Opening};
 use super::{Db, DbError, Transaction};
 use crate::Fleet;
 use tollgate_ledger::{

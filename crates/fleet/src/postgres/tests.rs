@@ -270,7 +270,8 @@ async fn notifications_arrive_also_after_a_reconnect() {
     let mut receiver = db.listen(&["tollgate_a", "tollgate_b"]);
     let mut next = async || {
         let next = tokio::time::timeout(Duration::from_secs(10), receiver.recv()).await;
-        let Announced { channel, payload } = next.expect("in time").expect("an announcement");
+        let ChannelNotification { channel, payload } =
+            next.expect("in time").expect("an announcement");
         (channel, payload)
     };
     let announced = |channel: &str, payload: &str| (channel.to_owned(), payload.to_owned());

@@ -33,7 +33,7 @@ struct Failure {
 }
 
 /// The outcome of one attempt.
-enum Tried<T> {
+enum TransactionAttempt<T> {
     Ended(Result<T, DbError>),
     /// Nothing was done, and it may go better on another try.
     Again(DbError),
@@ -116,11 +116,11 @@ impl Db {
             let begun = Instant::now();
             tries += 1;
             let again = match Box::pin(self.attempt(&work, deadline)).await {
-                Tried::Ended(result) => {
+                TransactionAttempt::Ended(result) => {
                     self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
                     return result;
                 }
-                Tried::Again(error) => error,
+                TransactionAttempt::Again(error) => error,
             };
             if tries == TRIES_MAX || Instant::now() + wait >= deadline {
                 let result = Err(again);
@@ -133,7 +133,7 @@ impl Db {
         }
     }
 
-    async fn attempt<'env, T, W>(&'env self, work: &W, deadline: Instant) -> Tried<T>
+    async fn attempt<'env, T, W>(&'env self, work: &W, deadline: Instant) -> TransactionAttempt<T>
     where
         T: Send,
         W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<T, DbError>> + Send + Sync,
@@ -142,18 +142,21 @@ impl Db {
         let (transaction, value) = match before_commit.await {
             Ok(Ok(done)) => done,
             Ok(Err(tried)) => return tried,
-            Err(_) => return Tried::Ended(Err(self.too_late())),
+            Err(_) => return TransactionAttempt::Ended(Err(self.too_late())),
         };
         self.commit(transaction.lent, value).await
     }
 
     /// Begins a transaction and does the work in it: everything up to COMMIT.
-    async fn prepare<'env, T, W>(&'env self, work: &W) -> Result<(Transaction<'env>, T), Tried<T>>
+    async fn prepare<'env, T, W>(
+        &'env self,
+        work: &W,
+    ) -> Result<(Transaction<'env>, T), TransactionAttempt<T>>
     where
         T: Send,
         W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<T, DbError>> + Send + Sync,
     {
-        let lent = self.lend().await.map_err(|error| Tried::Ended(Err(error)))?;
+        let lent = self.lend().await.map_err(|error| TransactionAttempt::Ended(Err(error)))?;
         let place = self.place();
         let first_failure = Mutex::new(None);
         let mut transaction = Transaction { lent, place, first_failure, borrowed: PhantomData };
@@ -176,30 +179,32 @@ impl Db {
         }
     }
 
-    async fn commit<T>(&self, mut lent: PooledConnection, value: T) -> Tried<T> {
+    async fn commit<T>(&self, mut lent: PooledConnection, value: T) -> TransactionAttempt<T> {
         // A connection that has ended by now takes no COMMIT: that is known to be not done.
         if lent.client().map_or(true, |client| client.is_closed()) {
             let error = DbError::Unavailable("the connection broke before COMMIT".to_owned());
-            return Tried::Again(error.named(self.place()));
+            return TransactionAttempt::Again(error.named(self.place()));
         }
         let commit = tokio::time::timeout(super::WORK_TIMEOUT, lent.batch("COMMIT")).await;
         match commit {
             Ok(Ok(())) => {
                 lent.whole = true;
-                Tried::Ended(Ok(value))
+                TransactionAttempt::Ended(Ok(value))
             }
             Ok(Err(cause)) => {
                 lent.whole = error::is_an_answer(&cause);
                 let error = error::classify_commit(&cause).named(self.place());
                 match error {
-                    DbError::Unavailable(_) if error::is_a_conflict(&cause) => Tried::Again(error),
-                    error => Tried::Ended(Err(error)),
+                    DbError::Unavailable(_) if error::is_a_conflict(&cause) => {
+                        TransactionAttempt::Again(error)
+                    }
+                    error => TransactionAttempt::Ended(Err(error)),
                 }
             }
             Err(_) => {
                 let late =
                     format!("no answer to COMMIT within {} s", super::WORK_TIMEOUT.as_secs());
-                Tried::Ended(Err(DbError::Unknown(late).named(self.place())))
+                TransactionAttempt::Ended(Err(DbError::Unknown(late).named(self.place())))
             }
         }
     }
@@ -214,19 +219,21 @@ impl Db {
 impl Transaction<'_> {
     /// The outcome of an attempt before COMMIT: the first failed statement decides, even if the work ignored
     /// it.
-    fn tried<T>(self, result: Result<(), DbError>) -> Tried<T> {
+    fn tried<T>(self, result: Result<(), DbError>) -> TransactionAttempt<T> {
         match (self.first_failure.into_inner(), result) {
             (Some(Failure { error, conflict, broken }), _) if conflict || broken => {
                 match error {
                     // It broke while nothing was sent that could stay.
-                    DbError::Unavailable(_) => Tried::Again(error),
-                    error => Tried::Ended(Err(error)),
+                    DbError::Unavailable(_) => TransactionAttempt::Again(error),
+                    error => TransactionAttempt::Ended(Err(error)),
                 }
             }
-            (_, Err(error)) => Tried::Ended(Err(error)),
+            (_, Err(error)) => TransactionAttempt::Ended(Err(error)),
             // PostgreSQL answers COMMIT with success here, and rolls back.
-            (Some(Failure { error, .. }), Ok(())) => Tried::Ended(Err(error)),
-            (None, Ok(())) => Tried::Ended(Err(DbError::Failed("no failure".to_owned()))),
+            (Some(Failure { error, .. }), Ok(())) => TransactionAttempt::Ended(Err(error)),
+            (None, Ok(())) => {
+                TransactionAttempt::Ended(Err(DbError::Failed("no failure".to_owned())))
+            }
         }
     }
 }

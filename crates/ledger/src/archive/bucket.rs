@@ -16,7 +16,7 @@ use tollgate_outbound::StoreRequest;
 use tollgate_types::clock::UnixMs;
 use url::Url;
 
-use super::transfer::{self, Fetched, Sum};
+use super::transfer::{self, ObjectStream, Sum};
 
 /// Validity of a signed URL: the largest difference of clocks to expect.
 const VALID: Duration = Duration::from_secs(15 * 60);
@@ -74,7 +74,7 @@ impl Bucket {
         key: &str,
         bytes: Option<u64>,
         stop: Option<&Arc<AtomicBool>>,
-    ) -> io::Result<Fetched> {
+    ) -> io::Result<ObjectStream> {
         let mut pauses = READ_PAUSES.iter();
         loop {
             let error = match self.get_once(key, bytes, stop) {
@@ -96,7 +96,7 @@ impl Bucket {
         key: &str,
         bytes: Option<u64>,
         stop: Option<&Arc<AtomicBool>>,
-    ) -> Result<Fetched, transfer::Failed> {
+    ) -> Result<ObjectStream, transfer::TransferError> {
         let url = self.url(&Method::GET, key, None)?;
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
@@ -106,7 +106,7 @@ impl Bucket {
     }
 
     /// With where the store is: the object is told of by whoever asked.
-    fn describe(&self, failed: &transfer::Failed) -> io::Error {
+    fn describe(&self, failed: &transfer::TransferError) -> io::Error {
         let BucketOptions { endpoint, bucket, .. } = &self.options;
         let says = format!("the store at {endpoint} (bucket {bucket}): {}", failed.says);
         io::Error::new(failed.kind, says)

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write as _};
 use std::path::Path;
 
-use crate::files::seal::Archived;
+use crate::files::seal::ArchivedSegment;
 
 /// Files that are kept: they are compressed, and a segment has 64 MiB.
 const FILES_MAX: usize = 4;
@@ -17,7 +17,7 @@ const DIRECTORY: &str = "fetched";
 pub(super) fn open(
     journal_dir: &Path,
     key: &str,
-    archived: &Archived,
+    archived: &ArchivedSegment,
     fetch: impl Fn() -> io::Result<Box<dyn Read>>,
 ) -> io::Result<Box<dyn Read>> {
     let dir = journal_dir.with_file_name(DIRECTORY);

@@ -28,14 +28,14 @@ const SMALL_BYTES_MAX: u64 = 16 << 10;
 
 /// Failure of a transfer.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct TransferError {
     pub(super) kind: io::ErrorKind,
     pub(super) says: String,
     /// True if a retry may succeed a moment later.
     pub(super) may_pass: bool,
 }
 
-impl Failed {
+impl TransferError {
     fn new(kind: io::ErrorKind, says: impl Into<String>) -> Self {
         Self { kind, says: says.into(), may_pass: false }
     }
@@ -45,7 +45,7 @@ impl Failed {
     }
 }
 
-impl From<OutboundError> for Failed {
+impl From<OutboundError> for TransferError {
     fn from(error: OutboundError) -> Self {
         let kind = match error {
             OutboundError::TimedOut => io::ErrorKind::TimedOut,
@@ -56,7 +56,7 @@ impl From<OutboundError> for Failed {
     }
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for TransferError {
     fn from(error: io::Error) -> Self {
         Self::new(error.kind(), error.to_string())
     }
@@ -123,7 +123,7 @@ pub(super) fn put(
     body: Box<dyn Read + Send>,
     (bytes, silence): (u64, Duration),
     stop: &Arc<AtomicBool>,
-) -> Result<(), Failed> {
+) -> Result<(), TransferError> {
     let pieces = Box::new(Pieces { input: body, stop: Arc::clone(stop) });
     let (tell, receiver) = mpsc::sync_channel(1);
     on_a_thread(move |runtime| {
@@ -139,8 +139,8 @@ pub(super) fn put(
 }
 
 /// An object, as it comes.
-pub(super) struct Fetched {
-    receiver: Receiver<Result<Option<Bytes>, Failed>>,
+pub(super) struct ObjectStream {
+    receiver: Receiver<Result<Option<Bytes>, TransferError>>,
     stop: Option<Arc<AtomicBool>>,
     piece: Bytes,
     is_over: bool,
@@ -151,7 +151,7 @@ pub(super) fn get(
     request: StoreRequest,
     (bytes, silence): (Option<u64>, Duration),
     stop: Option<Arc<AtomicBool>>,
-) -> Result<Fetched, Failed> {
+) -> Result<ObjectStream, TransferError> {
     let (tell, receiver) = mpsc::sync_channel(QUEUE);
     on_a_thread(move |runtime| {
         if let Err(failed) = runtime.block_on(fetch(request, (bytes, silence), &tell)) {
@@ -160,15 +160,15 @@ pub(super) fn get(
     })?;
     // Nothing is in the first piece: the store has said that it has the object.
     wait(&receiver, stop.as_ref())??;
-    Ok(Fetched { receiver, stop, piece: Bytes::new(), is_over: false })
+    Ok(ObjectStream { receiver, stop, piece: Bytes::new(), is_over: false })
 }
 
 /// Sends on what comes, as fast as it is taken. Only what the store takes counts in the time.
 async fn fetch(
     request: StoreRequest,
     (bytes, silence): (Option<u64>, Duration),
-    tell: &SyncSender<Result<Option<Bytes>, Failed>>,
-) -> Result<(), Failed> {
+    tell: &SyncSender<Result<Option<Bytes>, TransferError>>,
+) -> Result<(), TransferError> {
     let response = ask_store(request, None, AnswerTimes { head: silence, piece: silence }).await?;
     let mut answer = accepted(response).await?;
     let has = answer.content_length();
@@ -205,12 +205,12 @@ async fn fetch(
     Ok(())
 }
 
-fn other_length(found: u64, bytes: u64) -> Failed {
+fn other_length(found: u64, bytes: u64) -> TransferError {
     let says = format!("the object has {found} bytes, and {bytes} were put there");
-    Failed::new(io::ErrorKind::InvalidData, says)
+    TransferError::new(io::ErrorKind::InvalidData, says)
 }
 
-impl Read for Fetched {
+impl Read for ObjectStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() && !self.is_over {
             let next = wait(&self.receiver, self.stop.as_ref()).and_then(|receiver| receiver);
@@ -229,22 +229,27 @@ impl Read for Fetched {
 }
 
 /// The next thing that the thread of a transfer tells.
-fn wait<T>(receiver: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, Failed> {
+fn wait<T>(receiver: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, TransferError> {
     loop {
         match receiver.recv_timeout(POLL) {
             Ok(receiver) => return Ok(receiver),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Failed::new(io::ErrorKind::BrokenPipe, "the transfer was broken off"));
+                return Err(TransferError::new(
+                    io::ErrorKind::BrokenPipe,
+                    "the transfer was broken off",
+                ));
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
         if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(Failed::stopped());
+            return Err(TransferError::stopped());
         }
     }
 }
 
-fn on_a_thread(run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static) -> Result<(), Failed> {
+fn on_a_thread(
+    run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static,
+) -> Result<(), TransferError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let named = std::thread::Builder::new().name("archive-transfer".to_owned());
     named.spawn(move || run(&runtime))?;
@@ -252,7 +257,7 @@ fn on_a_thread(run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static) -> R
 }
 
 /// An answer that says yes. Of any other, what it says and what to do.
-async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Failed> {
+async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, TransferError> {
     let status = answer.status();
     if status == 200 {
         return Ok(answer);
@@ -269,7 +274,7 @@ async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Failed> 
     let help = help(status, &code);
     let code = if code.is_empty() { code } else { format!(" {code}") };
     let says = format!("it answers {status}{code}: {help}");
-    Err(Failed { kind, says, may_pass: matches!(status, 429 | 500 | 502..=504) })
+    Err(TransferError { kind, says, may_pass: matches!(status, 429 | 500 | 502..=504) })
 }
 
 /// Advice for the operator on an error response.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tollgate_journal::checked::hex32;
 
-pub(crate) use tollgate_journal::seal::{Archived, chain_before, path};
+pub(crate) use tollgate_journal::seal::{ArchivedSegment, chain_before, path};
 
 use crate::records::error::OpenError;
 use tollgate_types::clock::UnixMs;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 pub(crate) use tollgate_journal::sealing::Next;
-use tollgate_journal::sealing::Sealed;
+use tollgate_journal::sealing::SealedSegment;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
@@ -23,7 +23,7 @@ use crate::records::error::OpenError;
 pub(crate) fn make_seal(dir: &Path, first_seq: Seq, next: Next) -> Result<Seal, OpenError> {
     let (mut first_at, mut last_at) = (UnixMs(u64::MAX), UnixMs(0));
     let mut accounts = BTreeSet::new();
-    let sealed = Sealed::read::<LedgerFormat>(dir, first_seq, next, |record| {
+    let sealed = SealedSegment::read::<LedgerFormat>(dir, first_seq, next, |record| {
         (first_at, last_at) = (first_at.min(record.at()), last_at.max(record.at()));
         accounts.insert(record.account());
     })?;

@@ -23,7 +23,7 @@ use crate::journal::segment::{self, Position};
 use crate::journal::{FREE_BYTES_MIN, Journal, enqueue};
 use crate::projection::backlog::Backlog;
 use crate::projection::checkpoint;
-use crate::projection::projected::Projected;
+use crate::projection::projected::ProjectionSlot;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::OpenError;
 use crate::records::record::Record;
@@ -107,7 +107,7 @@ impl Maintenance {
         self: &Arc<Self>,
         journal: Arc<Journal>,
         backlog: Arc<Backlog>,
-        projected: Arc<Projected>,
+        projected: Arc<ProjectionSlot>,
     ) -> MaintenanceWorker {
         let maintenance = Arc::clone(self);
         // A process that is started again and again does not write one each time.
@@ -188,7 +188,7 @@ pub(crate) struct MaintenanceWorker {
     maintenance: Arc<Maintenance>,
     journal: Arc<Journal>,
     backlog: Arc<Backlog>,
-    projected: Arc<Projected>,
+    projected: Arc<ProjectionSlot>,
     /// Segments at the last step, all but the last of them sealed.
     seen: Vec<Seq>,
     /// Time at which the last checkpoint was written or found.

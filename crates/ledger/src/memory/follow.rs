@@ -26,7 +26,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
 /// Decision of a write on the state that this node has followed.
-enum Drawn<T> {
+enum PreparedWrite<T> {
     /// It was made before, or changes nothing.
     Settled(IdempotentOutcome<T>),
     /// This is to be written behind `after`.
@@ -135,8 +135,8 @@ impl ActorScope<'_> {
         let turn = tokio::time::timeout(WRITE_TIMEOUT, directory.turn()).await.map_err(busy)?;
         loop {
             match self.draw(&audit, (what, account), &decide) {
-                Ok(Drawn::Settled(once)) => return Ok(once),
-                Ok(Drawn::New { value, records, after }) => {
+                Ok(PreparedWrite::Settled(once)) => return Ok(once),
+                Ok(PreparedWrite::New { value, records, after }) => {
                     // Appended to the shared log before it is committed here: if the process dies in
                     // between, it follows the log at its next start and commits the write then.
                     let appended = directory.append(&turn, after, &write_id, &records).await;
@@ -169,18 +169,22 @@ impl ActorScope<'_> {
         audit: &AuditRecordBuilder<'_>,
         (what, account): (&'static str, AccountId),
         decide: &impl Fn(&LockedShards<'_>, &AuditRecordBuilder<'_>) -> WriteDecision<T>,
-    ) -> Result<Drawn<T>, LedgerError> {
+    ) -> Result<PreparedWrite<T>, LedgerError> {
         let mut locked = self.ledger.lock([account]);
         if let Some((account, subject, seq)) = self.done(what, account)? {
-            return Ok(Drawn::Settled(IdempotentOutcome::Replayed { account, subject, seq }));
+            return Ok(PreparedWrite::Settled(IdempotentOutcome::Replayed {
+                account,
+                subject,
+                seq,
+            }));
         }
         let (value, records) = decide(&locked, audit)?;
         if records.is_empty() {
             let seen = self.ledger.commit_group(&mut locked, records)?;
-            return Ok(Drawn::Settled(IdempotentOutcome::Applied(value, seen)));
+            return Ok(PreparedWrite::Settled(IdempotentOutcome::Applied(value, seen)));
         }
         let records = records.into_iter().map(central).collect();
-        Ok(Drawn::New { value, records, after: locked.operator().followed })
+        Ok(PreparedWrite::New { value, records, after: locked.operator().followed })
     }
 }
 

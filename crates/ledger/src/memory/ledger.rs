@@ -27,7 +27,7 @@ use crate::memory::in_flight::{CrashRemnants, InFlightLog};
 use crate::memory::registry::TaskRegistry;
 use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
-use crate::projection::projected::{Projected, ProjectionState};
+use crate::projection::projected::{ProjectionSlot, ProjectionState};
 use crate::records::error::LedgerError;
 use crate::records::id_map::{IdMap, IdSet};
 use crate::records::key_limits::KeyLimits;
@@ -53,7 +53,7 @@ pub struct Ledger {
     pub(crate) emails: Mutex<HashMap<String, AccountId>>,
     pub(crate) journal: Arc<Journal>,
     pub(crate) backlog: Arc<Backlog>,
-    pub(crate) projected: Arc<Projected>,
+    pub(crate) projected: Arc<ProjectionSlot>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
     /// Calls that this process sends before their hold is durable.
     pub(crate) in_flight: InFlightLog,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use crate::files::fatal::fatal;
-use crate::journal::Stopped;
+use crate::journal::JournalStopped;
 use crate::memory::act::ActorScope;
 use crate::memory::ledger::Ledger;
 use crate::records::act::Act;
@@ -131,7 +131,7 @@ impl Ledger {
         &self,
         locked: &mut LockedShards<'_>,
         records: Vec<Record>,
-    ) -> Result<Seq, Stopped> {
+    ) -> Result<Seq, JournalStopped> {
         let together = self.journal.unbroken()?;
         let (mut last, mut touched) = (None, BTreeSet::new());
         for record in records {

@@ -12,7 +12,7 @@ mod arriving;
 mod leaving;
 mod tally;
 
-pub use self::alike::Followed;
+pub use self::alike::DirectoryState;
 pub use self::arriving::Arriving;
 pub use self::leaving::{Leaving, MovedSubmit, MovedTask, Part, Parts, lines, read_lines};
 pub use self::tally::{Tallies, Tally};

@@ -29,8 +29,8 @@ use crate::opening::options::Options;
 use crate::opening::repair;
 use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
-use crate::projection::load::{Loaded, load_or_rebuild, store_error};
-use crate::projection::projected::Projected;
+use crate::projection::load::{StartState, load_or_rebuild, store_error};
+use crate::projection::projected::ProjectionSlot;
 use crate::projection::projector::{Projector, Pruning};
 use crate::projection::store::Store;
 use crate::projection::window::Window;
@@ -173,7 +173,7 @@ fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn Task
 }
 
 /// Finds what is in the directory, or makes it, and that it is this node's.
-fn begin(options: &Options) -> Result<(Loaded, Option<Head>), OpenError> {
+fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
     let dir = &options.dir;
     moved::check(dir)?;
     journal_of(dir)?;
@@ -221,7 +221,7 @@ impl Writing {
 /// Threads behind the journal, with their shared state.
 struct Threads {
     backlog: Arc<Backlog>,
-    projected: Arc<Projected>,
+    projected: Arc<ProjectionSlot>,
     maintenance: Arc<Maintenance>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -235,7 +235,7 @@ fn start(
     (maintenance, pruning): (MaintenanceOptions, Pruning),
 ) -> Result<Threads, OpenError> {
     let backlog = Arc::new(Backlog::new(head.now().seq));
-    let projected = Arc::new(Projected::default());
+    let projected = Arc::new(ProjectionSlot::default());
     let absence = match store {
         Ok(store) => {
             projected.put(store);
@@ -292,7 +292,7 @@ fn fork(options: &Options) -> ForkPolicy {
 }
 
 /// The ids of writes that are still remembered.
-fn ids_of(state: &mut Loaded) -> Result<IdempotencyIndex, OpenError> {
+fn ids_of(state: &mut StartState) -> Result<IdempotencyIndex, OpenError> {
     let acts = match &state.store {
         Ok(store) => store.acts_with_ids(UnixMs::now()).map_err(store_error)?,
         Err(_) => std::mem::take(&mut state.acts),
@@ -361,7 +361,7 @@ fn end_open_holds(
 /// Writes these to the journal and to sled. Gives back what the journal has no room for: that waits as
 /// everything does that comes to a full disk, and until then a crash would end the same holds again.
 fn write_ended(
-    state: &mut Loaded,
+    state: &mut StartState,
     writer: &mut Writer,
     ended: &[JournaledRecord],
 ) -> Result<Vec<JournaledRecord>, OpenError> {

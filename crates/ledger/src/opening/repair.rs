@@ -105,7 +105,7 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     segment::list(&journal)?;
     let _lock = DirectoryLock::take(dir)?;
     moved::check(dir)?;
-    let (first, noted) = (survey(&journal)?, Noted::of(dir));
+    let (first, noted) = (survey(&journal)?, HeadContents::of(dir));
     let mut sled_contents = SledContents::of(dir, &first);
     let mut repair = Repair {
         records: first.records,
@@ -162,14 +162,14 @@ fn repaired(mut head: Head, seq: Seq) -> Head {
 }
 
 /// Contents of `head.json` for the repair.
-struct Noted {
+struct HeadContents {
     head: Option<Head>,
     /// True if it is unreadable.
     is_wrong: bool,
     damage: Option<DamageFound>,
 }
 
-impl Noted {
+impl HeadContents {
     fn of(dir: &Path) -> Self {
         match Head::find(dir) {
             Ok(head) => {
@@ -215,14 +215,14 @@ struct Survey {
     /// The chains behind its frames, by their last records.
     chains: BTreeMap<Seq, [u8; 32]>,
     /// Accounts and keys that were made by what can be read.
-    made: Made,
+    made: JournalIds,
     /// Last records, as samples for the report.
     samples: VecDeque<(Seq, Record)>,
 }
 
 /// Accounts and keys that a journal makes, and calls that it refunds.
 #[derive(Default)]
-struct Made {
+struct JournalIds {
     accounts: HashSet<AccountId>,
     keys: HashSet<KeyId>,
     refunded: HashSet<HoldId>,
@@ -233,7 +233,7 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
     let mut walk = SalvageCursor::begin(&salvage);
     let (mut records, mut behind, mut behind_proven) = (0_u64, 0_u64, 0_u64);
     let (mut damages, mut lost, mut chains) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let (mut made, mut last) = (Made::default(), salvage.position().seq);
+    let (mut made, mut last) = (JournalIds::default(), salvage.position().seq);
     let mut samples = VecDeque::new();
     while let Some(found) = salvage.next(&mut walk)? {
         let (frame, is_proven) = match found {

@@ -144,7 +144,7 @@ pub fn backup(from: &Path, to: &Path) -> Result<CopySummary, OpenError> {
         // Others of earlier backups, and what was broken off.
         checkpoint::tidy(to, &head.notes.checkpoints).map_err(OpenError::io(to))?;
     }
-    let end = Cut::find(&to_journal, None)?;
+    let end = CopyEnd::find(&to_journal, None)?;
     Ok(end.copied(bytes, seal::all(&to_journal)?))
 }
 
@@ -179,7 +179,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary
         return Err(OpenError::io(to)(full));
     }
     moved::check(from)?;
-    let mut cut = Cut::find(&journal, at)?;
+    let mut cut = CopyEnd::find(&journal, at)?;
     let head = Head::find(from)?;
     // The journal had more once than there is.
     cut.left_out.unreadable |= cut.left_out.records == 0
@@ -194,7 +194,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary
     }
     make_directory(to).map_err(OpenError::io(to))?;
     // Nobody opens it before it is whole: with a lock alone in it, it would be a new ledger's.
-    let unfinished = moved::Moved { says: moved::RESTORING.to_owned(), id: String::new() };
+    let unfinished = moved::MovedMarker { says: moved::RESTORING.to_owned(), id: String::new() };
     unfinished.keep(to)?;
     let lock = DirectoryLock::take(to)?;
     fs::create_dir(&to_journal).map_err(OpenError::io(&to_journal))?;
@@ -214,7 +214,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary
     }
     sync_directory(&to_journal).and_then(|()| sync_directory(to)).map_err(OpenError::io(to))?;
     HeadFile::begin::<LedgerFormat>(to, head, cut.end)?;
-    moved::Moved::remove(to)?;
+    moved::MovedMarker::remove(to)?;
     drop(lock);
     Ok(cut.copied(bytes, seal::all(&to_journal)?))
 }
@@ -234,13 +234,13 @@ fn other(to: &Path) -> OpenError {
 }
 
 /// End of a copy.
-struct Cut {
+struct CopyEnd {
     end: Position,
     last_at: Option<UnixMs>,
     left_out: OmittedRecords,
 }
 
-impl Cut {
+impl CopyEnd {
     /// The journal's end, or the place before the first group that has something from after `at`. An
     /// unfinished write is left out.
     fn find(journal: &Path, at: Option<UnixMs>) -> Result<Self, OpenError> {

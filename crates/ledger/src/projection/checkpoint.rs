@@ -26,7 +26,7 @@ use crate::journal::head::Checkpoint;
 use crate::journal::records::Records;
 use crate::journal::segment::Position;
 use crate::projection::load::store_error;
-use crate::projection::store::{self, Held, LAYOUT_VERSION, Store, StoreError};
+use crate::projection::store::{self, LAYOUT_VERSION, MemoryRows, Store, StoreError};
 use crate::records::act::Act;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
@@ -79,7 +79,7 @@ pub(crate) fn write(
         let at = UnixMs::now();
         let (layout, end, state_hash) = (rest.layout, rest.end, rest.state_hash);
         let header = Header { layout, end, state_hash, at };
-        let mut out = Hashed {
+        let mut out = HashingWriter {
             inner: BufWriter::with_capacity(BUFFER_BYTES, File::create(&new)?),
             hasher: Sha256::new(),
             bytes: 0,
@@ -105,7 +105,7 @@ pub(crate) fn write(
 }
 
 fn write_all(
-    out: &mut Hashed<impl Write>,
+    out: &mut HashingWriter<impl Write>,
     header: &Header,
     rows: &mut dyn Iterator<Item = Result<crate::projection::store::Row, StoreError>>,
 ) -> io::Result<()> {
@@ -207,7 +207,7 @@ fn other_state() -> StoreError {
 }
 
 /// Contents of a checkpoint that a start needs if the disk has no room for sled.
-pub(crate) struct Remembered {
+pub(crate) struct CheckpointContents {
     /// The place behind which the journal is to be read.
     pub(crate) end: Position,
     pub(crate) cores: Vec<Core>,
@@ -215,7 +215,7 @@ pub(crate) struct Remembered {
 }
 
 /// Loads into memory the newest usable checkpoint in `dir` that the journal refers to.
-pub(crate) fn remember(dir: &Path, checkpoints: &[Checkpoint]) -> Option<Remembered> {
+pub(crate) fn remember(dir: &Path, checkpoints: &[Checkpoint]) -> Option<CheckpointContents> {
     checkpoints.iter().rev().find_map(|checkpoint| {
         let path = path(dir, checkpoint.seq);
         let read =
@@ -227,9 +227,9 @@ pub(crate) fn remember(dir: &Path, checkpoints: &[Checkpoint]) -> Option<Remembe
     })
 }
 
-fn read(path: &Path) -> Result<Remembered, StoreError> {
+fn read(path: &Path) -> Result<CheckpointContents, StoreError> {
     let (header, rows) = open(path)?;
-    let mut held = Held::default();
+    let mut held = MemoryRows::default();
     for row in rows {
         let (key, value) = row?;
         held.take(key, value);
@@ -240,7 +240,7 @@ fn read(path: &Path) -> Result<Remembered, StoreError> {
         return Err(other_state());
     }
     store::each_act(&held, |seq, act| acts.push((seq, Arc::new(act))))?;
-    Ok(Remembered { end: header.end, cores, acts })
+    Ok(CheckpointContents { end: header.end, cores, acts })
 }
 
 fn open(path: &Path) -> Result<(Header, Rows<impl Read>), StoreError> {
@@ -328,13 +328,13 @@ impl<R: Read> Iterator for Rows<R> {
 }
 
 /// Hashes what is written through it.
-struct Hashed<W> {
+struct HashingWriter<W> {
     inner: W,
     hasher: Sha256,
     bytes: u64,
 }
 
-impl<W: Write> Write for Hashed<W> {
+impl<W: Write> Write for HashingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.inner.write(bytes)?;
         self.hasher.update(bytes.get(..written).unwrap_or_default());

@@ -13,7 +13,7 @@ use crate::journal::BALLAST;
 use crate::journal::head::Checkpoint;
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::backlog::WINDOW_RECORDS_MAX;
-use crate::projection::checkpoint::{self, Remembered};
+use crate::projection::checkpoint::{self, CheckpointContents};
 use crate::projection::store::{self, Store, StoreError};
 use crate::projection::window::Window;
 use crate::records::act::Act;
@@ -77,7 +77,7 @@ impl State {
 }
 
 /// Initial state of a start.
-pub(crate) struct Loaded {
+pub(crate) struct StartState {
     /// `None` while there is no room for it, and why.
     pub(crate) store: Result<Store, String>,
     pub(crate) cores: Vec<Core>,
@@ -90,7 +90,7 @@ pub(crate) struct Loaded {
     pub(crate) acts: Vec<(Seq, Arc<Act>)>,
 }
 
-impl Loaded {
+impl StartState {
     fn of(state: State, is_rebuilt: bool) -> Self {
         let State { store, cores, end, records_replayed, torn_bytes } = state;
         let (store, acts) = (Ok(store), Vec::new());
@@ -105,7 +105,7 @@ impl Loaded {
         cause: String,
     ) -> Result<Self, OpenError> {
         let (from, mut cores, mut acts) = match checkpoint::remember(dir, checkpoints) {
-            Some(Remembered { end, cores, acts }) => (end, cores, acts),
+            Some(CheckpointContents { end, cores, acts }) => (end, cores, acts),
             None => (Position::default(), new_cores(), Vec::new()),
         };
         let mut reader = Reader::open(&dir.join("journal"), from)?;
@@ -136,7 +136,10 @@ impl Loaded {
 /// moved aside and made anew from the newest of `checkpoints` and what follows in the journal, or from
 /// all of it: it holds nothing that the journal does not. For want of room it is left as it is; then the
 /// ballast is given up, and if that is not enough the start goes on without sled.
-pub(crate) fn load_or_rebuild(dir: &Path, checkpoints: &[Checkpoint]) -> Result<Loaded, OpenError> {
+pub(crate) fn load_or_rebuild(
+    dir: &Path,
+    checkpoints: &[Checkpoint],
+) -> Result<StartState, OpenError> {
     let cause = match load_or_make_anew(dir, checkpoints) {
         Err(OpenError::NoRoom(cause)) => cause,
         loaded => return loaded,
@@ -153,10 +156,10 @@ pub(crate) fn load_or_rebuild(dir: &Path, checkpoints: &[Checkpoint]) -> Result<
          opens it when there is room. Until then statements, usage, tasks that ended and the audit \
          cannot be read ({cause})"
     );
-    Loaded::without_sled(dir, checkpoints, cause)
+    StartState::without_sled(dir, checkpoints, cause)
 }
 
-fn load_or_make_anew(dir: &Path, checkpoints: &[Checkpoint]) -> Result<Loaded, OpenError> {
+fn load_or_make_anew(dir: &Path, checkpoints: &[Checkpoint]) -> Result<StartState, OpenError> {
     if let Err(error) = store::settle(dir) {
         log::warn!("what is left of packing the sled ledger cannot be moved: {error}");
     }
@@ -166,7 +169,7 @@ fn load_or_make_anew(dir: &Path, checkpoints: &[Checkpoint]) -> Result<Loaded, O
             let records = NodeId::count(state.end.seq);
             let is_rebuilt = records > 0 && (!existed || state.records_replayed == records);
             discard_broken(dir);
-            return Ok(Loaded::of(state, is_rebuilt));
+            return Ok(StartState::of(state, is_rebuilt));
         }
         Err(OpenError::Store(cause)) => {
             // Sled panics on some errors of the disk: what looks like damage may be want of room.
@@ -183,7 +186,7 @@ fn load_or_make_anew(dir: &Path, checkpoints: &[Checkpoint]) -> Result<Loaded, O
     set_aside(dir, &cause)?;
     let state = load(dir, checkpoints, None)?;
     discard_broken(dir);
-    Ok(Loaded::of(state, true))
+    Ok(StartState::of(state, true))
 }
 
 /// [`OpenError::NoRoom`] if fewer bytes than this are free under `dir`.
@@ -330,11 +333,12 @@ mod tests {
         let [dir, archive] = dirs.each_ref().map(|dir| dir.path());
         history(dir, archive).await;
         let checkpoints = Head::find(dir).expect("readable").expect("one").notes.checkpoints;
-        let whole = Loaded::without_sled(dir, &[], String::new()).expect("reads");
-        let found = Loaded::without_sled(dir, &checkpoints, "no room".to_owned()).expect("reads");
+        let whole = StartState::without_sled(dir, &[], String::new()).expect("reads");
+        let found =
+            StartState::without_sled(dir, &checkpoints, "no room".to_owned()).expect("reads");
         assert!(found.records_replayed < whole.records_replayed, "from a checkpoint");
         assert_eq!(found.end, whole.end);
-        let hash = |loaded: &Loaded| audit::state_hash(loaded.cores.iter());
+        let hash = |loaded: &StartState| audit::state_hash(loaded.cores.iter());
         assert_eq!(hash(&found), hash(&whole));
         assert!(!whole.acts.is_empty());
         assert_eq!(found.acts, whole.acts);
@@ -342,8 +346,8 @@ mod tests {
         assert!(ended.contains_key(&SESSION), "the operator stays logged out");
         // The archive is away: only with a checkpoint can it start.
         fs::rename(archive, archive.with_extension("away")).expect("renamed");
-        assert!(Loaded::without_sled(dir, &[], String::new()).is_err());
-        Loaded::without_sled(dir, &checkpoints, String::new()).expect("reads");
+        assert!(StartState::without_sled(dir, &[], String::new()).is_err());
+        StartState::without_sled(dir, &checkpoints, String::new()).expect("reads");
         fs::remove_dir_all(dir.join("sled")).expect("removed");
         let state = load(dir, &checkpoints, None).expect("from a checkpoint");
         assert_eq!(audit::state_hash(state.cores.iter()), hash(&found));

@@ -15,7 +15,7 @@ use tollgate_types::ids::Seq;
 
 /// The place of the sled ledger of an open ledger.
 #[derive(Default)]
-pub(crate) struct Projected {
+pub(crate) struct ProjectionSlot {
     /// Held for reading by queries, for as long as they last.
     store: RwLock<Option<Store>>,
     /// Reason for its absence.
@@ -39,7 +39,7 @@ pub struct ProjectionState {
     pub packed: u64,
 }
 
-impl Projected {
+impl ProjectionSlot {
     /// Asks it.
     ///
     /// # Errors

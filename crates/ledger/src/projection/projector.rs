@@ -12,14 +12,14 @@ use self::mend::Mender;
 use self::pack::Packer;
 use crate::journal::head::HeadFile;
 use crate::projection::backlog::{Backlog, BacklogPart, Due, WINDOW, WINDOW_RECORDS_MAX};
-use crate::projection::projected::Projected;
+use crate::projection::projected::ProjectionSlot;
 use crate::projection::store::{Store, StoreError};
 pub use tollgate_options::ledger::Pruning;
 
 /// Thread that applies windows to sled.
 pub(crate) struct Projector {
     pub backlog: Arc<Backlog>,
-    pub projected: Arc<Projected>,
+    pub projected: Arc<ProjectionSlot>,
     /// The ledger's directory.
     pub dir: PathBuf,
     /// The checkpoints with which another sled begins.

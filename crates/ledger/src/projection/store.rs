@@ -44,10 +44,10 @@ use tollgate_types::limit::Rates;
 pub use calls::CallName;
 pub(crate) use customers::each_act;
 use pack::{Batch, Packing};
-pub(crate) use pack::{Cut, settle};
-pub(crate) use rows::{Held, Row, Source};
+pub(crate) use pack::{PruneCutoff, settle};
+pub(crate) use rows::{MemoryRows, Row, Source};
 use sweep::Sweep;
-pub(crate) use sweep::{SweepFigures, Swept};
+pub(crate) use sweep::{SweepFigures, SweptRows};
 
 /// Raised whenever keys or values change their meaning; another version is rebuilt from the journal.
 pub(crate) const LAYOUT_VERSION: u32 = 9;

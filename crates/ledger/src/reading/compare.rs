@@ -13,8 +13,8 @@ use serde::Serialize;
 use crate::journal::segment::Position;
 use crate::projection::backlog::Backlog;
 use crate::projection::load;
-use crate::projection::projected::Projected;
-use crate::projection::store::{Store, StoreError, SweepFigures, Swept};
+use crate::projection::projected::ProjectionSlot;
+use crate::projection::store::{Store, StoreError, SweepFigures, SweptRows};
 use crate::rules::audit;
 use tollgate_types::ids::{NodeId, Seq};
 
@@ -23,7 +23,7 @@ use tollgate_types::ids::{NodeId, Seq};
 const BYTES_PER_SECOND: u64 = 8 << 20;
 /// A larger sled is read faster, so that it takes no longer than this: the whole check has ten minutes.
 const DURATION_MAX: Duration = Duration::from_secs(240);
-/// After so many bytes sled is opened again, which empties its cache: see [`Projected::reopen`].
+/// After so many bytes sled is opened again, which empties its cache: see [`ProjectionSlot::reopen`].
 const REOPEN_BYTES: u64 = 8 << 20;
 /// With less room than this sled is not opened again: it could only fail.
 const FREE_BYTES_MIN: u64 = 8 << 20;
@@ -94,7 +94,7 @@ impl SledRead {
 /// into by the projector, which makes it anew.
 pub(crate) fn read_sled(
     dir: &Path,
-    projected: &Projected,
+    projected: &ProjectionSlot,
     backlog: &Backlog,
     goes_on: &dyn Fn() -> bool,
 ) -> SledRead {
@@ -120,14 +120,14 @@ pub(crate) fn read_sled(
 
 /// The turn to read all rows.
 struct SweepTurn<'a> {
-    projected: &'a Projected,
+    projected: &'a ProjectionSlot,
     name: u64,
 }
 
 impl<'a> SweepTurn<'a> {
     /// Takes it when no other check has it. `None` if the check was given up.
     fn take(
-        projected: &'a Projected,
+        projected: &'a ProjectionSlot,
         goes_on: &dyn Fn() -> bool,
     ) -> Result<Option<Self>, StoreError> {
         while goes_on() {
@@ -153,9 +153,9 @@ impl Drop for SweepTurn<'_> {
 /// Reads all rows. `None` if the check was given up.
 fn sweep(
     dir: &Path,
-    projected: &Projected,
+    projected: &ProjectionSlot,
     goes_on: &dyn Fn() -> bool,
-) -> Result<Option<Swept>, StoreError> {
+) -> Result<Option<SweptRows>, StoreError> {
     let Some(turn) = SweepTurn::take(projected, goes_on)? else { return Ok(None) };
     projected.reopen(&dir.join("sled"))?;
     let (file_bytes, _) = projected.inspect(Store::lengths)?;
@@ -177,7 +177,7 @@ fn sweep(
 }
 
 /// Looks at what was read: whether it is a state, and which.
-fn examine(swept: &Swept, reading: SledReading) -> SledRead {
+fn examine(swept: &SweptRows, reading: SledReading) -> SledRead {
     let cores = match swept.state() {
         Ok(cores) => cores,
         Err(error) => return SledRead { reading, ..SledRead::failed(&error) },

@@ -122,13 +122,13 @@ pub struct ExportedRecord<'a> {
     /// Account of the record.
     account_id: AccountId,
     #[serde(flatten)]
-    what: What<'a>,
+    what: ExportedEvent<'a>,
 }
 
 /// The event, named as in an account's entries if it has one.
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-enum What<'a> {
+enum ExportedEvent<'a> {
     /// An account was opened.
     AccountCreated { name: &'a str },
     /// Credit was given.
@@ -361,7 +361,7 @@ impl<'a> ExportedRecord<'a> {
             seq,
             at: Timestamp(record.at()),
             account_id: record.account(),
-            what: What::of(seq, record),
+            what: ExportedEvent::of(seq, record),
         }
     }
 }
@@ -397,7 +397,7 @@ impl<'a> CostLine<'a> {
     }
 }
 
-impl<'a> What<'a> {
+impl<'a> ExportedEvent<'a> {
     fn of(seq: Seq, record: &'a Record) -> Self {
         match record {
             Record::Central(record) => Self::of(seq, record),

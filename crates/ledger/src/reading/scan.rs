@@ -34,9 +34,9 @@ impl Iterator for Scan {
 }
 
 /// Ends a check whose caller has gone.
-struct Abandoned(Arc<AtomicBool>);
+struct CancelOnDrop(Arc<AtomicBool>);
 
-impl Drop for Abandoned {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -65,7 +65,7 @@ impl Ledger {
     pub async fn verify(&self) -> Result<Report, LedgerError> {
         let place = Arc::clone(&self.scans).try_acquire_owned().map_err(|_| LedgerError::Busy)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
-        let abandoned = Abandoned(Arc::clone(&is_abandoned));
+        let abandoned = CancelOnDrop(Arc::clone(&is_abandoned));
         let (dir, projected) = (self.dir.clone(), Arc::clone(&self.projected));
         let (backlog, is_over) = (Arc::clone(&self.backlog), Arc::clone(&is_abandoned));
         let read_sled = move || {
@@ -96,7 +96,7 @@ impl Ledger {
     pub async fn check_journal(&self) -> Result<Report, LedgerError> {
         let (place, last) = self.begin_scan().await?;
         let (dir, is_abandoned) = (self.dir.clone(), Arc::new(AtomicBool::new(false)));
-        let abandoned = Abandoned(Arc::clone(&is_abandoned));
+        let abandoned = CancelOnDrop(Arc::clone(&is_abandoned));
         let check = move || {
             let _place = place;
             verify::check(&dir, Some(last), &|| !is_abandoned.load(Ordering::Relaxed))

@@ -110,7 +110,7 @@ pub fn verify(dir: &Path) -> Result<Report, OpenError> {
     // Before the lock, which would make a directory that is not there.
     segment::list(&dir.join("journal"))?;
     let _lock = DirectoryLock::take(dir)?;
-    let Checked { mut report, state_hash, acts, is_whole, .. } = read(dir, None, &|| true)?;
+    let JournalReplay { mut report, state_hash, acts, is_whole, .. } = read(dir, None, &|| true)?;
     if is_whole {
         report.compare_sled(dir, state_hash, acts);
     }
@@ -141,7 +141,7 @@ pub(crate) fn check_with_sled(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Report, OpenError> {
     let at = sled.state.as_ref().map(|state| state.end.seq);
-    let Checked { mut report, at_sled, .. } = read_with(dir, to, at, goes_on)?;
+    let JournalReplay { mut report, at_sled, .. } = read_with(dir, to, at, goes_on)?;
     report.compare_open_sled(sled, at_sled);
     Ok(report)
 }
@@ -154,7 +154,7 @@ struct StateAt {
 }
 
 /// Result of replaying the journal.
-pub(crate) struct Checked {
+pub(crate) struct JournalReplay {
     pub(crate) report: Report,
     /// The state at its end.
     pub(crate) cores: Vec<Core>,
@@ -172,7 +172,7 @@ pub(crate) fn read(
     dir: &Path,
     to: Option<Seq>,
     goes_on: &dyn Fn() -> bool,
-) -> Result<Checked, OpenError> {
+) -> Result<JournalReplay, OpenError> {
     read_with(dir, to, None, goes_on)
 }
 
@@ -182,7 +182,7 @@ fn read_with(
     to: Option<Seq>,
     at: Option<Seq>,
     goes_on: &dyn Fn() -> bool,
-) -> Result<Checked, OpenError> {
+) -> Result<JournalReplay, OpenError> {
     let journal_dir = dir.join("journal");
     let segments = segment::list(&journal_dir)?.len();
     let mut audit = Audit::new();
@@ -245,7 +245,14 @@ fn read_with(
         accounts,
         violations: audit.violations,
     };
-    Ok(Checked { report, cores: audit.cores, state_hash, acts: audit.acts, is_whole, at_sled })
+    Ok(JournalReplay {
+        report,
+        cores: audit.cores,
+        state_hash,
+        acts: audit.acts,
+        is_whole,
+        at_sled,
+    })
 }
 
 /// All accounts together.

@@ -40,7 +40,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Result of a write that was retried.
-struct Persisted<T> {
+struct RetriedWrite<T> {
     value: T,
     /// One of the tries before may have done it.
     was_unknown: bool,
@@ -49,11 +49,11 @@ struct Persisted<T> {
 /// Asks until there is an answer, for at most [`PATIENCE`].
 async fn persist<T, F: Future<Output = Result<T, TaskStoreError>> + Send>(
     mut ask: impl FnMut() -> F + Send,
-) -> Result<Persisted<T>, TaskStoreError> {
+) -> Result<RetriedWrite<T>, TaskStoreError> {
     let (begun, mut wait, mut was_unknown) = (Instant::now(), FIRST_WAIT, false);
     loop {
         let error = match ask().await {
-            Ok(value) => return Ok(Persisted { value, was_unknown }),
+            Ok(value) => return Ok(RetriedWrite { value, was_unknown }),
             Err(error @ TaskStoreError::Failed(_)) => return Err(error),
             Err(error) => error,
         };
@@ -120,7 +120,8 @@ impl TaskRegistry for SharedRegistry {
         let decide = |open: &OpenTask| -> Result<TaskEnding, LedgerError> {
             Ok(ending(open, (state, &document), settlement, at))
         };
-        let Persisted { value, was_unknown } = persist(|| self.0.end(id.0, id.1, &decide)).await?;
+        let RetriedWrite { value, was_unknown } =
+            persist(|| self.0.end(id.0, id.1, &decide)).await?;
         let ended = value?;
         if ended.is_some() || !was_unknown {
             return Ok(ended);
@@ -153,7 +154,7 @@ impl TaskRegistry for SharedRegistry {
             let settlement = resolution(charge, open.hold.amount)?;
             Ok(ending(open, (state, &document), settlement, at))
         };
-        let Persisted { value, .. } = persist(|| self.0.end(account, id, &decide)).await?;
+        let RetriedWrite { value, .. } = persist(|| self.0.end(account, id, &decide)).await?;
         let task = match value? {
             Some(task) => task,
             None => {

@@ -4,7 +4,7 @@ use super::*;
 
 impl Bench {
     /// A place of the model `m` for this account.
-    fn place(&self, account: u64, limit: u32, percent: u32) -> Result<Permit, Refused> {
+    fn place(&self, account: u64, limit: u32, percent: u32) -> Result<Permit, LimitRefusal> {
         let subjects = [(Subject::Model("m".into()), concurrency(limit))];
         let share = Some(AccountShare { account, percent });
         self.limits.take_with(subjects, share, None, ShareWait::First)

@@ -233,9 +233,9 @@ struct TreeParams<'a> {
     meta: ClientMeta<'a>,
 }
 
-type Compared = Option<(NumberOrString, String, Option<Result<String, String>>)>;
+type Comparison = Option<(NumberOrString, String, Option<Result<String, String>>)>;
 
-fn by_tree(body: &[u8], by_messages: bool) -> Compared {
+fn by_tree(body: &[u8], by_messages: bool) -> Comparison {
     let TreeMessage { id, method, params, .. } = serde_json::from_slice(body).ok()?;
     let TreeParams { name, arguments, meta } = params;
     // Of what a client says of itself, all is said in headers as well, and there are none.
@@ -245,7 +245,7 @@ fn by_tree(body: &[u8], by_messages: bool) -> Compared {
     is_call.then_some((id, name, called))
 }
 
-fn by_reader(body: &[u8], by_messages: bool) -> Compared {
+fn by_reader(body: &[u8], by_messages: bool) -> Comparison {
     let DirectCall { id, tool, work, .. } = read_call(&HeaderMap::new(), body)?;
     let called = (tool.name == chat::NAME).then(|| {
         let arguments = match work {

@@ -16,9 +16,9 @@ use tollgate_options::network::{ClientTls, Destination, Proxy};
 use super::*;
 
 /// Every name has these addresses.
-struct Fixed(Vec<IpAddr>);
+struct FixedResolver(Vec<IpAddr>);
 
-impl Resolve for Fixed {
+impl Resolve for FixedResolver {
     fn resolve<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         let addresses = self.0.clone();
         Box::pin(async move { Ok(addresses) })
@@ -27,7 +27,7 @@ impl Resolve for Fixed {
 
 fn dialer(addresses: &[&str]) -> Dialer {
     let addresses = addresses.iter().map(|text| text.parse().expect("an address")).collect();
-    Dialer::with_resolver(Arc::new(Fixed(addresses)))
+    Dialer::with_resolver(Arc::new(FixedResolver(addresses)))
 }
 
 fn to(host: &str, port: u16) -> Destination {
@@ -211,7 +211,7 @@ async fn a_failure_names_the_server_the_addresses_and_the_reason() {
     assert_eq!(error.fault, DialFault::Refused);
     let expected = format!("down.test:{port}: connection refused at 127.0.0.1, 127.0.0.2");
     assert_eq!(error.to_string(), expected);
-    let unknown = Dialer::with_resolver(Arc::new(Fixed(Vec::new())));
+    let unknown = Dialer::with_resolver(Arc::new(FixedResolver(Vec::new())));
     let error = dial(&unknown, &to("nowhere.test", 1)).await.expect_err("no address");
     assert_eq!(error.fault, DialFault::NameNotFound, "{error}");
 }

@@ -38,7 +38,7 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
 
 /// Usage charged for an answer that its upstream does not report, where part of it may be hidden.
 #[derive(Clone, Copy)]
-pub(super) struct Unreported {
+pub(super) struct UnreportedUsage {
     /// The most that it can be.
     pub(super) max_usage: Usage,
     /// True if the visible part is charged instead, unless the answer itself hides more.
@@ -46,10 +46,10 @@ pub(super) struct Unreported {
 }
 
 /// The usage that a complete answer shows to the customer: the billed one.
-fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
+fn billed(meter: &dyn Meter, unreported: Option<&UnreportedUsage>) -> Usage {
     let (usage, source) = meter.measure();
     match unreported {
-        Some(Unreported { max_usage, is_estimated })
+        Some(UnreportedUsage { max_usage, is_estimated })
             if source == UsageSource::Estimated
                 && (!*is_estimated || meter.hides_output())
                 && max_usage.total(Side::Output) >= usage.total(Side::Output) =>
@@ -66,7 +66,7 @@ fn billed(meter: &dyn Meter, unreported: Option<&Unreported>) -> Usage {
 fn metered<'a>(
     answer: AnswerPart<'a>,
     meter: &dyn Meter,
-    unreported: Option<&Unreported>,
+    unreported: Option<&UnreportedUsage>,
 ) -> AnswerPart<'a> {
     match answer {
         AnswerPart::Begin { id, .. } => {
@@ -86,7 +86,7 @@ pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
 struct EventWriter {
     writer: Box<dyn WriteStream>,
-    unreported: Option<Unreported>,
+    unreported: Option<UnreportedUsage>,
     names: CallNames,
     has_begun: bool,
     /// Something of what the model said has been written.
@@ -102,7 +102,11 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    fn new(writer: Box<dyn WriteStream>, unreported: Option<Unreported>, names: CallNames) -> Self {
+    fn new(
+        writer: Box<dyn WriteStream>,
+        unreported: Option<UnreportedUsage>,
+        names: CallNames,
+    ) -> Self {
         Self {
             writer,
             unreported,
@@ -238,7 +242,7 @@ pub(super) struct BridgedDocument {
     inner: Box<dyn Meter>,
     text: BytesMut,
     frame: AnswerFrame,
-    unreported: Option<Unreported>,
+    unreported: Option<UnreportedUsage>,
     customers: &'static dyn Translate,
     upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
@@ -253,7 +257,7 @@ impl BridgedDocument {
     /// not say what it used, unless that is what was seen of it.
     pub(super) fn new(
         inner: Box<dyn Meter>,
-        unreported: Option<Unreported>,
+        unreported: Option<UnreportedUsage>,
         frame: AnswerFrame,
         customers: &'static dyn Translate,
         upstreams: &'static dyn UpstreamDialect,
@@ -461,7 +465,7 @@ impl BridgedStream {
     /// of it.
     pub(super) fn new(
         inner: Box<dyn Meter>,
-        unreported: Option<Unreported>,
+        unreported: Option<UnreportedUsage>,
         comes_in_frames: bool,
         reader: Box<dyn ReadStream>,
         writer: Box<dyn WriteStream>,

@@ -268,7 +268,7 @@ fn unescape(value: &[u8]) -> String {
 /// True if `text` reads the same in UTF-8 and in the charset of its part's content type.
 pub(super) fn is_in_charset(text: &str, content_type: &str) -> bool {
     split_parameters(content_type.as_bytes()).1.all(|parameter| match parameter {
-        Err(Malformed) => false,
+        Err(MalformedParameter) => false,
         Ok(Parameter { name, .. }) if is_extended(name, b"charset") => false,
         Ok(Parameter { name, value }) if name.eq_ignore_ascii_case(b"charset") => {
             let names_ascii = value.eq_ignore_ascii_case(b"us-ascii")
@@ -288,7 +288,7 @@ pub(super) struct Parameter<'a> {
 
 /// A parameter that cannot be read, or not by everyone alike.
 #[derive(Debug)]
-pub(super) struct Malformed;
+pub(super) struct MalformedParameter;
 
 /// The value before the first `;`, and the parameters behind it.
 pub(super) fn split_parameters(value: &[u8]) -> (&[u8], Parameters<'_>) {
@@ -304,14 +304,14 @@ pub(super) struct Parameters<'a> {
 }
 
 impl<'a> Iterator for Parameters<'a> {
-    type Item = Result<Parameter<'a>, Malformed>;
+    type Item = Result<Parameter<'a>, MalformedParameter>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = std::mem::take(&mut self.rest);
         if rest.is_empty() {
             return None;
         }
-        let Some((parameter, rest)) = parameter(rest) else { return Some(Err(Malformed)) };
+        let Some((parameter, rest)) = parameter(rest) else { return Some(Err(MalformedParameter)) };
         self.rest = rest;
         Some(Ok(parameter))
     }

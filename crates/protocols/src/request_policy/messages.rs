@@ -8,8 +8,8 @@
 
 use super::Field::Plain;
 use super::{
-    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Reread, ServerTool, Size,
-    TOOLS_TOKENS_MAX, Tool, ToolKey, ToolResult, Unit,
+    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, RereadBilling, ServerTool,
+    Size, TOOLS_TOKENS_MAX, Tool, ToolKey, ToolResult, Unit,
 };
 
 pub(in super::super) static MESSAGES: Allowlist = Allowlist {
@@ -95,7 +95,7 @@ pub(in super::super) static MESSAGES: Allowlist = Allowlist {
 const SEARCH: ToolResult = ToolResult {
     tokens: 8_000,
     entry_tokens: None,
-    reread: Reread::Input,
+    reread: RereadBilling::Input,
     limit: Some(CallLimit::Tool),
 };
 

@@ -7,8 +7,8 @@
 use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
 use super::{
-    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, Reread, ServerTool, Size,
-    Tool, ToolKey, ToolResult, Unit,
+    Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, RereadBilling, ServerTool,
+    Size, Tool, ToolKey, ToolResult, Unit,
 };
 
 pub(in super::super) static RESPONSES: Allowlist = Allowlist {
@@ -147,7 +147,7 @@ const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
 const SEARCH: ToolResult = ToolResult {
     tokens: SEARCH_RESULT_TOKENS,
     entry_tokens: None,
-    reread: Reread::Cached,
+    reread: RereadBilling::Cached,
     limit: Some(CallLimit::Request),
 };
 const SEARCH_RESULT_TOKENS: u64 = 8_000;
@@ -158,7 +158,7 @@ const SEARCH_RESULT_TOKENS: u64 = 8_000;
 const FILE_SEARCH: ToolResult = ToolResult {
     tokens: FILE_RESULT_TOKENS,
     entry_tokens: Some(FILE_PIECE_TOKENS),
-    reread: Reread::Cached,
+    reread: RereadBilling::Cached,
     limit: Some(CallLimit::Request),
 };
 const FILE_PIECE_TOKENS: u64 = 800;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{
     Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
-    UsageForm, Withheld, Writes,
+    UsageForm, WithheldAnswer, Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.
@@ -154,8 +154,8 @@ impl Faults {
                 self.giant_bytes = Some(number(value, 1, GIANT_BYTES_MAX, "1 to 268435456 bytes")?);
             }
             "leak" => self.leak = true,
-            "submit-hang" => self.submit = Some(Withheld::Hang),
-            "submit-reset" => self.submit = Some(Withheld::Reset),
+            "submit-hang" => self.submit = Some(WithheldAnswer::Hang),
+            "submit-reset" => self.submit = Some(WithheldAnswer::Reset),
             "task-lost" => self.task_lost = true,
             _ => return Err("faults of the table in the documentation of `sim`"),
         }

@@ -73,7 +73,7 @@ impl FromStr for TaskEnd {
 
 /// Failure in place of the answer to a submit, although its task was accepted and runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Withheld {
+pub enum WithheldAnswer {
     /// No response, on an open connection.
     Hang,
     /// TCP RST. Over HTTP/2 the stream is reset.

@@ -176,7 +176,7 @@ impl Line {
     fn printed(&mut self, value: impl fmt::Display) {
         self.json.push(b'"');
         let begin = self.json.len();
-        if write!(Escaped(&mut self.json), "{value}").is_err() {
+        if write!(JsonEscaper(&mut self.json), "{value}").is_err() {
             self.json.truncate(begin);
             self.json.extend_from_slice(b"(could not be printed)");
         }
@@ -234,9 +234,9 @@ impl LineObject<'_> {
 }
 
 /// Takes what is printed, as the inside of a JSON string.
-struct Escaped<'a>(&'a mut Vec<u8>);
+struct JsonEscaper<'a>(&'a mut Vec<u8>);
 
-impl fmt::Write for Escaped<'_> {
+impl fmt::Write for JsonEscaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         escape(self.0, text);
         Ok(())

@@ -8,15 +8,15 @@ use serde_json::Value;
 use super::line::{Line, name};
 use super::queue::{LineQueue, Urgency};
 use super::*;
-use crate::finished::Settled;
+use crate::finished::RequestSettlement;
 use tollgate_ledger::{AccountId, KeyId, RequestId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_protocols::Operation;
 use tollgate_types::clock::UnixMs;
 
-fn finished() -> Finished<'static> {
-    Finished {
+fn finished() -> FinishedRequest<'static> {
+    FinishedRequest {
         request_id: RequestId::from_number(1),
         account_id: Some(AccountId::from_number(1)),
         key_id: Some(KeyId::from_number(1)),
@@ -36,7 +36,7 @@ fn finished() -> Finished<'static> {
         ended_at: NOW,
         duration: Duration::from_micros(12_345),
         ttfb: Some(Duration::from_micros(2_007)),
-        settled: Some(Settled {
+        settled: Some(RequestSettlement {
             usage: Usage { input_tokens: 7, output_tokens: 9, ..Usage::default() },
             source: UsageSource::Upstream,
             cost: Nanousd::new(1_500),
@@ -84,7 +84,7 @@ fn an_access_line_says_what_is_known() {
 }
 
 /// An access line as it was written when each field went through the formatting of `core`.
-fn formatted(finished: &Finished<'_>) -> String {
+fn formatted(finished: &FinishedRequest<'_>) -> String {
     let escaped = |text: &str| -> String {
         let each = text.chars().map(|character| match character {
             '"' => "\\\"".to_owned(),
@@ -172,8 +172,8 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
         let took =
             |random: &mut fastrand::Rng| Duration::new(any(random), random.u32(..999_999_999));
         let (cost, owed) = (amount(&mut rng), amount(&mut rng));
-        let settled = Settled { usage, source: UsageSource::Estimated, cost, owed };
-        let odd = Finished {
+        let settled = RequestSettlement { usage, source: UsageSource::Estimated, cost, owed };
+        let odd = FinishedRequest {
             request_id: RequestId::from_number(rng.u128(..)),
             account_id: rng.bool().then(|| AccountId::from_number(any(&mut rng))),
             key_id: rng.bool().then(|| KeyId::from_number(any(&mut rng))),
@@ -215,7 +215,7 @@ fn a_line_is_byte_for_byte_what_formatting_makes_of_it() {
 #[test]
 fn what_is_owed_stands_beside_what_was_charged() {
     let mut owing = finished();
-    owing.settled = owing.settled.map(|it| Settled { owed: Nanousd::new(217_000), ..it });
+    owing.settled = owing.settled.map(|it| RequestSettlement { owed: Nanousd::new(217_000), ..it });
     let line = written(|line| write_access(line, &owing));
     assert_eq!((&line["cost_usd"], &line["owed_usd"]), (&"0.0000015".into(), &"0.000217".into()));
     assert!(written(|line| write_access(line, &finished())).get("owed_usd").is_none());
@@ -223,7 +223,7 @@ fn what_is_owed_stands_beside_what_was_charged() {
 
 #[test]
 fn what_is_not_known_is_left_out() {
-    let unknown = Finished {
+    let unknown = FinishedRequest {
         account_id: None,
         key_id: None,
         client: None,

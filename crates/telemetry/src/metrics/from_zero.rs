@@ -54,7 +54,7 @@ impl Metrics {
 
     fn begin_model(&self, model: &Model) {
         let id: &str = &model.id;
-        series::Billed::new(self, id);
+        series::BillingMetrics::new(self, id);
         for counter in [&self.above_limits, &self.clamps, &self.clamps_ignored] {
             counter.with_label_values(&[id]).inc_by(0);
         }

@@ -267,12 +267,12 @@ mod tests {
             [(200, "", 19), (200, "cut", 1), (429, "rate", 3), (502, "bad", 2), (0, "", 1)]
         {
             for _ in 0..count {
-                metrics.record(&crate::finished::Finished {
+                metrics.record(&crate::finished::FinishedRequest {
                     status,
                     error_code,
                     ttfb: Some(Duration::from_millis(if status == 200 { 30 } else { 400_000 })),
                     held: Nanousd::new(if status == 200 { 3_000_000 } else { 0 }),
-                    settled: (status == 200).then_some(crate::finished::Settled {
+                    settled: (status == 200).then_some(crate::finished::RequestSettlement {
                         usage: tollgate_money::price::Usage::ZERO,
                         source: UsageSource::Upstream,
                         cost: Nanousd::new(1_000_000),

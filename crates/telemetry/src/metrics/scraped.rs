@@ -9,7 +9,7 @@ use crate::request_log::Figures;
 use tollgate_ledger::LossCause;
 
 /// The metrics that these figures go to.
-pub(super) struct Scraped {
+pub(super) struct LedgerGauges {
     open_holds: IntGauge,
     open_tasks: IntGauge,
     debt: Gauge,
@@ -35,7 +35,7 @@ struct ProcessMetrics {
     fds_max: IntGauge,
 }
 
-impl Scraped {
+impl LedgerGauges {
     pub(super) fn new(r: &Registry) -> Self {
         Self {
             open_holds: int_gauge(r, "tollgate_open_holds", "Holds that have not ended yet."),

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use prometheus::{Counter, Histogram, IntCounter};
 
 use super::{Metrics, dollars};
-use crate::finished::{Finished, Settled};
+use crate::finished::{FinishedRequest, RequestSettlement};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Unit, UsageSource};
 
@@ -17,7 +17,7 @@ pub(super) struct Series {
     duration: Histogram,
     ttfb: Histogram,
     /// Made when something is billed, so that refusals make no empty series.
-    billed: OnceLock<Billed>,
+    billed: OnceLock<BillingMetrics>,
 }
 
 impl Series {
@@ -33,7 +33,7 @@ impl Series {
         }
     }
 
-    pub(super) fn record(&self, metrics: &Metrics, finished: &Finished<'_>) {
+    pub(super) fn record(&self, metrics: &Metrics, finished: &FinishedRequest<'_>) {
         let class = status_class(finished.status);
         if class == "2xx" && finished.error_code.is_empty() {
             self.succeeded.inc();
@@ -49,14 +49,14 @@ impl Series {
         }
         if let Some(settled) = &finished.settled {
             self.billed
-                .get_or_init(|| Billed::new(metrics, finished.model))
+                .get_or_init(|| BillingMetrics::new(metrics, finished.model))
                 .record(settled, finished.held);
         }
     }
 }
 
 /// The resolved metrics of what one model was billed.
-pub(super) struct Billed {
+pub(super) struct BillingMetrics {
     /// Of each unit the counter of its tokens, if it is one.
     tokens: [Option<IntCounter>; Unit::COUNT],
     spend: Counter,
@@ -66,7 +66,7 @@ pub(super) struct Billed {
     unused: IntCounter,
 }
 
-impl Billed {
+impl BillingMetrics {
     pub(super) fn new(metrics: &Metrics, model: &str) -> Self {
         let tokens = |kind| metrics.tokens.with_label_values(&[model, kind]);
         let source = |it: UsageSource| metrics.settlements.with_label_values(&[model, it.as_str()]);
@@ -80,7 +80,7 @@ impl Billed {
         }
     }
 
-    pub(super) fn record(&self, settled: &Settled, held: Nanousd) {
+    pub(super) fn record(&self, settled: &RequestSettlement, held: Nanousd) {
         for (counter, count) in self.tokens.iter().zip(settled.usage.counts()) {
             if count > 0
                 && let Some(counter) = counter

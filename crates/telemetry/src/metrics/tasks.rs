@@ -59,7 +59,7 @@ impl Metrics {
     pub fn task_ended(&self, task: &TaskEnded<'_>) {
         self.tasks.ended.with_label_values(&[task.model, task.upstream, task.state]).inc();
         if let Some(settled) = &task.settled {
-            series::Billed::new(self, task.model).record(settled, task.held);
+            series::BillingMetrics::new(self, task.model).record(settled, task.held);
         }
     }
 

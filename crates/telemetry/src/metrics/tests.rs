@@ -1,11 +1,11 @@
 use super::*;
-use crate::finished::Settled;
+use crate::finished::RequestSettlement;
 use crate::request_log::Figures;
 use tollgate_ledger::{CreditSums, RequestId};
 use tollgate_money::price::{Usage, UsageSource};
 
-pub(super) fn finished() -> Finished<'static> {
-    Finished {
+pub(super) fn finished() -> FinishedRequest<'static> {
+    FinishedRequest {
         request_id: RequestId::from_number(1),
         account_id: None,
         key_id: None,
@@ -25,7 +25,7 @@ pub(super) fn finished() -> Finished<'static> {
         ended_at: UnixMs(1_769_860_800_000),
         duration: Duration::from_millis(30),
         ttfb: Some(Duration::from_millis(7)),
-        settled: Some(Settled {
+        settled: Some(RequestSettlement {
             usage: Usage {
                 input_tokens: 1,
                 cache_read_tokens: 20,
@@ -57,13 +57,19 @@ fn a_request_is_counted_in_every_way() {
     let metrics = Metrics::new();
     metrics.record(&finished());
     metrics.record(&finished());
-    metrics.record(&Finished {
+    metrics.record(&FinishedRequest {
         status: 502,
         error_code: "BadGateway",
         settled: None,
         ..finished()
     });
-    metrics.record(&Finished { status: 0, model: "", upstream: "", settled: None, ..finished() });
+    metrics.record(&FinishedRequest {
+        status: 0,
+        model: "",
+        upstream: "",
+        settled: None,
+        ..finished()
+    });
     let text = metrics.encode(&LedgerFigures::default(), Figures::default());
     let series = r#"model="m",route="/v1/chat/completions""#;
     let lines = [

@@ -6,13 +6,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::Scope;
-use super::record::{self, LAYOUT, Logged, Position};
+use super::record::{self, LAYOUT, Position, RequestRecord};
 
 /// Records that a follower may be behind: some 400 KB of memory, shared by all.
 pub(super) const FEED_RECORDS_MAX: usize = 1024;
 
 /// Sends the records that were written at `at` to the followers. Costs nothing without one.
-pub(super) fn tell(live: &Sender<Arc<Logged>>, frames: &[u8], mut at: Position) {
+pub(super) fn tell(live: &Sender<Arc<RequestRecord>>, frames: &[u8], mut at: Position) {
     if live.receiver_count() == 0 {
         return;
     }
@@ -31,7 +31,7 @@ pub(super) fn tell(live: &Sender<Arc<Logged>>, frames: &[u8], mut at: Position) 
 /// The records of one scope from now on.
 #[derive(Debug)]
 pub struct Feed {
-    receiver: Receiver<Arc<Logged>>,
+    receiver: Receiver<Arc<RequestRecord>>,
     scope: Scope,
 }
 
@@ -39,13 +39,13 @@ pub struct Feed {
 #[derive(Clone, Debug)]
 pub enum Live {
     /// One more record of the log.
-    Record(Arc<Logged>),
+    Record(Arc<RequestRecord>),
     /// The reader was too slow: it missed so many records, of whatever scope.
     Missed(u64),
 }
 
 impl Feed {
-    pub(super) fn new(receiver: Receiver<Arc<Logged>>, scope: Scope) -> Self {
+    pub(super) fn new(receiver: Receiver<Arc<RequestRecord>>, scope: Scope) -> Self {
         Self { receiver, scope }
     }
 

@@ -31,17 +31,17 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::broadcast;
 use tollgate_journal::ring::{Reader, Segment};
 
-use crate::finished::{Finished, TaskEnded};
+use crate::finished::{FinishedRequest, TaskEnded};
 use heads::Heads;
 use queue::FrameQueue;
-use record::{LAYOUT, NOBODY, Stored};
+use record::{FrameContent, LAYOUT, NOBODY};
 use tollgate_ledger::{AccountId, KeyId, RequestId};
 use tollgate_types::clock::UnixMs;
 use writer::Writer;
 
 pub use feed::{Feed, Live};
 pub use read::{LIST_MAX, SCAN_MAX};
-pub use record::{Logged, Position};
+pub use record::{Position, RequestRecord};
 pub use tollgate_options::request_log::SIZE_MIN;
 
 /// Owner of the records.
@@ -104,7 +104,7 @@ impl std::str::FromStr for StatusFilter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The records of the page, the newest first.
-    pub records: Vec<Logged>,
+    pub records: Vec<RequestRecord>,
     /// Cursor of the next page, as [`Query::before`]; `None` at the end. There may be a next page although
     /// this one is not full: one page reads at most [`SCAN_MAX`] records.
     pub next: Option<Position>,
@@ -138,7 +138,7 @@ impl From<io::Error> for ReadError {
 
 /// Records that were given up, since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dropped {
+pub struct DroppedRecords {
     /// Records dropped since they came faster than they could be written.
     pub queue_full: u64,
     /// There were too many requests without a recognised key.
@@ -153,17 +153,17 @@ pub struct Figures {
     /// Records taken in since the start.
     pub records: u64,
     /// Records given up since the start.
-    pub dropped: Dropped,
+    pub dropped: DroppedRecords,
     /// Bytes of its files.
     pub bytes: u64,
 }
 
 /// Shared state of the writer and readers.
-struct Shared {
+struct LogState {
     queue: FrameQueue,
     index: Mutex<Index>,
     opened: Condvar,
-    live: broadcast::Sender<Arc<Logged>>,
+    live: broadcast::Sender<Arc<RequestRecord>>,
 }
 
 /// Positions of the records.
@@ -175,7 +175,7 @@ struct Index {
     is_open: bool,
 }
 
-impl Shared {
+impl LogState {
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock()
     }
@@ -210,7 +210,7 @@ impl Shared {
 
 /// The log of what requests came to. It is either kept in files or off.
 pub struct RequestLog {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<LogState>>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -227,7 +227,7 @@ impl RequestLog {
     /// # Errors
     /// When there can be no thread.
     pub fn open(dir: impl Into<PathBuf>, size_max: u64) -> io::Result<Arc<Self>> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LogState {
             queue: FrameQueue::default(),
             index: Mutex::default(),
             opened: Condvar::new(),
@@ -253,24 +253,24 @@ impl RequestLog {
 
     /// Keeps a request that is over, if it asked for an operation or failed: pages and documents
     /// that were just read are not worth it. Does not wait.
-    pub fn record(&self, finished: &Finished<'_>) {
+    pub fn record(&self, finished: &FinishedRequest<'_>) {
         let failed = finished.status >= 400 || !finished.error_code.is_empty();
         if finished.operation.is_some() || failed {
             let ended_at = finished.ended_at;
-            self.push(finished.account_id, ended_at, || Stored::of_request(finished));
+            self.push(finished.account_id, ended_at, || FrameContent::of_request(finished));
         }
     }
 
     /// Keeps the end of a task. Does not wait.
     pub fn record_task(&self, ended: &TaskEnded<'_>) {
-        self.push(Some(ended.account_id), UnixMs::now(), || Stored::of_task(ended));
+        self.push(Some(ended.account_id), UnixMs::now(), || FrameContent::of_task(ended));
     }
 
     fn push<'a>(
         &self,
         account: Option<AccountId>,
         ended_at: UnixMs,
-        stored: impl FnOnce() -> Stored<'a>,
+        stored: impl FnOnce() -> FrameContent<'a>,
     ) {
         let Some(shared) = &self.shared else { return };
         let number = account.map_or(NOBODY, AccountId::number);
@@ -297,7 +297,11 @@ impl RequestLog {
     ///
     /// # Errors
     /// [`ReadError::Failed`].
-    pub async fn find(&self, scope: Scope, id: RequestId) -> Result<Option<Logged>, ReadError> {
+    pub async fn find(
+        &self,
+        scope: Scope,
+        id: RequestId,
+    ) -> Result<Option<RequestRecord>, ReadError> {
         self.read(scope, move |reader, _| Ok(read::find(reader, scope, id)?)).await
     }
 
@@ -310,7 +314,7 @@ impl RequestLog {
         scope: Scope,
         position: Position,
         id: RequestId,
-    ) -> Result<Option<Logged>, ReadError> {
+    ) -> Result<Option<RequestRecord>, ReadError> {
         self.read(scope, move |reader, _| Ok(read::at(reader, scope, position, id)?)).await
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tollgate_journal::{BatchLimits, BatchQueue, GatherResult, Urgency};
 
-use super::Dropped;
+use super::DroppedRecords;
 
 /// Largest backlog and latency of a batch.
 const LIMITS: BatchLimits = BatchLimits {
@@ -100,8 +100,8 @@ impl FrameQueue {
     }
 
     /// Records that were ever taken in, and what was dropped.
-    pub(super) fn counts(&self) -> (u64, Dropped) {
-        let dropped = Dropped {
+    pub(super) fn counts(&self) -> (u64, DroppedRecords) {
+        let dropped = DroppedRecords {
             queue_full: self.frames.dropped(),
             unauthenticated: self.unauthenticated.lock().dropped,
             disk: self.lost.load(Ordering::Relaxed),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_journal::ring::Reader;
 
-use super::record::{self, FrameHead, LAYOUT, Logged, NOBODY, Position, Stored};
+use super::record::{self, FrameContent, FrameHead, LAYOUT, NOBODY, Position, RequestRecord};
 use super::{Page, Query, ReadError, Scope, StatusFilter};
 use tollgate_ledger::{AccountId, RequestId};
 
@@ -46,7 +46,7 @@ impl StatusFilter {
 }
 
 impl Query {
-    fn fits(&self, stored: &Stored<'_>) -> bool {
+    fn fits(&self, stored: &FrameContent<'_>) -> bool {
         self.model.as_ref().is_none_or(|model| stored.names(model))
             && self.key.is_none_or(|key| stored.key == Some(key))
             && self.status.is_none_or(|status| status.fits(stored.status))
@@ -132,7 +132,7 @@ pub(super) fn at(
     scope: Scope,
     position: Position,
     id: RequestId,
-) -> io::Result<Option<Logged>> {
+) -> io::Result<Option<RequestRecord>> {
     if reader.is_gone(position) {
         return Ok(None);
     }
@@ -147,7 +147,11 @@ pub(super) fn at(
 
 /// The record of a request, if the scope has it. Ids are ordered by when requests began, records by
 /// when they ended.
-pub(super) fn find(reader: &mut Reader, scope: Scope, id: RequestId) -> io::Result<Option<Logged>> {
+pub(super) fn find(
+    reader: &mut Reader,
+    scope: Scope,
+    id: RequestId,
+) -> io::Result<Option<RequestRecord>> {
     let began = id.began_at().0.saturating_sub(CLOCK_SLACK_MS);
     let segments = reader.segments().to_vec();
     let mut begins = Vec::new();

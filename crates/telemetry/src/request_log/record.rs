@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_journal::EncodeError;
 use tollgate_journal::ring::{self, CONTENT_AT, Layout};
 
-use crate::finished::{Finished, Settled, TaskEnded};
+use crate::finished::{FinishedRequest, RequestSettlement, TaskEnded};
 use tollgate_ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
@@ -44,7 +44,7 @@ pub use tollgate_journal::ring::Position;
 
 /// Record of a finished request or task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Logged {
+pub struct RequestRecord {
     /// Its place in the log: what the next page is asked for with.
     pub position: Position,
     /// The request's id; `None` for the end of a task.
@@ -77,7 +77,7 @@ pub struct Logged {
     /// True if the answer was a stream of events.
     pub streamed: bool,
     /// Settlement; `None` without one.
-    pub settled: Option<Settled>,
+    pub settled: Option<RequestSettlement>,
     /// From the beginning to the first byte of the answer; `None` when none was sent.
     pub ttfb: Option<Duration>,
     /// From the beginning to the end.
@@ -90,7 +90,7 @@ pub struct Logged {
     pub max_tokens_clamped: Option<u64>,
 }
 
-impl Logged {
+impl RequestRecord {
     /// Time of its beginning.
     #[must_use]
     pub fn began_at(&self) -> UnixMs {
@@ -124,7 +124,7 @@ fn is_error(status: u16, error_code: &str, task_state: &str) -> bool {
 /// Content of a frame behind its head. The order of the fields is the format: it changes with the version of
 /// the segments.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Stored<'a> {
+pub(super) struct FrameContent<'a> {
     request: Option<RequestId>,
     task: Option<TaskId>,
     pub(super) key: Option<KeyId>,
@@ -153,8 +153,8 @@ pub(super) struct Stored<'a> {
     max_tokens_clamped: u64,
 }
 
-impl<'a> Stored<'a> {
-    pub(super) fn of_request(finished: &Finished<'a>) -> Self {
+impl<'a> FrameContent<'a> {
+    pub(super) fn of_request(finished: &FinishedRequest<'a>) -> Self {
         Self {
             request: Some(finished.request_id),
             task: finished.task_id,
@@ -212,9 +212,9 @@ impl<'a> Stored<'a> {
     }
 
     /// The record as readers get it.
-    pub(super) fn shown(&self, position: Position, head: &FrameHead) -> Logged {
+    pub(super) fn shown(&self, position: Position, head: &FrameHead) -> RequestRecord {
         let text = str::to_owned;
-        Logged {
+        RequestRecord {
             position,
             request_id: self.request,
             task_id: self.task,
@@ -234,7 +234,7 @@ impl<'a> Stored<'a> {
             streamed: self.streamed,
             settled: self.settled.map(|(usage, source, cost)| {
                 let owed = self.owed;
-                Settled { usage, source, cost, owed }
+                RequestSettlement { usage, source, cost, owed }
             }),
             ttfb: self.ttfb_us.map(Duration::from_micros),
             duration: Duration::from_micros(self.duration_us),
@@ -273,7 +273,7 @@ pub(super) fn encode(
     frame: &mut Vec<u8>,
     account: u64,
     ended_at: UnixMs,
-    stored: &Stored<'_>,
+    stored: &FrameContent<'_>,
 ) -> Result<(), EncodeError> {
     ring::begin_frame(frame);
     frame.extend_from_slice(&[0; 8]);
@@ -319,7 +319,7 @@ pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
 
 /// First bytes behind the head of a request's frame.
 pub(super) fn mark_of(request: RequestId) -> Vec<u8> {
-    // The id is the first field of `Stored`, so its encoding begins the record.
+    // The id is the first field of `FrameContent`, so its encoding begins the record.
     postcard::to_stdvec(&Some(request)).unwrap_or_default()
 }
 
@@ -329,9 +329,9 @@ pub(super) fn has_mark(frame: &[u8], mark: &[u8]) -> bool {
 }
 
 /// Record behind the head of a whole frame.
-pub(super) fn stored(frame: &[u8]) -> Option<Stored<'_>> {
+pub(super) fn stored(frame: &[u8]) -> Option<FrameContent<'_>> {
     let content = ring::content(frame)?.get(HEAD_BYTES..)?;
-    let (mut stored, rest): (Stored<'_>, _) = postcard::take_from_bytes(content).ok()?;
+    let (mut stored, rest): (FrameContent<'_>, _) = postcard::take_from_bytes(content).ok()?;
     if !rest.is_empty() {
         let (owed, rest) = postcard::take_from_bytes(rest).ok()?;
         stored.owed = owed;

@@ -11,7 +11,7 @@ use tollgate_journal::ring::{self, Reader, Segment};
 
 use super::heads::{self, Heads};
 use super::record::{self, LAYOUT, Position};
-use super::{Shared, feed};
+use super::{LogState, feed};
 
 /// The log is in so many files, so that little is lost when the oldest is removed, and few are open.
 const SEGMENTS: u64 = 32;
@@ -27,7 +27,7 @@ const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of the writing thread.
 pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogState>,
     dir: PathBuf,
     size_max: u64,
     /// The file that is written; `None` before the first.
@@ -40,7 +40,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, dir: PathBuf, size_max: u64) -> Self {
+    pub(super) fn new(shared: Arc<LogState>, dir: PathBuf, size_max: u64) -> Self {
         let (current, unsaved_bytes, space, is_reported) = (None, 0, None, false);
         Self { shared, dir, size_max, current, unsaved_bytes, space, is_reported }
     }

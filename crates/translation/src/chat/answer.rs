@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::chat::DETAIL_FORMAT;
 use crate::chat::thoughts::ThoughtReader;
-use crate::dialect::{AnswerFrame, Malformed};
+use crate::dialect::{AnswerFrame, MalformedAnswer};
 use crate::json::{self, Borrowed, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
@@ -230,7 +230,7 @@ pub(super) fn stop_with(stop: Stop<'static>, has_calls: bool) -> Stop<'static> {
 fn read_message(
     message: &mut WireMessage<'_>,
     out: &mut Vec<AnswerPart<'_>>,
-) -> Result<(), Malformed> {
+) -> Result<(), MalformedAnswer> {
     let mut thoughts = ThoughtReader::default();
     let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
     thoughts.fields(message, &mut push);
@@ -255,9 +255,9 @@ fn read_message(
     Ok(())
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireCompletion<'_> =
-        json::parse(body).map_err(|error| Malformed(format!("no chat completion: {error}")))?;
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
+    let wire: WireCompletion<'_> = json::parse(body)
+        .map_err(|error| MalformedAnswer(format!("no chat completion: {error}")))?;
     let id = wire.id.unwrap_or_default().0;
     let mut out = vec![AnswerPart::Begin { id, counts: Counts::default() }];
     if let Some(failure) = failure(wire.error, wire.base_resp) {
@@ -266,7 +266,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     }
     let choices = wire.choices.unwrap_or_default();
     if choices.is_empty() {
-        return Err(Malformed("a chat completion without choices".to_owned()));
+        return Err(MalformedAnswer("a chat completion without choices".to_owned()));
     }
     let (mut calls, mut stopped) = (Vec::new(), None);
     for choice in choices {
@@ -285,7 +285,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
     for call in calls {
         let name = call.function.name.clone().unwrap_or_default().0;
         if name.is_empty() {
-            return Err(Malformed("a tool call without a name".to_owned()));
+            return Err(MalformedAnswer("a tool call without a name".to_owned()));
         }
         let (seal, input) = (call.seal(), call.function.input());
         // One id for two calls would give both the same result: the second gets one of the gateway's.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use crate::chat::answer::WireCall;
-use crate::dialect::Malformed;
+use crate::dialect::MalformedAnswer;
 use crate::part::AnswerPart;
 use crate::sequence::{ObjectEnd, Sequencer};
 
@@ -83,14 +83,14 @@ impl OpenCalls {
         choice: u64,
         wire: &WireCall<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let id = wire.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty());
         let name = wire.function.name.as_ref().map(|name| &*name.0).filter(|name| !name.is_empty());
         let place = match (self.find(choice, wire.index, id, name.is_some()), name) {
             (Some(place), _) => place,
             (None, Some(name)) => self.begin(choice, wire, id, name, out),
             (None, None) => {
-                return Err(Malformed("a piece of a tool call that is not open".to_owned()));
+                return Err(MalformedAnswer("a piece of a tool call that is not open".to_owned()));
             }
         };
         let input = wire.function.input().filter(|input| !input.is_empty());
@@ -152,12 +152,12 @@ impl OpenCalls {
         place: usize,
         input: Cow<'_, str>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         self.end_whole_calls(Some(place), out);
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         if call.has_ended {
             let is_blank = input.trim().is_empty();
-            let ended = || Malformed("more input of a call that has ended".to_owned());
+            let ended = || MalformedAnswer("more input of a call that has ended".to_owned());
             return is_blank.then_some(()).ok_or_else(ended);
         }
         call.end.take(&input);

@@ -6,15 +6,15 @@ use serde_json::value::RawValue;
 use crate::chat::answer::{self, CitedUrl, WireMessage, detail, finish_reason};
 use crate::chat::open_calls::OpenCalls;
 use crate::chat::thoughts::ThoughtReader;
-use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
 
 #[derive(Deserialize)]
 struct WireChunk<'a> {
     #[serde(borrow, default)]
-    id: Option<Borrowed<'a>>,
+    id: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<WireChoice<'a>>>,
     #[serde(borrow, default)]
@@ -32,7 +32,7 @@ struct WireChoice<'a> {
     #[serde(borrow, default)]
     delta: Option<WireMessage<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Borrowed<'a>>,
+    finish_reason: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -62,19 +62,23 @@ struct ChoiceState {
 }
 
 impl ReadStream for ChatReader {
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer> {
         if self.has_ended {
             return Ok(());
         }
         if data.trim_ascii() == b"[DONE]" {
             if !self.has_choice {
-                return Err(Malformed("a chat completion without choices".to_owned()));
+                return Err(MalformedAnswer("a chat completion without choices".to_owned()));
             }
             self.end(out);
             return Ok(());
         }
         let chunk: WireChunk<'_> = json::parse(data)
-            .map_err(|error| Malformed(format!("no chunk of a chat completion: {error}")))?;
+            .map_err(|error| MalformedAnswer(format!("no chunk of a chat completion: {error}")))?;
         if !std::mem::replace(&mut self.has_begun, true) {
             let id = chunk.id.unwrap_or_default().0;
             out(AnswerPart::Begin { id, counts: Counts::default() });
@@ -139,7 +143,7 @@ impl ChatReader {
         &mut self,
         failure: UpstreamFailure,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         self.has_ended = true;
         out(AnswerPart::Error(failure));
         Ok(())
@@ -160,7 +164,7 @@ impl ChatReader {
         index: u64,
         mut delta: WireMessage<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let (ChoiceState { thoughts, characters, cited, .. }, blocks) = self.choice(index);
         let mut say = |piece: AnswerPart<'_>| {
             if let AnswerPart::Text(text) = &piece {

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::answer::WireMessage;
-use crate::dialect::Malformed;
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::MalformedAnswer;
+use crate::json::{self, BorrowedStr, Members};
 use crate::part::{AnswerPart, Reasoning};
 use crate::seal::{self, Maker};
 
@@ -159,12 +159,12 @@ impl ThoughtReader {
         &mut self,
         value: &RawValue,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Block<'a> {
             #[serde(borrow)]
-            text: Option<Borrowed<'a>>,
+            text: Option<BorrowedStr<'a>>,
             #[serde(borrow)]
             thinking: Option<Vec<Block<'a>>>,
         }
@@ -176,16 +176,16 @@ impl ThoughtReader {
             return Ok(());
         }
         let Some(blocks) = json::read::<Vec<Block<'_>>>(value.get()) else {
-            return Err(Malformed("`content` is no text".to_owned()));
+            return Err(MalformedAnswer("`content` is no text".to_owned()));
         };
         self.leave_beginning(out);
         for Block { text, thinking } in blocks {
             let thoughts = thinking.into_iter().flatten().filter_map(|block| block.text);
-            for Borrowed(text) in thoughts.filter(|text| !text.0.is_empty()) {
+            for BorrowedStr(text) in thoughts.filter(|text| !text.0.is_empty()) {
                 self.open.get_or_insert(ThoughtPlace::Blocks);
                 out(AnswerPart::Reasoning(text));
             }
-            if let Some(Borrowed(text)) = text.filter(|text| !text.0.is_empty()) {
+            if let Some(BorrowedStr(text)) = text.filter(|text| !text.0.is_empty()) {
                 self.end(out);
                 out(AnswerPart::Text(text));
             }

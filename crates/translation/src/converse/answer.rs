@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::dialect::Malformed;
-use crate::json::Borrowed;
+use crate::dialect::MalformedAnswer;
+use crate::json::BorrowedStr;
 use crate::kit;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
@@ -17,7 +17,7 @@ struct WireConverseAnswer<'a> {
     #[serde(borrow)]
     output: WireConverseOutput<'a>,
     #[serde(borrow, default, rename = "stopReason")]
-    stop_reason: Borrowed<'a>,
+    stop_reason: BorrowedStr<'a>,
 }
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ struct WireConverseMessage<'a> {
 #[derive(Deserialize)]
 struct WireConverseContent<'a> {
     #[serde(borrow, default)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(borrow, default, rename = "toolUse")]
     tool_use: Option<WireToolUse<'a>>,
     #[serde(borrow, default, rename = "reasoningContent")]
@@ -49,9 +49,9 @@ struct WireConverseContent<'a> {
 #[derive(Deserialize)]
 pub(super) struct WireToolUse<'a> {
     #[serde(borrow, rename = "toolUseId")]
-    pub(super) id: Borrowed<'a>,
+    pub(super) id: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) name: Borrowed<'a>,
+    pub(super) name: BorrowedStr<'a>,
     #[serde(borrow, default)]
     pub(super) input: Option<&'a RawValue>,
 }
@@ -61,20 +61,20 @@ struct WireReasoning<'a> {
     #[serde(borrow, default, rename = "reasoningText")]
     text: Option<WireReasoningText<'a>>,
     #[serde(borrow, default, rename = "redactedContent")]
-    redacted: Option<Borrowed<'a>>,
+    redacted: Option<BorrowedStr<'a>>,
 }
 
 #[derive(Deserialize)]
 struct WireReasoningText<'a> {
     #[serde(borrow, default)]
-    text: Borrowed<'a>,
+    text: BorrowedStr<'a>,
     #[serde(borrow, default)]
-    signature: Option<Borrowed<'a>>,
+    signature: Option<BorrowedStr<'a>>,
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
-    let wire: WireConverseAnswer<'_> =
-        serde_json::from_slice(body).map_err(|error| Malformed(format!("no answer: {error}")))?;
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
+    let wire: WireConverseAnswer<'_> = serde_json::from_slice(body)
+        .map_err(|error| MalformedAnswer(format!("no answer: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: "".into(), counts: Counts::default() }];
     for content in wire.output.message.content {
         match content {

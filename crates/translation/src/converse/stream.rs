@@ -4,8 +4,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::converse::answer::{self, WireToolUse};
-use crate::dialect::{Malformed, ReadStream};
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::{MalformedAnswer, ReadStream};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
@@ -28,17 +28,17 @@ pub(super) fn write_event(kind: &str, name: &str, payload: &[u8], out: &mut Vec<
 #[derive(Deserialize)]
 struct WireConverseEvent<'a> {
     #[serde(borrow)]
-    kind: Borrowed<'a>,
+    kind: BorrowedStr<'a>,
     #[serde(borrow)]
-    name: Borrowed<'a>,
+    name: BorrowedStr<'a>,
     #[serde(borrow, default)]
     payload: Option<&'a RawValue>,
 }
 
 impl<'a> WireConverseEvent<'a> {
-    fn read<T: Deserialize<'a>>(&self) -> Result<T, Malformed> {
+    fn read<T: Deserialize<'a>>(&self) -> Result<T, MalformedAnswer> {
         let payload = self.payload.and_then(|payload| json::read(payload.get()));
-        payload.ok_or_else(|| Malformed(format!("no {}", self.name.0)))
+        payload.ok_or_else(|| MalformedAnswer(format!("no {}", self.name.0)))
     }
 }
 
@@ -72,7 +72,7 @@ struct WireDelta<'a> {
 #[serde(default)]
 struct WireBlockDelta<'a> {
     #[serde(borrow)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(borrow, rename = "toolUse")]
     tool_use: Option<WireInput<'a>>,
     #[serde(borrow, rename = "reasoningContent")]
@@ -84,23 +84,23 @@ struct WireBlockDelta<'a> {
 #[derive(Deserialize)]
 struct WireInput<'a> {
     #[serde(borrow, default)]
-    input: Borrowed<'a>,
+    input: BorrowedStr<'a>,
 }
 
 #[derive(Deserialize)]
 struct WireReasoningDelta<'a> {
     #[serde(borrow, default)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
-    signature: Option<Borrowed<'a>>,
+    signature: Option<BorrowedStr<'a>>,
     #[serde(borrow, default, rename = "redactedContent")]
-    redacted: Option<Borrowed<'a>>,
+    redacted: Option<BorrowedStr<'a>>,
 }
 
 #[derive(Deserialize)]
 struct WireStop<'a> {
     #[serde(borrow, rename = "stopReason")]
-    reason: Borrowed<'a>,
+    reason: BorrowedStr<'a>,
 }
 
 #[derive(Default, Deserialize)]
@@ -126,9 +126,13 @@ pub(super) struct ConverseReader {
 }
 
 impl ReadStream for ConverseReader {
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer> {
         let event: WireConverseEvent<'_> = serde_json::from_slice(data)
-            .map_err(|error| Malformed(format!("no message of a stream: {error}")))?;
+            .map_err(|error| MalformedAnswer(format!("no message of a stream: {error}")))?;
         if self.has_ended {
             return Ok(());
         }
@@ -201,7 +205,7 @@ impl ConverseReader {
         &mut self,
         wire: WireDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let index = wire.index.unwrap_or(self.last);
         self.last = index;
         match wire.delta {
@@ -213,7 +217,7 @@ impl ConverseReader {
                 self.blocks.push(index, AnswerPart::Input(more.input.0), out);
             }
             WireBlockDelta { tool_use: Some(_), .. } => {
-                return Err(Malformed("the input of a call that is not open".to_owned()));
+                return Err(MalformedAnswer("the input of a call that is not open".to_owned()));
             }
             WireBlockDelta { reasoning: Some(more), .. } => self.think(index, more, out)?,
             WireBlockDelta { image: Some(_), .. } => return Err(kit::picture()),
@@ -227,7 +231,7 @@ impl ConverseReader {
         index: u64,
         more: WireReasoningDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         match more {
             WireReasoningDelta { text: Some(text), .. } => {
                 self.blocks.push(index, AnswerPart::Reasoning(text.0), out);

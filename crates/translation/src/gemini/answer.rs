@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{AnswerFrame, Malformed};
+use crate::dialect::{AnswerFrame, MalformedAnswer};
 use crate::gemini::signature_of_seal;
-use crate::json::{self, Borrowed, Members};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
@@ -15,7 +15,7 @@ use crate::seal::{self, Maker};
 #[serde(rename_all = "camelCase")]
 pub(super) struct WireContentAnswer<'a> {
     #[serde(borrow, default)]
-    response_id: Option<Borrowed<'a>>,
+    response_id: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     candidates: Option<Vec<WireCandidate<'a>>>,
     #[serde(borrow, default)]
@@ -32,7 +32,7 @@ struct WireCandidate<'a> {
     #[serde(borrow, default)]
     content: Option<WireCandidateContent<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Borrowed<'a>>,
+    finish_reason: Option<BorrowedStr<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ struct WireCandidateContent<'a> {
 #[serde(rename_all = "camelCase")]
 struct WireFeedback<'a> {
     #[serde(borrow, default)]
-    block_reason: Option<Borrowed<'a>>,
+    block_reason: Option<BorrowedStr<'a>>,
 }
 
 /// Of the usage nothing is read but how much was thought: the rest is whoever's who meters it.
@@ -59,11 +59,11 @@ struct WireThoughts {
 #[serde(rename_all = "camelCase")]
 struct WirePart<'a> {
     #[serde(borrow, default)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(default)]
     thought: Option<bool>,
     #[serde(borrow, default)]
-    thought_signature: Option<Borrowed<'a>>,
+    thought_signature: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     function_call: Option<WireFunctionCall<'a>>,
     #[serde(borrow, default)]
@@ -73,9 +73,9 @@ struct WirePart<'a> {
 #[derive(Deserialize)]
 struct WireFunctionCall<'a> {
     #[serde(borrow, default)]
-    id: Option<Borrowed<'a>>,
+    id: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
-    name: Borrowed<'a>,
+    name: BorrowedStr<'a>,
     #[serde(borrow, default)]
     args: Option<&'a RawValue>,
 }
@@ -144,7 +144,7 @@ impl ContentState {
         &mut self,
         wire: WireContentAnswer<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         if self.has_ended {
             return Ok(());
         }
@@ -187,7 +187,7 @@ impl ContentState {
         &mut self,
         part: WirePart<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let signature = part.thought_signature.filter(|one| !one.0.is_empty());
         let seal = signature.map(|one| seal::wrap(Maker::Gemini, &one.0));
         if let Some(call) = part.function_call {
@@ -226,9 +226,9 @@ impl ContentState {
         call: &WireFunctionCall<'_>,
         seal: Option<String>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         if call.name.0.is_empty() {
-            return Err(Malformed("a function call without a name".to_owned()));
+            return Err(MalformedAnswer("a function call without a name".to_owned()));
         }
         let id = call.id.clone().unwrap_or_default().0;
         self.has_calls = true;
@@ -270,16 +270,16 @@ impl ContentState {
     }
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
     let wire: WireContentAnswer<'_> = serde_json::from_slice(body)
-        .map_err(|error| Malformed(format!("no generated content: {error}")))?;
+        .map_err(|error| MalformedAnswer(format!("no generated content: {error}")))?;
     let mut state = ContentState::default();
     let mut answer = Vec::new();
     state.take(wire, &mut |piece| answer.push(kit::owned(piece)))?;
     state.end(&mut |piece| answer.push(kit::owned(piece)));
     match answer.last() {
         Some(AnswerPart::End(_) | AnswerPart::Error(_)) => Ok(answer),
-        _ => Err(Malformed("generated content without an end".to_owned())),
+        _ => Err(MalformedAnswer("generated content without an end".to_owned())),
     }
 }
 

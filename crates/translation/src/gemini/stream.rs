@@ -1,6 +1,6 @@
 //! The chunks of an answer: from an upstream, and for a customer. Each is a document of its own.
 
-use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
+use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
 use crate::gemini::answer::{self, ContentFrame, ContentState, WireContentAnswer, WrittenCall};
 use crate::gemini::signature_of_seal;
 use crate::part::{AnswerPart, Counts, Stop};
@@ -11,9 +11,13 @@ use crate::part::{AnswerPart, Counts, Stop};
 pub(super) struct ContentReader(ContentState);
 
 impl ReadStream for ContentReader {
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer> {
         let chunk: WireContentAnswer<'_> = serde_json::from_slice(data)
-            .map_err(|error| Malformed(format!("no chunk of generated content: {error}")))?;
+            .map_err(|error| MalformedAnswer(format!("no chunk of generated content: {error}")))?;
         self.0.take(chunk, out)
     }
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{AnswerFrame, Malformed};
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
@@ -14,19 +14,19 @@ use crate::seal::{self, Maker};
 #[serde(default)]
 pub(super) struct WireBlock<'a> {
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Borrowed<'a>,
+    pub(super) kind: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) text: Borrowed<'a>,
+    pub(super) text: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) thinking: Borrowed<'a>,
+    pub(super) thinking: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) signature: Borrowed<'a>,
+    pub(super) signature: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) data: Borrowed<'a>,
+    pub(super) data: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) id: Borrowed<'a>,
+    pub(super) id: BorrowedStr<'a>,
     #[serde(borrow)]
-    pub(super) name: Borrowed<'a>,
+    pub(super) name: BorrowedStr<'a>,
     #[serde(borrow)]
     pub(super) input: Option<&'a RawValue>,
 }
@@ -34,13 +34,13 @@ pub(super) struct WireBlock<'a> {
 #[derive(Deserialize)]
 struct WireMessageAnswer<'a> {
     #[serde(borrow, default)]
-    id: Borrowed<'a>,
+    id: BorrowedStr<'a>,
     #[serde(borrow, default)]
     content: Vec<&'a RawValue>,
     #[serde(borrow, default)]
-    stop_reason: Option<Borrowed<'a>>,
+    stop_reason: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
-    stop_sequence: Option<Borrowed<'a>>,
+    stop_sequence: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -49,7 +49,11 @@ struct WireMessageAnswer<'a> {
 pub(super) const BLOCKS: [&str; 4] = ["text", "thinking", "redacted_thinking", "tool_use"];
 
 /// Reads a `stop_reason`. A model that made calls stops for their results unless the reason says otherwise.
-pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>, has_calls: bool) -> Stop<'a> {
+pub(super) fn stop<'a>(
+    reason: &str,
+    sequence: Option<BorrowedStr<'a>>,
+    has_calls: bool,
+) -> Stop<'a> {
     match reason {
         "stop_sequence" => Stop::Sequence(sequence.map(|text| text.0)),
         "tool_use" => Stop::Tools,
@@ -61,9 +65,9 @@ pub(super) fn stop<'a>(reason: &str, sequence: Option<Borrowed<'a>>, has_calls: 
     }
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
     let wire: WireMessageAnswer<'_> =
-        json::parse(body).map_err(|error| Malformed(format!("no message: {error}")))?;
+        json::parse(body).map_err(|error| MalformedAnswer(format!("no message: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0, counts: Counts::default() }];
     if let Some(error) = wire.error.filter(|error| error.get() != "null") {
         out.push(AnswerPart::Error(failure(error)));
@@ -75,7 +79,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
             Ok(block) => block,
             Err(error) => match json::kind(raw.get()) {
                 Some(kind) if !BLOCKS.contains(&&*kind) => continue,
-                _ => return Err(Malformed(format!("no block of a message: {error}"))),
+                _ => return Err(MalformedAnswer(format!("no block of a message: {error}"))),
             },
         };
         match &*block.kind.0 {

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{AnswerFrame, Malformed, ReadStream, WriteStream};
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::messages::answer::{self, SealField, WireBlock, stop_reason};
 use crate::part::{AnswerPart, Counts, Stop};
@@ -15,7 +15,7 @@ use crate::sequence::Sequencer;
 #[derive(Deserialize)]
 struct WireEvent<'a> {
     #[serde(borrow, rename = "type", default)]
-    kind: Borrowed<'a>,
+    kind: BorrowedStr<'a>,
     #[serde(borrow, default)]
     message: Option<WireStart<'a>>,
     #[serde(borrow, default)]
@@ -31,7 +31,7 @@ struct WireEvent<'a> {
 #[derive(Deserialize)]
 struct WireStart<'a> {
     #[serde(borrow, default)]
-    id: Borrowed<'a>,
+    id: BorrowedStr<'a>,
 }
 
 /// A delta, with the fields of all of its types.
@@ -39,17 +39,17 @@ struct WireStart<'a> {
 #[serde(default)]
 struct WireDelta<'a> {
     #[serde(borrow)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    thinking: Option<Borrowed<'a>>,
+    thinking: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    signature: Option<Borrowed<'a>>,
+    signature: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    partial_json: Option<Borrowed<'a>>,
+    partial_json: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    stop_reason: Option<Borrowed<'a>>,
+    stop_reason: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    stop_sequence: Option<Borrowed<'a>>,
+    stop_sequence: Option<BorrowedStr<'a>>,
 }
 
 /// Reads the events of an upstream.
@@ -78,7 +78,11 @@ struct OpenBlock {
 }
 
 impl ReadStream for MessageReader {
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer> {
         let event: WireEvent<'_> = match json::parse(data) {
             Ok(event) => event,
             Err(error) => return self.read_odd(data, &error),
@@ -105,7 +109,8 @@ impl ReadStream for MessageReader {
             "message_stop" => self.end(out),
             "error" => {
                 self.has_ended = true;
-                let error = event.error.ok_or_else(|| Malformed("an empty error".to_owned()))?;
+                let error =
+                    event.error.ok_or_else(|| MalformedAnswer("an empty error".to_owned()))?;
                 out(AnswerPart::Error(answer::failure(error)));
             }
             "ping" => out(AnswerPart::Alive),
@@ -137,7 +142,7 @@ impl ReadStream for MessageReader {
 impl MessageReader {
     /// An event whose fields are not those that are read: it is passed over if it is of a new type, or
     /// about a block or a piece of a new type.
-    fn read_odd(&mut self, data: &[u8], error: &serde_json::Error) -> Result<(), Malformed> {
+    fn read_odd(&mut self, data: &[u8], error: &serde_json::Error) -> Result<(), MalformedAnswer> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct OddEvent {
@@ -153,7 +158,7 @@ impl MessageReader {
             #[serde(rename = "type")]
             kind: String,
         }
-        let malformed = || Malformed(format!("no event of a message: {error}"));
+        let malformed = || MalformedAnswer(format!("no event of a message: {error}"));
         let text = std::str::from_utf8(data).map_err(|_| malformed())?;
         match &*json::kind(text).unwrap_or_default() {
             "content_block_start" | "content_block_delta" => {}
@@ -167,7 +172,7 @@ impl MessageReader {
             return Err(malformed());
         }
         if event.kind == "content_block_start" {
-            let kind = Borrowed(kind.into());
+            let kind = BorrowedStr(kind.into());
             let block = WireBlock { kind, ..WireBlock::default() };
             self.begin(event.index, block, &mut |_| {});
         }
@@ -223,15 +228,15 @@ impl MessageReader {
         index: Option<u64>,
         delta: WireDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let index = index.unwrap_or(self.last);
         if !self.has_blocks && delta.partial_json.is_none() {
             // Some upstreams leave the beginning of the only block out.
-            let kind = Borrowed("text".into());
+            let kind = BorrowedStr("text".into());
             self.begin(Some(index), WireBlock { kind, ..WireBlock::default() }, out);
         }
         let Some(block) = self.open.iter_mut().rev().find(|block| block.index == index) else {
-            return Err(Malformed("a piece of a block that is not open".to_owned()));
+            return Err(MalformedAnswer("a piece of a block that is not open".to_owned()));
         };
         if block.is_passed_over {
             return Ok(());

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{AnswerFrame, Malformed};
-use crate::json::{self, Borrowed, Members};
+use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::responses::item;
@@ -14,9 +14,9 @@ use crate::responses::open_items::{ItemName, OpenItems};
 #[serde(default)]
 pub(super) struct WireResponse<'a> {
     #[serde(borrow)]
-    pub(super) id: Borrowed<'a>,
+    pub(super) id: BorrowedStr<'a>,
     #[serde(borrow)]
-    status: Option<Borrowed<'a>>,
+    status: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) output: Vec<&'a RawValue>,
     incomplete_details: Option<WireIncomplete>,
@@ -77,9 +77,9 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
     kit::failure_of(status, &value)
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, Malformed> {
+pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
     let wire: WireResponse<'_> =
-        json::parse(body).map_err(|error| Malformed(format!("no response: {error}")))?;
+        json::parse(body).map_err(|error| MalformedAnswer(format!("no response: {error}")))?;
     let mut out = vec![AnswerPart::Begin { id: wire.id.0.clone(), counts: Counts::default() }];
     let has_failed = wire.status.as_ref().is_some_and(|status| status.0 == "failed");
     if has_failed || wire.error.is_some_and(|error| error.get() != "null") {

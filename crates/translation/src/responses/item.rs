@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::Malformed;
-use crate::json::{self, Borrowed};
+use crate::dialect::MalformedAnswer;
+use crate::json::{self, BorrowedStr};
 use crate::part::{AnswerPart, Citation};
 use crate::responses::open_items::{ItemKind, PartKind};
 use crate::seal::{self, Maker};
@@ -14,34 +14,34 @@ use crate::seal::{self, Maker};
 #[serde(default)]
 pub(super) struct WireItem<'a> {
     #[serde(borrow, rename = "type")]
-    pub(super) kind: Borrowed<'a>,
+    pub(super) kind: BorrowedStr<'a>,
     #[serde(borrow)]
-    id: Option<Borrowed<'a>>,
+    id: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     content: Option<Vec<WireContent<'a>>>,
     #[serde(borrow)]
     summary: Option<Vec<WireContent<'a>>>,
     #[serde(borrow)]
-    encrypted_content: Option<Borrowed<'a>>,
+    encrypted_content: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    call_id: Borrowed<'a>,
+    call_id: BorrowedStr<'a>,
     #[serde(borrow)]
-    name: Borrowed<'a>,
+    name: BorrowedStr<'a>,
     #[serde(borrow)]
-    arguments: Option<Borrowed<'a>>,
+    arguments: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    input: Option<Borrowed<'a>>,
+    input: Option<BorrowedStr<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct WireContent<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Borrowed<'a>,
+    kind: BorrowedStr<'a>,
     #[serde(borrow)]
-    text: Option<Borrowed<'a>>,
+    text: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    refusal: Option<Borrowed<'a>>,
+    refusal: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     annotations: Option<Vec<&'a RawValue>>,
 }
@@ -92,13 +92,13 @@ pub(super) fn citation(annotation: &RawValue) -> Option<CitedText> {
 ///
 /// # Errors
 /// It is of a known type, and not what such an item is.
-pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, Malformed> {
+pub(super) fn read(item: &RawValue) -> Result<WireItem<'_>, MalformedAnswer> {
     serde_json::from_str(item.get()).or_else(|error| {
-        let kind = json::kind(item.get()).map(|kind| Borrowed(kind.into()));
+        let kind = json::kind(item.get()).map(|kind| BorrowedStr(kind.into()));
         let unread = WireItem { kind: kind.unwrap_or_default(), ..WireItem::default() };
         match ItemKind::from_item(&unread) {
             ItemKind::PassedOver if !unread.kind.0.is_empty() => Ok(unread),
-            _ => Err(Malformed(format!("no item of a response: {error}"))),
+            _ => Err(MalformedAnswer(format!("no item of a response: {error}"))),
         }
     })
 }

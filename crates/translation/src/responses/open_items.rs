@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use crate::dialect::Malformed;
+use crate::dialect::MalformedAnswer;
 use crate::part::AnswerPart;
 use crate::responses::item::{CitedText, WireItem};
 use crate::sequence::{PassedText, Sequencer};
@@ -190,7 +190,7 @@ impl OpenItems {
         name: ItemName<'_>,
         part: PartKind,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<Option<usize>, Malformed> {
+    ) -> Result<Option<usize>, MalformedAnswer> {
         let found = self.find(name);
         let kind = found.and_then(|place| self.items.get(place)).map(|item| item.kind);
         match (found, kind) {
@@ -203,7 +203,7 @@ impl OpenItems {
             (Some(_), _) if part == PartKind::FreeInput => Ok(None),
             _ => {
                 let Some(kind) = part.item() else {
-                    return Err(Malformed("the input of a call that is not open".to_owned()));
+                    return Err(MalformedAnswer("the input of a call that is not open".to_owned()));
                 };
                 if let Some(place) = found {
                     self.close(place, out);
@@ -221,13 +221,13 @@ impl OpenItems {
         part: PartKind,
         text: Cow<'_, str>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let Some(place) = self.item_of(name, part, out)? else { return Ok(()) };
         let (order, Some(item)) = (&mut self.order, self.items.get_mut(place)) else {
             return Ok(());
         };
         if item.has_ended {
-            return Err(Malformed("a piece of an item that has ended".to_owned()));
+            return Err(MalformedAnswer("a piece of an item that has ended".to_owned()));
         }
         item.say(part, text, &mut |piece| order.push(place, piece, out));
         Ok(())
@@ -240,7 +240,7 @@ impl OpenItems {
         part: PartKind,
         whole: &str,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         if part.item().is_none() && self.find(name).is_none() {
             // The end of its item says it again, and more.
             return Ok(());
@@ -270,7 +270,7 @@ impl OpenItems {
         item: &WireItem<'_>,
         whole: &RawValue,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let kind = ItemKind::from_item(item);
         let is_same = |place: &usize| {
             self.items.get(*place).is_some_and(|open| open.kind == kind && !open.has_ended)

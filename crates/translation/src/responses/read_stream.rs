@@ -7,8 +7,8 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::dialect::{Malformed, ReadStream};
-use crate::json::{self, Borrowed, MaybeText};
+use crate::dialect::{MalformedAnswer, ReadStream};
+use crate::json::{self, BorrowedStr, MaybeText};
 use crate::part::{AnswerPart, Counts};
 use crate::responses::answer::{self, WireResponse};
 use crate::responses::item::{self, WireItem};
@@ -18,11 +18,11 @@ use crate::responses::open_items::{ItemKind, ItemName, OpenItems, PartKind};
 #[derive(Deserialize)]
 struct WireEvent<'a> {
     #[serde(borrow, rename = "type", default)]
-    kind: Borrowed<'a>,
+    kind: BorrowedStr<'a>,
     #[serde(default)]
     output_index: Option<u64>,
     #[serde(borrow, default)]
-    item_id: Option<Borrowed<'a>>,
+    item_id: Option<BorrowedStr<'a>>,
     #[serde(default)]
     content_index: Option<u64>,
     #[serde(default)]
@@ -66,14 +66,18 @@ pub(super) struct ResponseReader {
 }
 
 impl ReadStream for ResponseReader {
-    fn read(&mut self, data: &[u8], out: &mut dyn FnMut(AnswerPart<'_>)) -> Result<(), Malformed> {
+    fn read(
+        &mut self,
+        data: &[u8],
+        out: &mut dyn FnMut(AnswerPart<'_>),
+    ) -> Result<(), MalformedAnswer> {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
         let event: WireEvent<'_> = match json::parse(data) {
             Ok(event) => event,
             Err(_) if is_new(data) => return Ok(()),
-            Err(error) => return Err(Malformed(format!("no event of a response: {error}"))),
+            Err(error) => return Err(MalformedAnswer(format!("no event of a response: {error}"))),
         };
         match &*event.kind.0 {
             "response.created" | "response.in_progress" | "response.queued" => {
@@ -117,7 +121,7 @@ impl ResponseReader {
         &mut self,
         event: WireEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let name =
             ItemName { index: event.output_index, id: event.item_id.as_ref().map(|id| &*id.0) };
         let content = event.content_index.unwrap_or(0);
@@ -157,7 +161,7 @@ impl ResponseReader {
         &mut self,
         event: &WireEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let item = event.item.map(item::read).transpose()?.unwrap_or_default();
         let name = ItemName { index: event.output_index, id: item.id() };
         self.items.begin(name, ItemKind::from_item(&item), out);
@@ -171,7 +175,7 @@ impl ResponseReader {
         &mut self,
         event: &WireEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         let Some(whole) = event.item else { return Ok(()) };
         let item: WireItem<'_> = item::read(whole)?;
         let name = ItemName { index: event.output_index, id: item.id() };
@@ -183,7 +187,7 @@ impl ResponseReader {
         &mut self,
         response: &WireResponse<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedAnswer> {
         if self.items.is_empty() {
             for (place, whole) in response.output.iter().enumerate() {
                 let item = item::read(whole)?;

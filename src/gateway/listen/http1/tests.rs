@@ -177,7 +177,7 @@ async fn serve_ours(stream: DuplexStream) -> bool {
         }
     };
     let Ok(head) = CheckedHead::read(bytes, end) else { return false };
-    let returned = Returned::default();
+    let returned = KeepAliveSlot::default();
     let own = Http1Session::new(head, wire, Arc::clone(&returned));
     driver::serve(&Echo, &mut driver::session(), Box::new(own)).await;
     let kept = returned.lock().take();
@@ -187,16 +187,16 @@ async fn serve_ours(stream: DuplexStream) -> bool {
 /// A request that was not waited for.
 const BEHIND: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-struct Escaped(Vec<u8>);
+struct RawRequest(Vec<u8>);
 
-impl std::fmt::Debug for Escaped {
+impl std::fmt::Debug for RawRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
     }
 }
 
 /// A sound request, whatever its body is framed by.
-fn requests() -> impl Strategy<Value = Escaped> {
+fn requests() -> impl Strategy<Value = RawRequest> {
     let version = prop_oneof![Just("1.1"), Just("1.1"), Just("1.0")];
     let connection = prop_oneof![
         Just(""),
@@ -236,7 +236,7 @@ fn requests() -> impl Strategy<Value = Escaped> {
                 request.extend_from_slice(b"0\r\nX-Trailer: y\r\n\r\n");
             }
             request.extend_from_slice(behind);
-            Escaped(request)
+            RawRequest(request)
         },
     )
 }
@@ -249,7 +249,7 @@ proptest! {
     #[test]
     fn a_request_is_read_and_answered_as_by_pingora(request in requests(), piece in 1_usize..3_000) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let Escaped(request) = request;
+        let RawRequest(request) = request;
         let mut ours = runtime.block_on(over_ours(&request, piece));
         let pingoras = runtime.block_on(over_pingoras(&request, piece));
         // A request behind the first one is noticed by who happens to read it with that.
@@ -318,7 +318,7 @@ async fn a_head_that_was_written_keeps_nothing_but_its_status() {
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
     let wire = ClientConnection::new(Box::new(std::io::Cursor::new(Vec::new())), nobodys());
-    let mut session = Http1Session::new(head, wire, Returned::default());
+    let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     let read = Bytes::from(vec![b'a'; 8192]);
     let value = HeaderValue::from_maybe_shared(read.slice(..8)).expect("a value");
     let mut header = ResponseHeader::build(200, None).expect("a head");
@@ -342,7 +342,7 @@ async fn addresses_of_a_closed_connection_are_still_available() {
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
     let wire = ClientConnection::new(Box::new(stream), nobodys());
-    let mut session = Http1Session::new(head, wire, Returned::default());
+    let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     for _ in 0..2 {
         session.shutdown(0, "").await;
     }

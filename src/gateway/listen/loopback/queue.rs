@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 
 use super::Piece;
-use crate::finished::Settled;
+use crate::finished::RequestSettlement;
 
 /// Pieces of an answer that wait for their reader at most.
 const PIECES_MAX: usize = 16;
@@ -23,7 +23,7 @@ struct QueueState {
     pieces: VecDeque<Piece>,
     /// Bytes in `pieces`.
     bytes: usize,
-    settled: Option<Settled>,
+    settled: Option<RequestSettlement>,
     /// Nothing more is written.
     is_over: bool,
     /// The reader was dropped.
@@ -138,7 +138,7 @@ impl Drop for QueueWriter {
 }
 
 impl SettlementSender {
-    pub(super) fn complete(&self, settled: Settled) {
+    pub(super) fn complete(&self, settled: RequestSettlement) {
         let mut state = self.0.lock();
         state.settled = Some(settled);
         let reader = state.reader.take();
@@ -165,13 +165,13 @@ impl QueueReader {
     }
 
     /// The settlement, or `Some(None)` once the request is over without one.
-    pub(super) fn try_settled(&self) -> Option<Option<Settled>> {
+    pub(super) fn try_settled(&self) -> Option<Option<RequestSettlement>> {
         let state = self.0.lock();
         state.settled.map(Some).or(state.is_over.then_some(None))
     }
 
     /// Waits for the settlement; `None` for a request without one.
-    pub(super) async fn settled(&self) -> Option<Settled> {
+    pub(super) async fn settled(&self) -> Option<RequestSettlement> {
         self.wait(Self::try_settled).await
     }
 

@@ -5,14 +5,14 @@ use std::io;
 
 /// The end of the upstream's side of a connection before the first byte of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closed {
+pub(super) enum EarlyClose {
     /// In order, by TCP's FIN. It acknowledges all that had arrived before it.
     InOrder,
     /// By a reset, which acknowledges nothing.
     Reset,
 }
 
-impl Closed {
+impl EarlyClose {
     /// The end that an error of reading reports.
     pub(super) fn from_error(error: &io::Error) -> Option<Self> {
         match error.kind() {
@@ -43,21 +43,21 @@ mod tests {
     #[test]
     fn what_was_acknowledged_tells_what_can_have_been_read() {
         for (closed, acked, is_unread) in [
-            (Closed::InOrder, 0, true),
-            (Closed::InOrder, 99, true),
-            (Closed::InOrder, 100, false),
+            (EarlyClose::InOrder, 0, true),
+            (EarlyClose::InOrder, 99, true),
+            (EarlyClose::InOrder, 100, false),
             // Over TLS more bytes are sent than the request has.
-            (Closed::InOrder, 140, false),
-            (Closed::Reset, 0, true),
-            (Closed::Reset, 1, false),
-            (Closed::Reset, 100, false),
+            (EarlyClose::InOrder, 140, false),
+            (EarlyClose::Reset, 0, true),
+            (EarlyClose::Reset, 1, false),
+            (EarlyClose::Reset, 100, false),
         ] {
             assert_eq!(closed.leaves_unread(acked, 100), is_unread, "{closed:?} {acked}");
         }
-        let by = |kind: io::ErrorKind| Closed::from_error(&kind.into());
-        assert_eq!(by(io::ErrorKind::UnexpectedEof), Some(Closed::InOrder));
-        assert_eq!(by(io::ErrorKind::ConnectionReset), Some(Closed::Reset));
-        assert_eq!(by(io::ErrorKind::BrokenPipe), Some(Closed::Reset));
+        let by = |kind: io::ErrorKind| EarlyClose::from_error(&kind.into());
+        assert_eq!(by(io::ErrorKind::UnexpectedEof), Some(EarlyClose::InOrder));
+        assert_eq!(by(io::ErrorKind::ConnectionReset), Some(EarlyClose::Reset));
+        assert_eq!(by(io::ErrorKind::BrokenPipe), Some(EarlyClose::Reset));
         assert_eq!(by(io::ErrorKind::TimedOut), None, "nothing was heard of the other side");
     }
 }

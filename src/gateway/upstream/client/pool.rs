@@ -147,10 +147,10 @@ struct UnusedByTarget {
 struct Group {
     target: ConnectionTarget,
     /// The one that was used last stands last.
-    connections: Vec<Unused>,
+    connections: Vec<IdleConnection>,
 }
 
-struct Unused {
+struct IdleConnection {
     connection: UpstreamConnection,
     until: Instant,
 }
@@ -181,7 +181,7 @@ impl Idle {
         let mut kept = self.kept.lock();
         // The oldest goes: a connection that was just used is the likeliest to be open.
         let given_up = if kept.count >= self.max { kept.give_up_oldest() } else { None };
-        kept.add(Unused { connection, until: Instant::now() + idle_timeout });
+        kept.add(IdleConnection { connection, until: Instant::now() + idle_timeout });
         let is_watched = std::mem::replace(&mut kept.is_watched, true);
         drop(kept);
         // Closing takes a system call, and the lock is every request's.
@@ -213,13 +213,13 @@ impl UnusedByTarget {
         };
         let group = self.groups.iter_mut().filter(|group| leads_there(group)).nth(turn)?;
         // `watch` looks once a second, and the upstream may close a connection at its time.
-        let is_due = |unused: &mut Unused| unused.until > Instant::now();
+        let is_due = |unused: &mut IdleConnection| unused.until > Instant::now();
         let unused = group.connections.pop_if(is_due)?;
         self.count -= 1;
         Some(unused.connection)
     }
 
-    fn add(&mut self, unused: Unused) {
+    fn add(&mut self, unused: IdleConnection) {
         self.count += 1;
         let target = &unused.connection.target;
         match self.groups.iter_mut().find(|group| group.target == *target) {
@@ -232,7 +232,7 @@ impl UnusedByTarget {
     }
 
     /// Takes out the one that has been unused for longest.
-    fn give_up_oldest(&mut self) -> Option<Unused> {
+    fn give_up_oldest(&mut self) -> Option<IdleConnection> {
         let with_one = self.groups.iter_mut().filter(|group| !group.connections.is_empty());
         let oldest = with_one.min_by_key(|group| group.connections.first().map(|it| it.until))?;
         self.count -= 1;
@@ -240,10 +240,11 @@ impl UnusedByTarget {
     }
 
     /// Takes out those that are closed, or have been unused for too long.
-    fn take_ended(&mut self, now: Instant) -> Vec<Unused> {
+    fn take_ended(&mut self, now: Instant) -> Vec<IdleConnection> {
         let mut ended = Vec::new();
         for group in &mut self.groups {
-            let is_ended = |it: &mut Unused| it.until <= now || !is_open(&mut it.connection.stream);
+            let is_ended =
+                |it: &mut IdleConnection| it.until <= now || !is_open(&mut it.connection.stream);
             ended.extend(group.connections.extract_if(.., is_ended));
         }
         self.groups.retain(|group| !group.connections.is_empty());

@@ -183,15 +183,15 @@ mod tests {
 
     use super::*;
 
-    struct Noted(u64, Arc<Mutex<Vec<u64>>>);
+    struct EvictionProbe(u64, Arc<Mutex<Vec<u64>>>);
 
-    impl Evict for Noted {
+    impl Evict for EvictionProbe {
         fn evict(&self) {
             self.1.lock().push(self.0);
         }
     }
 
-    fn add(index: &IdleStates, account: u64, is_funded: bool, bytes: usize, state: Noted) {
+    fn add(index: &IdleStates, account: u64, is_funded: bool, bytes: usize, state: EvictionProbe) {
         index.0.lock().insert(StateOwner { account, is_funded }, bytes, Arc::new(state));
     }
 
@@ -206,7 +206,7 @@ mod tests {
             (5, 1, true, 60),
             (6, 3, false, 2),
         ] {
-            add(&index, account, is_funded, bytes, Noted(name, Arc::clone(&noted)));
+            add(&index, account, is_funded, bytes, EvictionProbe(name, Arc::clone(&noted)));
         }
         let names = || std::mem::take(&mut *noted.lock());
         assert_eq!(index.evict(194, EvictionScope::All), None, "there are 193");
@@ -239,7 +239,7 @@ mod tests {
     fn ten_thousand_states_are_kept_and_evicted_within_milliseconds() {
         let (index, noted) = (IdleStates::default(), Arc::default());
         for (name, bytes) in (0..10_000).zip((1..=7).cycle()) {
-            add(&index, name % 100, true, bytes, Noted(name, Arc::clone(&noted)));
+            add(&index, name % 100, true, bytes, EvictionProbe(name, Arc::clone(&noted)));
         }
         let begun = Instant::now();
         for _ in 0..1_000 {

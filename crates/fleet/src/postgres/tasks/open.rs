@@ -28,7 +28,7 @@ pub struct Opening {
 
 /// The outcome of an [`Opening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// Task and money are in the database.
     Done,
     /// A submit of the same name came before. Nothing has changed.
@@ -39,7 +39,7 @@ pub enum Opened {
 
 /// The state of an [`Opening`] whose COMMIT was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum CommitState {
     /// The task was opened.
     Done,
     /// It was not, and never will be.
@@ -68,14 +68,14 @@ impl SharedTasks {
     ///
     /// # Errors
     /// See [`DbError`]. After [`DbError::Unknown`] ask [`SharedTasks::settle_opening`].
-    pub async fn open(&self, opening: &Opening) -> Result<Opened, DbError> {
+    pub async fn open(&self, opening: &Opening) -> Result<OpenOutcome, DbError> {
         let refused = Mutex::new(None);
         let refusal = &refused;
         let opened = self.db().transact(move |tx| {
             Box::pin(async move {
                 *refusal.lock() = None;
                 match self.open_in(tx, opening).await? {
-                    Opened::Done => Ok(Opened::Done),
+                    OpenOutcome::Done => Ok(OpenOutcome::Done),
                     other => {
                         // An error takes back what was written by then.
                         *refusal.lock() = Some(other);
@@ -91,22 +91,26 @@ impl SharedTasks {
         }
     }
 
-    async fn open_in(&self, tx: &Transaction<'_>, opening: &Opening) -> Result<Opened, DbError> {
+    async fn open_in(
+        &self,
+        tx: &Transaction<'_>,
+        opening: &Opening,
+    ) -> Result<OpenOutcome, DbError> {
         // Locked, so that nobody takes this node's place or its leases before the end of this.
         let alive = "SELECT 1 FROM tollgate.nodes
                      WHERE id = $1 AND epoch = $2 AND term_ends > now() AND suspended_at IS NULL
                      FOR SHARE";
         if tx.query_opt(alive, &[&self.node(), &self.epoch()]).await?.is_none() {
-            return Ok(Opened::Refused);
+            return Ok(OpenOutcome::Refused);
         }
         if !self.enter(tx, opening, None).await? {
             return self.found(tx, opening).await.map(|found| match found {
-                Found::Done => Opened::Done,
-                Found::Never => Opened::Refused,
+                CommitState::Done => OpenOutcome::Done,
+                CommitState::Never => OpenOutcome::Refused,
             });
         }
         if !mark(tx, opening).await? {
-            return Ok(Opened::Repeated);
+            return Ok(OpenOutcome::Repeated);
         }
         let (account, amount) =
             (opening.task.intent.account.to_string(), opening.hold.amount.get());
@@ -117,7 +121,7 @@ impl SharedTasks {
         let is_covered = amount == 0
             || tx.execute(moved, &[&account, &amount]).await? == 1
                 && tx.execute(taken, &[&account, &self.node(), &amount]).await? == 1;
-        Ok(if is_covered { Opened::Done } else { Opened::Refused })
+        Ok(if is_covered { OpenOutcome::Done } else { OpenOutcome::Refused })
     }
 
     /// Inserts the row of a task, or with `never` a row that prevents its opening; returns false if there was
@@ -161,11 +165,15 @@ impl SharedTasks {
         Ok(entered == 1)
     }
 
-    async fn found(&self, tx: &Transaction<'_>, opening: &Opening) -> Result<Found, DbError> {
+    async fn found(&self, tx: &Transaction<'_>, opening: &Opening) -> Result<CommitState, DbError> {
         let sql = "SELECT stage FROM tollgate.tasks WHERE id = $1 AND hold = $2";
         let (id, hold) = (opening.task.id().to_string(), opening.hold_number()?);
         let row = tx.query_one(sql, &[&id, &hold]).await?;
-        Ok(if row.try_get::<_, &str>(0)? == "never" { Found::Never } else { Found::Done })
+        Ok(if row.try_get::<_, &str>(0)? == "never" {
+            CommitState::Never
+        } else {
+            CommitState::Done
+        })
     }
 
     /// Resolves an opening whose COMMIT was not answered. The row that says "never" waits for a transaction
@@ -173,11 +181,11 @@ impl SharedTasks {
     ///
     /// # Errors
     /// See [`DbError`]: ask again.
-    pub async fn settle_opening(&self, opening: &Opening) -> Result<Found, DbError> {
+    pub async fn settle_opening(&self, opening: &Opening) -> Result<CommitState, DbError> {
         let settled = self.db().transact(move |tx| {
             Box::pin(async move {
                 if self.enter(tx, opening, Some(UnixMs::now())).await? {
-                    return Ok(Found::Never);
+                    return Ok(CommitState::Never);
                 }
                 self.found(tx, opening).await
             })

@@ -10,19 +10,19 @@ use crate::rules::shards::{new_cores, shard_index};
 use tollgate_types::ids::{AccountId, Seq};
 
 /// The state of a ledger that has followed a directory and done nothing else.
-pub struct Followed {
+pub struct DirectoryState {
     cores: Vec<Core>,
     seq: Seq,
 }
 
-impl Default for Followed {
+impl Default for DirectoryState {
     /// The state before the first write.
     fn default() -> Self {
         Self { cores: new_cores(), seq: 0 }
     }
 }
 
-impl Followed {
+impl DirectoryState {
     /// Takes over a write.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ impl Followed {
     }
 }
 
-/// See [`Followed::names`].
+/// See [`DirectoryState::names`].
 pub(super) fn names(cores: &[Core]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for state in cores.iter().flat_map(|core| core.accounts.values()) {

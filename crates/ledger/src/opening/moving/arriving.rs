@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::directory::sync_directory;
 use crate::files::lock::DirectoryLock;
-use crate::files::moved::Moved;
+use crate::files::moved::MovedMarker;
 use crate::journal::segment::{Position, Writer};
 use crate::records::error::OpenError;
 use crate::records::record::{JournaledRecord, Record};
@@ -23,7 +23,7 @@ const GROUP_RECORDS: usize = 4096;
 /// Keys that are written beside a ledger before it is complete.
 const KEYS: [&str; 2] = ["webhook-key", "session-key"];
 
-/// A ledger that is being made. Nobody can open it before [`Moved::remove`].
+/// A ledger that is being made. Nobody can open it before [`MovedMarker::remove`].
 pub struct Arriving {
     dir: PathBuf,
     cores: Vec<Core>,
@@ -38,8 +38,8 @@ impl Arriving {
     ///
     /// # Errors
     /// When there is anything else in it, or it cannot be written.
-    pub fn begin(dir: &Path, moved: &Moved) -> Result<Self, OpenError> {
-        let was_begun = Moved::find(dir)?.is_some();
+    pub fn begin(dir: &Path, moved: &MovedMarker) -> Result<Self, OpenError> {
+        let was_begun = MovedMarker::find(dir)?.is_some();
         let lock = DirectoryLock::take(dir)?;
         for entry in fs::read_dir(dir).map_err(OpenError::io(dir))? {
             let entry = entry.map_err(OpenError::io(dir))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::account::SledContents;
-use super::{Cost, LISTED_MAX, Made, Repair};
+use super::{Cost, JournalIds, LISTED_MAX, Repair};
 use crate::files::directory::sync_directory;
 use crate::files::seal::{self, Seal};
 use crate::journal::Chain;
@@ -54,7 +54,7 @@ pub(super) struct Builder<'a> {
 impl<'a> Builder<'a> {
     pub(super) fn begin(
         sled_contents: &'a SledContents,
-        made: &Made,
+        made: &JournalIds,
         lost: &[(Seq, Seq)],
         last: Seq,
     ) -> Self {

@@ -11,7 +11,7 @@ use tollgate_options::ledger::Pruning;
 use super::Projector;
 use crate::files::seal;
 use crate::journal::stream::Frames;
-use crate::projection::store::{Cut, Store, StoreError};
+use crate::projection::store::{PruneCutoff, Store, StoreError};
 use crate::records::act::IDS_KEPT;
 use crate::records::error::OpenError;
 use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
@@ -35,7 +35,7 @@ pub(super) struct Packer<'a> {
     projector: &'a Projector,
     is_packing: bool,
     /// Receiver of the lines to drop; finding them may have to wait for the archive.
-    cut: Option<Receiver<Result<Cut, OpenError>>>,
+    cut: Option<Receiver<Result<PruneCutoff, OpenError>>>,
     begun: Instant,
     look_at: Instant,
 }
@@ -104,7 +104,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    fn begin(&mut self, cut: Result<Cut, OpenError>) -> Result<(), StoreError> {
+    fn begin(&mut self, cut: Result<PruneCutoff, OpenError>) -> Result<(), StoreError> {
         let Projector { projected, dir, .. } = self.projector;
         let cut = match cut {
             Ok(cut) => cut,
@@ -151,7 +151,7 @@ impl<'a> Packer<'a> {
 }
 
 /// Determines which lines may be dropped; those before `from` were dropped earlier.
-fn left_behind(pruning: Pruning, journal: &Path, from: Seq) -> Result<Cut, OpenError> {
+fn left_behind(pruning: Pruning, journal: &Path, from: Seq) -> Result<PruneCutoff, OpenError> {
     let Pruning { keep, lines_max, .. } = pruning;
     let now = UnixMs::now();
     let before = |kept: Duration| {
@@ -161,7 +161,7 @@ fn left_behind(pruning: Pruning, journal: &Path, from: Seq) -> Result<Cut, OpenE
     let day = before(keep).0 / MS_PER_DAY;
     let hours = u32::try_from(day * (MS_PER_DAY / MS_PER_HOUR)).unwrap_or(0);
     let lines = lines_from(journal, from, before(keep), lines_max)?;
-    Ok(Cut { lines, hours, ids: before(IDS_KEPT) })
+    Ok(PruneCutoff { lines, hours, ids: before(IDS_KEPT) })
 }
 
 /// The first record whose line stays. Those before stand in sealed segments, each of which can be read

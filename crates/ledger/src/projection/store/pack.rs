@@ -69,7 +69,7 @@ impl Batch {
 
 /// Lines to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct PruneCutoff {
     /// Lines of statements and single losses from before this record: they are in sealed segments.
     pub(crate) lines: Seq,
     /// Usage by the hour from before this hour, counted from 1970. It is the first of a day.
@@ -78,7 +78,7 @@ pub(crate) struct Cut {
     pub(crate) ids: UnixMs,
 }
 
-impl Cut {
+impl PruneCutoff {
     /// True if a row is copied.
     fn keeps(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
         let number = |from: usize| key.get(from..).and_then(|rest| rest.first_chunk());
@@ -100,7 +100,7 @@ pub(super) struct Packing {
     /// The ledger's directory.
     dir: PathBuf,
     db: sled::Db,
-    cut: Cut,
+    cut: PruneCutoff,
     /// The rows up to this key are there.
     copied: IVec,
     /// True if all rows were copied: later writes go to the new store as well.
@@ -110,7 +110,7 @@ pub(super) struct Packing {
 }
 
 impl Packing {
-    fn begin(dir: &Path, cut: Cut) -> Result<Self, StoreError> {
+    fn begin(dir: &Path, cut: PruneCutoff) -> Result<Self, StoreError> {
         remove(&dir.join(NEW))?;
         let db = open_sled(&dir.join(NEW))?;
         let mut first = Batch::default();
@@ -205,7 +205,7 @@ impl Store {
     }
 
     /// Begins another one in its place.
-    pub(crate) fn pack(&self, dir: &Path, cut: Cut) -> Result<(), StoreError> {
+    pub(crate) fn pack(&self, dir: &Path, cut: PruneCutoff) -> Result<(), StoreError> {
         *self.packing.lock() = Some(Packing::begin(dir, cut)?);
         Ok(())
     }
@@ -282,14 +282,14 @@ impl Store {
     }
 
     /// Goes on with what the store before has begun, which is closed.
-    pub(crate) fn go_on(&self, begun: Begun) {
+    pub(crate) fn go_on(&self, begun: PackProgress) {
         *self.packing.lock() = begun.packing;
         *self.sweep.lock() = begun.sweep;
     }
 
     /// Compaction under way, to be continued by the store that replaces this one.
-    pub(crate) fn begun(&self) -> Begun {
-        Begun { packing: self.packing.lock().take(), sweep: self.sweep.lock().take() }
+    pub(crate) fn begun(&self) -> PackProgress {
+        PackProgress { packing: self.packing.lock().take(), sweep: self.sweep.lock().take() }
     }
 
     /// The first hour of which usage is here by the hour.
@@ -300,7 +300,7 @@ impl Store {
 
 /// Work that one store has begun and the next one goes on with: another sled that is made, and a reading
 /// of all rows.
-pub(crate) struct Begun {
+pub(crate) struct PackProgress {
     packing: Option<Packing>,
     sweep: Option<Sweep>,
 }
@@ -427,7 +427,7 @@ mod tests {
         for _ in 0..40 {
             write(&store, &mut random, &mut seq);
         }
-        let cut = Cut { lines: 1_000, hours: 480_240, ids: UnixMs(0) };
+        let cut = PruneCutoff { lines: 1_000, hours: 480_240, ids: UnixMs(0) };
         store.pack(dir.path(), cut).expect("begun");
         let mut steps = 0;
         while !store.copy_some().expect("copied") {
@@ -475,7 +475,7 @@ mod tests {
         for _ in 0..10 {
             write(&store, &mut random, &mut seq);
         }
-        let cut = Cut { lines: 100, hours: 480_000, ids: UnixMs(0) };
+        let cut = PruneCutoff { lines: 100, hours: 480_000, ids: UnixMs(0) };
         let from = |store: Store| store.entries_from().expect("read");
         let expected = results(&store, cut.lines);
         // In the middle of the copy.

@@ -49,9 +49,9 @@ impl Source for sled::Db {
 
 /// Rows in memory, for a start that has no room for sled.
 #[derive(Default)]
-pub(crate) struct Held(BTreeMap<IVec, IVec>);
+pub(crate) struct MemoryRows(BTreeMap<IVec, IVec>);
 
-impl Held {
+impl MemoryRows {
     /// Takes a row, if a state needs it.
     pub(crate) fn take(&mut self, key: Vec<u8>, value: Vec<u8>) {
         let is_of_use = key.first().is_some_and(|prefix| !super::is_for_queries(*prefix));
@@ -61,14 +61,14 @@ impl Held {
     }
 }
 
-impl Held {
+impl MemoryRows {
     /// Removes a row from its tree.
     pub(super) fn remove(&mut self, key: &[u8]) {
         self.0.remove(key);
     }
 }
 
-impl Source for Held {
+impl Source for MemoryRows {
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
         Ok(self.0.get(key).cloned())
     }

@@ -11,7 +11,7 @@ use sled::IVec;
 
 use super::customers::{ACT, ACT_ID, ACT_OF};
 use super::pack::Batch;
-use super::rows::Held;
+use super::rows::MemoryRows;
 use super::{Store, StoreError, is_for_queries, load, losses, tasks};
 use crate::journal::segment::Position;
 use crate::records::act::Act;
@@ -30,7 +30,7 @@ pub(crate) struct Sweep {
     /// The name of the reading, which a store that is opened in the place of this one goes on with.
     name: u64,
     /// Rows that a state needs, without those of tasks.
-    state: Held,
+    state: MemoryRows,
     /// The hash of who did what.
     acts: Sha256,
     /// The rows up to this key were read.
@@ -47,8 +47,8 @@ pub(crate) struct SweepFigures {
 }
 
 /// All rows, as they stood at one record of the journal.
-pub(crate) struct Swept {
-    state: Held,
+pub(crate) struct SweptRows {
+    state: MemoryRows,
     /// The hash of who did what up to there.
     pub(crate) acts: [u8; 32],
     /// The place in the journal up to which the rows know of it; `None` where nothing was applied.
@@ -56,7 +56,7 @@ pub(crate) struct Swept {
     pub(crate) figures: SweepFigures,
 }
 
-impl Swept {
+impl SweptRows {
     /// The state that the rows give.
     ///
     /// # Errors
@@ -142,7 +142,10 @@ impl Store {
     ///
     /// # Errors
     /// For rows that cannot be read, and when no reading is under way.
-    pub(crate) fn sweep_some(&self, name: u64) -> Result<Result<Swept, SweepFigures>, StoreError> {
+    pub(crate) fn sweep_some(
+        &self,
+        name: u64,
+    ) -> Result<Result<SweptRows, SweepFigures>, StoreError> {
         // Writes wait for this lock: what is read under it belongs together.
         let mut slot = self.sweep.lock();
         let Some(sweep) = slot.as_mut().filter(|sweep| sweep.name == name) else {
@@ -164,7 +167,7 @@ impl Store {
         // The empty one in its place follows nothing.
         let Sweep { state, acts, figures, .. } =
             std::mem::replace(sweep, Sweep { name, ..Sweep::default() });
-        Ok(Ok(Swept { state, acts: acts.finalize().into(), end, figures }))
+        Ok(Ok(SweptRows { state, acts: acts.finalize().into(), end, figures }))
     }
 
     /// Removes the first row whose key begins so. False if there is none.

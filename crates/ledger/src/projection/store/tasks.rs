@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Held, Source, Store, StoreError, key, put, value};
+use super::{Batch, MemoryRows, Source, Store, StoreError, key, put, value};
 use crate::projection::window::CustomerChanges;
 use crate::records::task::{DeliveryAttempt, EndedTask, Task, TaskPhase};
 use crate::rules::core::Core;
@@ -68,7 +68,7 @@ fn whole_task(rows: &dyn Source, id: TaskId) -> Result<Option<Task>, StoreError>
 
 impl Store {
     /// Adds the rows of the tasks of which something remains to be done, as `rows` name them.
-    pub(super) fn add_open_tasks(&self, rows: &mut Held) -> Result<(), StoreError> {
+    pub(super) fn add_open_tasks(&self, rows: &mut MemoryRows) -> Result<(), StoreError> {
         let open: Vec<TaskId> = rows
             .with_prefix(&[TASK_OPEN])
             .map(|row| Ok(postcard::from_bytes(&row?.1)?))
