@@ -11,7 +11,7 @@ use crate::harness::fleet::{self, InProcess, cost, money, node_options, options}
 use crate::harness::postgres::Postgres;
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
-use tollgate::fleet::moving::{self, MoveError, Moved};
+use tollgate::fleet::moving::{self, MoveError, MoveReport};
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
@@ -437,7 +437,7 @@ async fn a_ledger_moves_in_is_served_and_moves_back() {
     assert_eq!((&moved.tallies, moved.was_done), (&surveyed.tallies, false));
     assert_eq!(sums(&name), money_before);
     let again = moving::move_in(&db, dir.path()).await.expect("moves once");
-    assert_eq!(again, Moved { was_done: true, ..moved });
+    assert_eq!(again, MoveReport { was_done: true, ..moved });
     assert_eq!(sums(&name), money_before);
     let opened = Ledger::open(Options::new(dir.path()));
     assert!(matches!(opened, Err(OpenError::Moved { .. })), "{:?}", opened.err());
@@ -461,7 +461,7 @@ async fn a_ledger_moves_in_is_served_and_moves_back() {
     let back = TempDir::new().expect("a directory");
     let moved = moving::move_out(&db, back.path()).await.expect("moves back");
     let again = moving::move_out(&db, back.path()).await.expect("it has moved");
-    assert_eq!(again, Moved { was_done: true, ..moved });
+    assert_eq!(again, MoveReport { was_done: true, ..moved });
     let report = verify(back.path()).expect("readable");
     assert_eq!((report.violations, report.open_holds), (vec![], 2), "of tasks");
     let single = open(back.path(), RecoveryPolicy::Void);

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
-use tollgate::finished::Finished;
+use tollgate::finished::FinishedRequest;
 use tollgate::gateway::{
     Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, HostedService,
     LoopbackClient, LoopbackRequest, Transport,
@@ -601,7 +601,7 @@ fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 static SPANS: Mutex<Vec<RequestSpan>> = Mutex::new(Vec::new());
 
-fn keep_span(finished: &Finished<'_>) {
+fn keep_span(finished: &FinishedRequest<'_>) {
     if finished.traceparent == Some(TRACE) {
         SPANS.lock().expect("no poison").push(finished.into());
     }

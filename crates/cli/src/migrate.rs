@@ -35,8 +35,8 @@ Examples:
 
 {CODES} 6 it is done, but something was left out."))]
     Litellm(Litellm),
-    Up(database::Up),
-    Status(database::Status),
+    Up(database::DatabaseUp),
+    Status(database::DatabaseStatus),
     Ledger(ledger::MoveLedger),
 }
 

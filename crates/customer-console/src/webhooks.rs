@@ -10,7 +10,7 @@ use super::CustomerConsole;
 use super::customer::{LoggedInCustomer, PageResult};
 use super::videos;
 use tollgate_ledger::{Actor, ListedTask, TaskFilter, TaskId, Webhook};
-use tollgate_tasks::Announced;
+use tollgate_tasks::ReannounceOutcome;
 use tollgate_web_kit::{HtmlPage, PageFrame, Tone, show};
 
 /// A receiver that checks what it gets.
@@ -127,14 +127,14 @@ pub(super) async fn replay(
         let by = console.ledger.by(&Actor::Customer);
         let announced = console.tasks.announce_again(&by, account, id).await;
         match announced.map_err(|error| customer.failed(&console, &error))? {
-            Announced::Unknown => return Err(customer.nowhere(&console)),
-            Announced::Due => (StatusCode::OK, Tone::Good, "It is being sent once more."),
-            Announced::NotEnded => (
+            ReannounceOutcome::Unknown => return Err(customer.nowhere(&console)),
+            ReannounceOutcome::Due => (StatusCode::OK, Tone::Good, "It is being sent once more."),
+            ReannounceOutcome::NotEnded => (
                 StatusCode::CONFLICT,
                 Tone::Bad,
                 "The video has not ended: there is nothing to announce.",
             ),
-            Announced::Nowhere => {
+            ReannounceOutcome::Nowhere => {
                 (StatusCode::CONFLICT, Tone::Bad, "It was submitted without a webhook_url.")
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::quote::{RequestAmounts, RequestPrices};
-use crate::{Admitted, Holding, Payment, PricedRequest, ValidatedRequest};
+use crate::{AdmittedRequest, Holding, Payment, PricedRequest, ValidatedRequest};
 use tollgate_holds::PLENTY;
 use tollgate_ledger::{Ledger, Refusal, RequestId};
 use tollgate_types::error::GatewayError;
@@ -11,7 +11,7 @@ use tollgate_types::error::GatewayError;
 /// Result of the admission of a request.
 pub enum Admission {
     /// Admitted with its payment.
-    Admitted(Box<Admitted>),
+    Admitted(Box<AdmittedRequest>),
     /// The account has little money: the shares of its parallel requests decide.
     Tight(Box<PricedRequest>),
 }

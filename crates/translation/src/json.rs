@@ -22,12 +22,12 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_j
 
 /// The text of a value that is a string.
 pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
-    read::<Borrowed<'_>>(value.get()).map(|text| text.0)
+    read::<BorrowedStr<'_>>(value.get()).map(|text| text.0)
 }
 
 /// A string that is borrowed where it has no escapes. A `Cow` behind an `Option` or in a `Vec` never is.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(crate) struct Borrowed<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+pub(crate) struct BorrowedStr<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 /// A text where it is one, and nothing where something else stands in its place.
 #[derive(Clone, Debug, Default)]

@@ -32,7 +32,7 @@ impl<'a> Raw<'a> {
         let inside = self.0.strip_prefix('"')?.strip_suffix('"')?;
         match memchr(b'\\', inside.as_bytes()) {
             None => Some(Cow::Borrowed(inside)),
-            Some(_) => json::read::<json::Borrowed<'_>>(self.0).map(|text| text.0),
+            Some(_) => json::read::<json::BorrowedStr<'_>>(self.0).map(|text| text.0),
         }
     }
 

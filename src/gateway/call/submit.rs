@@ -183,7 +183,7 @@ impl SubmitTo<'_> {
         sending: &mut Sending,
         candidate: Candidate,
         id: RequestId,
-    ) -> Submitted {
+    ) -> SubmitResult {
         let gateway = self.gateway;
         // A task is followed in the words in which it was put on disk.
         let dialect = candidate.target.upstream.dialect;
@@ -268,7 +268,7 @@ fn shown(
 }
 
 /// Answers a submit of which another one turns out to be the first.
-async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> Submitted {
+async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> SubmitResult {
     let account = sending.admitted.resolved.key.account;
     let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
     let first = answer_of_first(gateway, account, mark, None).await?;

@@ -126,14 +126,14 @@ struct PendingRequest<'a> {
 }
 
 /// A hold, and how the request is served under it.
-struct Held {
+struct HoldGrant {
     hold: Hold,
     holding: Holding,
-    clamped: Option<Clamped>,
+    clamped: Option<ClampedRequest>,
 }
 
 /// A request with its output limit lowered.
-struct Clamped {
+struct ClampedRequest {
     tokens: u64,
     body: Bytes,
     priced: Box<PricedRequest>,
@@ -151,7 +151,7 @@ impl PendingRequest<'_> {
 
     /// The request with the largest output limit that costs no more than `funds`, if that is not below
     /// the floor.
-    fn clamp(&self, funds: Nanousd) -> Option<Clamped> {
+    fn clamp(&self, funds: Nanousd) -> Option<ClampedRequest> {
         let TightRequest { priced, body, rereading, .. } = &self.request;
         let tokens = affordable_output(&priced.output_costs(), funds)?;
         let limit = self.limit.as_ref().filter(|_| tokens >= self.floor())?;
@@ -163,13 +163,13 @@ impl PendingRequest<'_> {
         }
         // It is read anew, and what it costs then is what counts.
         let fits = priced.amount(Holding::Whole) <= funds;
-        fits.then_some(Clamped { tokens, body, priced })
+        fits.then_some(ClampedRequest { tokens, body, priced })
     }
 
     fn admitted(self, held: Held) -> FundedRequest {
         let Held { hold, holding, clamped } = held;
         let TightRequest { priced, candidates, mut body, .. } = self.request;
-        let Some(Clamped { tokens, body: lowered, priced }) = clamped else {
+        let Some(ClampedRequest { tokens, body: lowered, priced }) = clamped else {
             let admitted = priced.admitted(Payment::Held(hold), holding);
             return FundedRequest { admitted, candidates, body };
         };
@@ -195,7 +195,7 @@ impl PendingRequest<'_> {
 }
 
 impl TightCall for PendingRequest<'_> {
-    type Held = Held;
+    type Held = HoldGrant;
     type Refused = Refusal;
 
     async fn funds(&self) -> Result<Funds, Refusal> {
@@ -253,7 +253,7 @@ impl TightCall for PendingRequest<'_> {
         }
     }
 
-    async fn hold(&mut self, kind: HoldKind) -> Result<Held, NotHeld<Refusal>> {
+    async fn hold(&mut self, kind: HoldKind) -> Result<HoldGrant, NotHeld<Refusal>> {
         let (holding, clamped) = match kind {
             HoldKind::Whole => (Holding::Whole, None),
             HoldKind::Slice => (self.slice(), None),
@@ -265,7 +265,7 @@ impl TightCall for PendingRequest<'_> {
         let own = &self.request.priced;
         let priced = clamped.as_ref().map_or(own, |clamped| &clamped.priced);
         match priced.hold(self.ledger, self.id, holding).await {
-            Ok(hold) => Ok(Held { hold, holding, clamped }),
+            Ok(hold) => Ok(HoldGrant { hold, holding, clamped }),
             Err(Refusal::Insufficient { available }) => {
                 Err(NotHeld::Short(Funds { available, ..Funds::default() }))
             }

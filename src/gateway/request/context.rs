@@ -26,7 +26,7 @@ use crate::ledger::{Key, Ledger, RequestId};
 use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::Settled;
+use crate::pipeline::SettlementOutcome;
 use crate::protocols::Delivery;
 use crate::request_log::RequestLog;
 
@@ -99,7 +99,7 @@ pub(crate) enum RequestStage {
     /// A response is on its way to the customer.
     Relaying(Box<Response>),
     /// The request was settled, with this result.
-    Settled(Settled),
+    Settled(SettlementOutcome),
 }
 
 impl RequestContext {

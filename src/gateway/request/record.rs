@@ -24,7 +24,7 @@ use crate::gateway::request::status;
 use crate::ids::RequestId;
 use crate::ledger::{CallCost, CostKind, Loss, LossCause};
 use crate::money::Nanousd;
-use crate::pipeline::{Bill, Ending, Settled, TryCost};
+use crate::pipeline::{Bill, Ending, SettlementOutcome, TryCost};
 use crate::price::Side;
 use crate::protocols::Contradiction;
 
@@ -50,7 +50,7 @@ impl RequestContext {
         let tried = self.tried_model().cloned();
         let settled = self.settle(bill);
         let amount_held = settled.held;
-        let settled = paid.then_some(finished::Settled {
+        let settled = paid.then_some(finished::RequestSettlement {
             usage: settled.usage,
             source: settled.source,
             cost: settled.charged,
@@ -265,7 +265,7 @@ impl RequestContext {
     }
 
     /// Notes what a try has cost the operator, beside what was charged for an answer.
-    fn record_cost(&self, one: TryCost, settled: &Settled) {
+    fn record_cost(&self, one: TryCost, settled: &SettlementOutcome) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
             CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
@@ -294,13 +294,13 @@ impl RequestContext {
     }
 
     /// Ends the money's part of the request. Later calls return what the first one settled.
-    pub(crate) fn settle(&mut self, bill: Bill) -> Settled {
+    pub(crate) fn settle(&mut self, bill: Bill) -> SettlementOutcome {
         self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
         // The stage is taken out: a second settlement, as from `drop`, finds none.
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
-            RequestStage::Unpaid => Settled::NOTHING,
+            RequestStage::Unpaid => SettlementOutcome::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),
             RequestStage::Relaying(response) => response.relaying.settle(settlement),
             RequestStage::Settled(settled) => settled,

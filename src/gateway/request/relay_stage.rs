@@ -12,7 +12,7 @@ use crate::gateway::request::orphan::Orphan;
 use crate::gateway::request::progress::Progress;
 use crate::gateway::request::response::{CutReason, Response};
 use crate::gateway::request::sending::Attempt;
-use crate::pipeline::{Admitted, Relaying};
+use crate::pipeline::{AdmittedRequest, Relaying};
 use crate::price::{Usage, UsageSource};
 use crate::protocols::Framing;
 
@@ -47,7 +47,7 @@ impl RequestContext {
     fn begin(
         &mut self,
         framing: Framing,
-        relaying: impl FnOnce(Box<Admitted>) -> Relaying,
+        relaying: impl FnOnce(Box<AdmittedRequest>) -> Relaying,
     ) -> Option<&mut Response> {
         let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
         let RequestStage::Sending(sending) = stage else {

@@ -10,7 +10,7 @@ use crate::config::snapshot::Limits;
 use crate::error::GatewayError;
 use crate::gateway::listen::connection_table::ConnectionTable;
 use crate::gateway::listen::request_slots::{overloaded, too_many};
-use crate::limits::{Exhausted, InUse, PoolRule, PooledUnits, UnitPool};
+use crate::limits::{InUse, PoolRefusal, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
 
 /// The slots of this process.
@@ -57,13 +57,13 @@ impl UpstreamSlots {
         Ok(UpstreamSlot { metrics: Arc::clone(&self.metrics), _unit: unit })
     }
 
-    fn refuse(&self, exhausted: Exhausted) -> GatewayError {
+    fn refuse(&self, exhausted: PoolRefusal) -> GatewayError {
         match exhausted {
-            Exhausted::Pool => {
+            PoolRefusal::Pool => {
                 let message = "Too many calls to providers are under way. Try again shortly.";
                 overloaded(&self.metrics, Shed::UpstreamCalls, message)
             }
-            Exhausted::Share(share) => {
+            PoolRefusal::Share(share) => {
                 let message = format!(
                     "This account may have {share} calls to providers under way at the moment. \
                      Abandoned answers count until the provider has ended them. Send fewer at one \

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate::clock::UnixMs;
 use tollgate::fleet::borrower::{Borrower, RECALL_WAIT, WAIT_MAX, Waiter};
-use tollgate::fleet::lease::{Epoch, Refused, SyncRequest, Turn};
+use tollgate::fleet::lease::{Epoch, SyncRefusal, SyncRequest, Turn};
 use tollgate::ledger::{
     AccountId, HoldId, KeyId, NodeId, Record, RecoveryPolicy, Refusal, RequestId, Reservation,
     VoidReason,
@@ -295,7 +295,7 @@ impl World {
                     return self.poll(number);
                 }
             }
-            Reply::Refused(Refused::Superseded) => {
+            Reply::Refused(SyncRefusal::Superseded) => {
                 self.note(|| format!("node {number} is shut out"));
                 self.kill(number);
                 return self.plan(ms(1_000), Event::Starts { node: number });

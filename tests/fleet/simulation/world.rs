@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use tollgate::fleet::borrower::{Verdict, Waiter};
-use tollgate::fleet::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
+use tollgate::fleet::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
 use tollgate::fleet::treasury::Treasury;
 use tollgate::ledger::{AccountId, HoldId, NodeId};
 use tollgate::money::Nanousd;
@@ -87,7 +87,7 @@ pub(crate) enum Asked {
 pub(crate) enum Reply {
     JoinResponse(JoinResponse),
     Taken(SyncResponse),
-    Refused(Refused),
+    Refused(SyncRefusal),
 }
 
 /// A simulation's parameters.

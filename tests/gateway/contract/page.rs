@@ -199,7 +199,7 @@ fn form(
 #[tokio::test]
 async fn every_field_of_the_page_ends_where_it_says() {
     let sender = Sender::start().await;
-    let rows = rows("| Field | What is taken | At its bound | Beyond it |");
+    let rows = rows("| Field | Accepted | At the limit | Beyond the limit |");
     assert!(rows.len() > 50, "{} rows were found", rows.len());
     for row in &rows {
         let [field, _, at, beyond] = row[..] else { panic!("four cells: {row:?}") };
@@ -241,7 +241,7 @@ async fn every_request_of_the_page_is_answered_as_it_says() {
 
 #[test]
 fn every_test_that_the_page_names_is_there() {
-    let rows = rows("| What | Decided | Shown by |");
+    let rows = rows("| Case | Behaviour | Tests |");
     assert!(rows.len() > 10, "{} rows were found", rows.len());
     let mut sources = String::new();
     let mut directories: Vec<_> = ["tests", "src", "crates"].map(std::path::PathBuf::from).into();

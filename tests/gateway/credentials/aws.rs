@@ -16,7 +16,7 @@ const ID: &str = "AKIDEXAMPLE0123456789";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
 
 /// A request that was signed for Bedrock and reached the simulator, for the verifier.
-fn simulated(request: &tollgate::sim::Recorded, keys: (&str, &str)) -> Value {
+fn simulated(request: &tollgate::sim::RecordedRequest, keys: (&str, &str)) -> Value {
     let value = |value: &http::HeaderValue| value.to_str().expect("text").to_owned();
     let headers = request.headers.iter().map(|(name, text)| (name.as_str(), value(text)));
     json!({

@@ -28,7 +28,7 @@ impl Row {
             cell.model,
             cell.upstream.title()
         );
-        let how = if cell.is_native() { "as it is" } else { "translated" };
+        let how = if cell.is_native() { "relayed unchanged" } else { "translated" };
         let result = match result {
             Ok(turns) => format!("{how}, {turns} turns, {}", versions::date()),
             Err(fault) => format!("fails: {}", fault.lines().next().unwrap_or_default()),
@@ -63,7 +63,7 @@ pub(crate) fn check(rows: &[Row]) {
         all.extend(rows.iter().map(Row::line));
         all.sort();
         let mut lines: Vec<&str> = page.lines().filter(|line| !is_row(line)).collect();
-        let head = "| Client | Version | Door | Model | Upstream | Result |";
+        let head = "| Client | Version | API | Model | Upstream | Result |";
         let at = lines.iter().position(|line| *line == head).expect("the table") + 2;
         lines.splice(at..at, all.iter().map(String::as_str));
         std::fs::write(versions::path(PAGE), lines.join("\n") + "\n").expect("the page is written");

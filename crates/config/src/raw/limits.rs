@@ -9,7 +9,7 @@ use crate::scalar::Period;
 /// Requests of those who have shown no valid key, and of the console: they have places of their own
 /// and take none from customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename = "Unauthenticated")]
 pub(crate) struct UnauthenticatedSection {
     /// Most requests in flight; more are rejected. Default: 256.
     #[schemars(range(min = 1, max = 1_000_000))]

@@ -116,7 +116,7 @@ pub(crate) enum Translation {
 
 /// Options of translated requests.
 #[derive(Clone, Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename = "Translated")]
 pub(crate) struct TranslationOptions {
     /// Thinking parameter of one of Anthropic's models, over the protocols `anthropic` and `bedrock`.
     /// Default: `effort`.
@@ -402,7 +402,7 @@ pub(crate) struct PricesWhen {
 /// input and on the tier, speed, place and thinking are decided by what its answer reports, and the
 /// dearest that it can still come to is held until then.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, rename = "When")]
 pub(crate) struct WhenSection {
     /// More input tokens than this, cached ones among them. The prices are those of the whole request.
     #[schemars(range(min = 1, max = 1_000_000_000))]

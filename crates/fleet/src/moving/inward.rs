@@ -7,11 +7,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{MoveError, Moved, Tallies};
+use super::{MoveError, MoveReport, Tallies};
 use crate::postgres::moving::{Finish, MoveOutcome};
 use crate::postgres::{Db, DbError};
 use crate::secrets;
-use tollgate_ledger::moved::Moved as Marker;
+use tollgate_ledger::moved::MovedMarker as Marker;
 use tollgate_ledger::moving::{DirectoryState, Leaving, Parts, lines};
 use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Record, Seq};
 
@@ -90,10 +90,10 @@ fn open(dir: &Path) -> Result<Leaving, MoveError> {
 ///
 /// # Errors
 /// [`MoveError`].
-pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+pub async fn survey(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     let leaving = open(dir)?;
     if let Some(tallies) = has_moved(db, &leaving).await? {
-        return Ok(Moved { tallies, was_done: true });
+        return Ok(MoveReport { tallies, was_done: true });
     }
     let mut parts = leaving.parts()?;
     while parts.next_part()?.is_some() {}
@@ -101,7 +101,7 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
     fleet.catch_up(db).await?;
     check(db, &leaving, &parts, &fleet).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
-    Ok(Moved { tallies, was_done: false })
+    Ok(MoveReport { tallies, was_done: false })
 }
 
 /// Moves the ledger in `dir`, which no gateway may have open, into the fleet. An interrupted move is resumed
@@ -110,12 +110,12 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
 /// # Errors
 /// [`MoveError`]; nobody sees anything of the ledger in the fleet then. After [`DbError::Unknown`] it
 /// may have moved, and no gateway opens the ledger until that is known: move it again.
-pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
+pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     let leaving = open(dir)?;
     let marker = marker(db, &leaving);
     if let Some(tallies) = has_moved(db, &leaving).await? {
         marker.keep(dir)?;
-        return Ok(Moved { tallies, was_done: true });
+        return Ok(MoveReport { tallies, was_done: true });
     }
     let mut parts = leaving.parts()?;
     while parts.next_part()?.is_some() {}
@@ -125,14 +125,14 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
         // With itself, where another process has moved it meanwhile.
         let Some(tallies) = has_moved(db, &leaving).await? else { return Err(error) };
         marker.keep(dir)?;
-        return Ok(Moved { tallies, was_done: true });
+        return Ok(MoveReport { tallies, was_done: true });
     }
     let (count, writes) = put(db, &leaving).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
     let compared = compare(db, &leaving, &tallies).await;
     if let Some(tallies) = has_moved(db, &leaving).await? {
         marker.keep(dir)?;
-        return Ok(Moved { tallies, was_done: true });
+        return Ok(MoveReport { tallies, was_done: true });
     }
     compared?;
     secrets::offer(db, dir).await?;
@@ -140,7 +140,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<Moved, MoveError> {
     marker.keep(dir)?;
     let finished = finish(db, &leaving, &parts, &tallies, &mut fleet, count, writes).await;
     match finished {
-        Ok(()) => Ok(Moved { tallies, was_done: false }),
+        Ok(()) => Ok(MoveReport { tallies, was_done: false }),
         // It may have moved.
         Err(MoveError::Db(error @ DbError::Unknown(_))) => Err(error.into()),
         Err(error) => {

@@ -13,7 +13,7 @@ use super::{MoveError, MoveReport, Tallies, Tally};
 use crate::postgres::moving::NodeOut;
 use crate::postgres::{Db, DbError};
 use crate::secrets;
-use tollgate_ledger::moved::MoveReport as Marker;
+use tollgate_ledger::moved::MovedMarker as Marker;
 use tollgate_ledger::moving::{Arriving, DirectoryState, Leaving};
 use tollgate_ledger::{AccountId, NodeId, Record, Seq, WriteId, verify};
 use tollgate_money::money::Nanousd;

@@ -22,14 +22,14 @@ const ARRIVED: &str = "arrived.json";
 
 /// Marker of a directory that must not be opened, or the origin of a moved ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedMarker {
     /// In words for the operator.
     pub says: String,
     /// Id of the move.
     pub id: String,
 }
 
-impl Moved {
+impl MovedMarker {
     /// Reads the reason why the ledger in `dir` must not be opened; `None` if it may be.
     ///
     /// # Errors
@@ -103,12 +103,12 @@ impl Moved {
 
 /// Refuses a directory that has the file.
 pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
-    match Moved::find(dir)? {
+    match MovedMarker::find(dir)? {
         // Broken off before it could say so: it would be taken for a new ledger's directory.
         None if dir.join(NEW).exists() && !dir.join("journal").exists() => {
             Err(OpenError::Moved { path: dir.join(NEW), says: RESTORING.to_owned() })
         }
         None => Ok(()),
-        Some(Moved { says, .. }) => Err(OpenError::Moved { path: dir.join(FILE), says }),
+        Some(MovedMarker { says, .. }) => Err(OpenError::Moved { path: dir.join(FILE), says }),
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::files::fatal::fatal;
 use crate::files::lock::DirectoryLock;
-use crate::journal::{self, Journal, Stopped};
+use crate::journal::{self, Journal, JournalStopped};
 use crate::maintenance::worker::Maintenance;
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
@@ -191,7 +191,7 @@ impl Ledger {
 
     /// Gives a decided record its place in the journal and makes it so. The caller holds the lock of
     /// the account's shard since before the decision.
-    pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, Stopped> {
+    pub(crate) fn commit(&self, core: &mut Core, record: Record) -> Result<Seq, JournalStopped> {
         // The hold as it was before this record: applying the record may remove it.
         let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
         // The number is taken under the shard's lock, so the journal has the decisions of an account in
@@ -212,7 +212,7 @@ impl Ledger {
         &self,
         core: &mut Core,
         records: impl IntoIterator<Item = Record>,
-    ) -> Result<Seq, Stopped> {
+    ) -> Result<Seq, JournalStopped> {
         let together = self.journal.unbroken()?;
         let mut last = 0;
         let mut touched = BTreeSet::new();
@@ -239,8 +239,8 @@ impl fmt::Debug for Ledger {
     }
 }
 
-impl From<Stopped> for LedgerError {
-    fn from(_: Stopped) -> Self {
+impl From<JournalStopped> for LedgerError {
+    fn from(_: JournalStopped) -> Self {
         Self::Stopped
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use tollgate_journal::checked::Changed;
+use tollgate_journal::checked::CorruptFile;
 
 use crate::records::code::CodeRefusal;
 use crate::records::key_limits::SpendLimitStatus;
@@ -381,7 +381,7 @@ impl From<tollgate_journal::Error> for OpenError {
 /// Says what to do about a file beside the journal that was changed.
 fn with_advice(error: io::Error) -> io::Error {
     let is_changed =
-        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Changed>);
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CorruptFile>);
     if !is_changed {
         return error;
     }

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::chat::DETAIL_FORMAT;
 use crate::chat::thoughts::ThoughtReader;
 use crate::dialect::{AnswerFrame, MalformedAnswer};
-use crate::json::{self, Borrowed, Members};
+use crate::json::{self, BorrowedStr, Members};
 use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
@@ -18,7 +18,7 @@ use crate::seal::{self, Maker};
 #[derive(Deserialize)]
 pub(super) struct WireCompletion<'a> {
     #[serde(borrow, default)]
-    id: Option<Borrowed<'a>>,
+    id: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     choices: Option<Vec<WholeChoice<'a>>>,
     #[serde(borrow, default)]
@@ -34,7 +34,7 @@ struct WholeChoice<'a> {
     #[serde(borrow, default)]
     message: Option<WireMessage<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Borrowed<'a>>,
+    finish_reason: Option<BorrowedStr<'a>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -45,13 +45,13 @@ pub(super) struct WireMessage<'a> {
     #[serde(borrow)]
     pub(super) content: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) reasoning_content: Option<Borrowed<'a>>,
+    pub(super) reasoning_content: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
-    pub(super) reasoning: Option<Borrowed<'a>>,
+    pub(super) reasoning: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) refusal: Option<Borrowed<'a>>,
+    pub(super) refusal: Option<BorrowedStr<'a>>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
     #[serde(borrow)]
@@ -113,7 +113,7 @@ pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>
 pub(super) struct WireCall<'a> {
     pub(super) index: Option<usize>,
     #[serde(borrow)]
-    pub(super) id: Option<Borrowed<'a>>,
+    pub(super) id: Option<BorrowedStr<'a>>,
     #[serde(borrow, alias = "custom")]
     pub(super) function: WireFunction<'a>,
     #[serde(borrow)]
@@ -124,7 +124,7 @@ pub(super) struct WireCall<'a> {
 #[serde(default)]
 pub(super) struct WireFunction<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Borrowed<'a>>,
+    pub(super) name: Option<BorrowedStr<'a>>,
     #[serde(borrow, alias = "input")]
     pub(super) arguments: Option<&'a RawValue>,
 }
