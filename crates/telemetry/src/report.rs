@@ -62,41 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use tollgate_types::clock::UnixMs;
-    use tollgate_types::ids::RequestId;
-
-    fn finished(
-        status: u16,
-        error_code: &'static str,
-        duration: Duration,
-    ) -> FinishedRequest<'static> {
-        FinishedRequest {
-            request_id: RequestId::from_number(1),
-            account_id: None,
-            key_id: None,
-            client: None,
-            method: "POST",
-            route: "",
-            operation: None,
-            model: "",
-            requested_model: None,
-            upstream: "",
-            upstream_request_id: None,
-            status,
-            error_code,
-            streamed: false,
-            bytes_in: 0,
-            bytes_out: 0,
-            ended_at: UnixMs(1_769_860_800_000),
-            duration,
-            ttfb: None,
-            settled: None,
-            held: tollgate_money::money::Nanousd::ZERO,
-            max_tokens_clamped: None,
-            task_id: None,
-            traceparent: None,
-        }
-    }
+    use crate::finished::tests::finished;
 
     #[test]
     fn what_failed_was_left_or_took_long_is_remarkable() {
@@ -112,7 +78,8 @@ mod tests {
             (429, "", quick, true),
             (502, "BadGateway", quick, true),
         ] {
-            let remarkable = finished(status, code, duration).is_remarkable(&log);
+            let request = FinishedRequest { status, error_code: code, duration, ..finished() };
+            let remarkable = request.is_remarkable(&log);
             assert_eq!(remarkable, expected, "{status} {code:?} after {duration:?}");
         }
     }

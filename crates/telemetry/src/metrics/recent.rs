@@ -245,7 +245,7 @@ fn whole(value: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::tests::finished;
+    use crate::finished::tests::finished;
     use tollgate_money::price::UsageSource;
 
     fn reading_at(metrics: &Metrics, second: u64) {
