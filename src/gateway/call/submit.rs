@@ -158,7 +158,7 @@ struct SubmitTo<'a> {
 }
 
 /// The result of a submit to one target; the error ends the request.
-type Submitted = std::result::Result<TryResult<WholeAnswer<SubmitAnswer>>, GatewayError>;
+type SubmitResult = std::result::Result<TryResult<WholeAnswer<SubmitAnswer>>, GatewayError>;
 
 impl SubmitTo<'_> {
     /// Asks one target after the other, until one takes the task.

@@ -22,7 +22,7 @@ use crate::ledger::{Hold, Ledger, Refusal, RequestId};
 use crate::money::Nanousd;
 use crate::options::holds::{HoldRules, Means};
 use crate::pipeline::{
-    Admitted, Holding, Payment, PricedRequest, PromptCount, affordable_output, cost_at,
+    AdmittedRequest, Holding, Payment, PricedRequest, PromptCount, affordable_output, cost_at,
 };
 use crate::protocols::output_limit::OutputLimit;
 
@@ -52,7 +52,7 @@ impl TightRequest {
 
 /// A request that is paid for, with the body that goes upstream.
 pub(crate) struct FundedRequest {
-    pub(crate) admitted: Box<Admitted>,
+    pub(crate) admitted: Box<AdmittedRequest>,
     pub(crate) candidates: Candidates,
     pub(crate) body: HeldBody,
 }
@@ -166,8 +166,8 @@ impl PendingRequest<'_> {
         fits.then_some(ClampedRequest { tokens, body, priced })
     }
 
-    fn admitted(self, held: Held) -> FundedRequest {
-        let Held { hold, holding, clamped } = held;
+    fn admitted(self, held: HoldGrant) -> FundedRequest {
+        let HoldGrant { hold, holding, clamped } = held;
         let TightRequest { priced, candidates, mut body, .. } = self.request;
         let Some(ClampedRequest { tokens, body: lowered, priced }) = clamped else {
             let admitted = priced.admitted(Payment::Held(hold), holding);
