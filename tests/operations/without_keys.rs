@@ -194,7 +194,7 @@ fn every_command_runs_without_the_variables_of_the_service() {
             let is_missed = errors.contains(&format!("`{variable}` is not set")) && !is_left_out;
             assert!(!is_missed, "{words:?}: {errors}");
         }
-        // 2 is wrong usage: then this test needs a sample, or something beside it.
+        // 2 is invalid usage: then this test needs a sample, or something beside it.
         assert_ne!(output.status.code(), Some(2), "{words:?}: {errors}");
         assert!(!errors.contains("cannot be used"), "{words:?}: {errors}");
         assert!(path != "check" || output.status.success(), "{errors}");

@@ -72,6 +72,7 @@ impl From<Balance> for BalanceView {
 impl AccountView {
     /// With the figures that the whole fleet has of it.
     async fn now(state: &AdminState, account: Account) -> ApiResult<Self> {
+        // A write returns this node's figures only; in a fleet the balance is what all nodes have reported.
         let shown = state.ledger.with_figures(vec![account]).await?;
         let account = shown.into_iter().next().ok_or_else(unknown_account)?;
         Ok(Self::new(state, account))
@@ -131,6 +132,7 @@ pub(super) async fn list(
 ) -> ApiResult<Json<ListView<AccountView, AccountId>>> {
     let mut accounts = state.ledger.accounts();
     if let Some(query) = query.map(|query| query.to_lowercase()) {
+        // Filter before the page is cut: a cursor of one query is no place in the list of another.
         accounts.retain(|account| {
             account.name.to_lowercase().starts_with(&query)
                 || account.id.to_string().starts_with(&query)
@@ -139,6 +141,7 @@ pub(super) async fn list(
     let page =
         PageQuery { limit, after }.list(accounts, |account| account.id, |account| account)?;
     let (accounts, next_after) = page.parts();
+    // Figures of the page only: in a fleet they cost a query of the database.
     let accounts = state.ledger.with_figures(accounts).await?;
     let shown = accounts.into_iter().map(|account| AccountView::new(&state, account));
     Ok(Json(ListView::new(shown.collect(), next_after)))
@@ -150,6 +153,7 @@ pub(super) async fn show(
     Path(account): Path<String>,
 ) -> ApiResult<Json<AccountView>> {
     let id = find(&state, &account)?.id;
+    // The balance on disk: what a crash could still undo is told to nobody.
     let account = state.ledger.durable_account(id).await?;
     Ok(Json(AccountView::new(&state, account.ok_or_else(unknown_account)?)))
 }
@@ -187,6 +191,7 @@ pub(super) async fn update(
     }
     let account = find(&state, &account)?;
     let AccountPatch { name, suspended, limits, credit_limit, holds } = patch;
+    // All fields go into one ledger write: a refused credit line must not leave a changed name behind.
     let rates: RatesPatch = limits.map(|Object(limits)| limits.into()).unwrap_or_default();
     let credit_limit = credit_limit.map(|limit| limit.map_or(Nanousd::ZERO, |limit| limit.0));
     let holds = holds.map(|Object(holds)| holds.into()).unwrap_or_default();

@@ -10,6 +10,7 @@ use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use tollgate_ledger::{AccountId, ListedAct, Seq};
+use tollgate_web_kit::cut_page;
 
 /// The part of the audit that is asked for.
 #[derive(Deserialize, JsonSchema)]
@@ -75,6 +76,8 @@ impl From<ListedAct> for ActView {
             at: act.at.into(),
             by: ActorView { kind, name: act.by.name().map(str::to_owned) },
             what: act.what,
+            // The operator's own account 0 is internal; writes to the configuration or to codes belong to no
+            // customer.
             account_id: Some(act.account).filter(|account| *account != AccountId::OPERATOR),
             subject: act.subject,
             idempotency_key: act.id,
@@ -99,11 +102,8 @@ pub(super) async fn list(
     Params(query): Params<AuditQuery>,
 ) -> ApiResult<Json<AuditView>> {
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
-    // One more than is shown tells whether there are more.
     let mut acts = state.ledger.acts(query.account, query.before, limit + 1).await?;
-    let has_more = acts.len() > limit;
-    acts.truncate(limit);
-    let next_before = acts.last().filter(|_| has_more).map(|last| last.seq);
+    let next_before = cut_page(&mut acts, limit, |last| last.seq);
     let data = acts.into_iter().map(ActView::from).collect();
-    Ok(Json(AuditView { data, has_more, next_before }))
+    Ok(Json(AuditView { data, has_more: next_before.is_some(), next_before }))
 }

@@ -2,18 +2,20 @@
 
 use std::time::Instant;
 
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use super::AdminState;
 use super::connections;
+use super::description::{HandlerInput, Operation};
 use super::error::ApiError;
 use super::request::whole;
-use super::route::{HandlerInput, Operation};
-use tollgate_ledger::{Actor, ActorScope, IdempotencyKey};
+use tollgate_ledger::{Actor, ActorScope, IdempotencyKey, RequestId};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::Client;
 
@@ -22,12 +24,45 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The longest such name, in bytes.
 const KEY_BYTES_MAX: usize = 256;
 
+/// Middleware of all handlers: authenticates the caller, gives the response its request id, and logs
+/// the operator's request.
+pub(super) async fn middleware(
+    State(state): State<AdminState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::new().to_string();
+    // Without the query: a search may contain the name of a customer.
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let guarded = path.starts_with("/admin");
+    let mut response = match authenticate(&state, request, guarded).await {
+        Err(error) => error.into_response(),
+        Ok(request) => next.run(request).await,
+    };
+    let status = response.status().as_u16();
+    if guarded && status != 401 {
+        // What was not found may be anything, even a customer's key pasted in the place of its id.
+        let path = if status == 404 { "not found" } else { path.as_str() };
+        log::info!(
+            request_id = id.as_str(), method = method.as_str(), path, status;
+            "admin request"
+        );
+    }
+    let headers = response.headers_mut();
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        headers.insert("x-request-id", id);
+    }
+    // Responses contain secrets that are shown once, and balances; no proxy may keep them.
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
 /// Lets in whoever presents an operator's token, and notes on the request who that is and what a
 /// write asks for. Paths that are not guarded pass as they are.
 ///
 /// # Errors
 /// A request without a token that is known, and a body that does not arrive whole.
-pub(super) async fn authenticate(
+async fn authenticate(
     state: &AdminState,
     request: Request,
     guarded: bool,
@@ -37,16 +72,21 @@ pub(super) async fn authenticate(
     }
     let presented = bearer(request.headers()).ok_or_else(ApiError::unauthorized)?;
     let address = request.extensions().get::<Client>().and_then(|client| client.address);
+    // Before the comparison: beyond the limit a guess is not even compared.
     if !state.guesses.may_try(address, presented, Instant::now()) {
         let message = "Too many wrong tokens came from this address. Try again in a minute.";
         return Err(ApiError::too_many(message));
     }
     let actor = state.operator(presented);
+    // Right tokens are noted as well: an operator behind the same proxy as a guesser stays able to log in.
     state.guesses.note(address, presented, actor.is_some(), Instant::now());
     let actor = actor.ok_or_else(ApiError::unauthorized)?;
+    // Marked as soon as the token is known, so that a long body or handler is not cut for a newcomer.
     connections::mark_authenticated(request.extensions());
     let (mut parts, mut body) = request.into_parts();
     parts.extensions.insert(actor);
+    // Only writes have an idempotency digest, and only an authenticated caller may make the gateway buffer a
+    // body.
     if !matches!(parts.method, Method::GET | Method::HEAD) {
         let bytes = whole(body).await?;
         parts.extensions.insert(RequestDigest(digest(&parts, &bytes)));
@@ -111,6 +151,8 @@ impl FromRequestParts<AdminState> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned().ok_or_else(ApiError::unauthorized)?;
         let digest = parts.extensions.get::<RequestDigest>().map_or([0; 32], |asked| asked.0);
+        // A header that is present but empty or sent twice is refused: ignoring it would run a write twice
+        // that the caller believes to be idempotent.
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);
         let id = is_named.then(|| idempotency_key(&parts.headers)).transpose()?;
         Ok(Self { actor, asked: IdempotencyKey { id, digest } })
@@ -155,7 +197,7 @@ impl HandlerInput for Caller {
              of the first, and nothing happens again.",
             &json!({"type": "string", "pattern": format!("^[!-~]{{1,{KEY_BYTES_MAX}}}$")}),
         );
-        operation.refusal(StatusCode::BAD_REQUEST, "A value will not do; `param` names it.");
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
         operation.refusal(StatusCode::CONFLICT, "The key was used before for another request.");
     }
 }

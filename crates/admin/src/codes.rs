@@ -99,6 +99,7 @@ pub(super) async fn create(
     if new.kind == CodeKind::Credit && new.amount.is_none() {
         return Err(ApiError::invalid("amount", "A code for credit needs an amount."));
     }
+    // Checked here as well, to name the field; the ledger's error has none.
     if !(1..=CODE_USES_MAX).contains(&new.uses_max) {
         let message = format!("`uses_max` goes from 1 to {CODE_USES_MAX}.");
         return Err(ApiError::invalid("uses_max", message));
@@ -113,6 +114,7 @@ pub(super) async fn create(
     };
     let written = caller.by(&state).create_code(new).await?;
     let (secret, issued) = written.value;
+    // Only the first response has the code: the ledger keeps a digest.
     let code = secret.map(|secret| secret.expose().to_owned());
     Ok(WrittenOnce { repeated: written.repeated, body: CreatedCode { code, view: issued.into() } })
 }

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::AdminState;
 use super::caller::{Caller, Token};
+use super::description::{Operation, Output};
 use super::error::ApiResult;
 use super::request::Params;
-use super::route::{Operation, Output};
 use tollgate_config::Trigger;
 use tollgate_ledger::{AccountId, Actor, ActorScope};
 use tollgate_reload::{self as reload, Attempt};
@@ -31,6 +31,8 @@ pub(super) struct ConfigView {
 /// fingerprints: the command line makes the same of its own files.
 pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<ConfigView> {
     let config = state.config.load();
+    // Fingerprints are keyed with the caller's token: an eavesdropper of the document cannot test guesses of
+    // short secrets.
     let shown = config.described.shown(&token.0);
     Json(ConfigView { hash: config.hash.clone(), config: shown })
 }
@@ -50,6 +52,7 @@ pub(super) struct ReloadResponse(reload::Attempt);
 impl IntoResponse for ReloadResponse {
     fn into_response(self) -> Response {
         let in_order = self.0.is_in_order();
+        // 422, not 400: the request is in order, the files are not.
         let status = if in_order { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
         (status, Json(self.0.document())).into_response()
     }
@@ -84,12 +87,15 @@ pub(super) async fn put_in_force(
     operator: &Actor,
     by: &ActorScope<'_>,
 ) -> ApiResult<Attempt> {
+    // A repeated request must not reload files that were changed since; it reports on them instead.
     if by.was_done("reload", AccountId::OPERATOR)? {
         return Ok(reload::try_out(&state.config).await);
     }
     let trigger = Trigger::Operator(operator.name().unwrap_or_default().to_owned());
     let attempt = reload::apply(&state.config, &state.metrics, trigger).await;
     if attempt.is_in_order() {
+        // After the reload: a crash between the two leaves a reload without a note, and never a note of a
+        // reload that failed.
         by.note("reload", AccountId::OPERATOR, &attempt.running).await?;
     }
     Ok(attempt)

@@ -52,6 +52,7 @@ pub(super) struct ActiveRequest(Arc<ConnectionSlot>);
 impl Connections {
     /// So many, all free.
     pub(super) fn new(max: usize) -> Arc<Self> {
+        // At least one, so that a configured zero does not shut the operator out.
         Arc::new(Self { max: max.max(1), taken: Mutex::default(), freed: Notify::new() })
     }
 
@@ -107,6 +108,7 @@ impl ConnectionSlot {
         let is_new =
             if state.is_authenticated { state.since } else { state.came }.elapsed() < MOMENT;
         let may = !(state.is_leaving || is_new || (is_busy && state.is_authenticated));
+        // Idle before busy, strangers before operators, and of equals the one that was idle the longest.
         may.then_some((is_busy, state.is_authenticated, state.since))
     }
 
@@ -150,6 +152,8 @@ impl SlotGuard {
 impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.slots.taken.lock().retain(|slot| !Arc::ptr_eq(slot, &self.slot));
+        // One notification is stored when nobody waits yet, so a slot freed between the look and the wait is
+        // not missed.
         self.slots.freed.notify_one();
     }
 }

@@ -33,6 +33,8 @@ impl<'de> Deserialize<'de> for CreditLimit {
                 text.parse().map(CreditLimit).map_err(E::custom)
             }
 
+            // No `visit_f64`: a JSON number with a fraction is refused, since many programs round it on its
+            // way.
             fn visit_u64<E: Error>(self, dollars: u64) -> Result<CreditLimit, E> {
                 self.visit_str(&dollars.to_string())
             }

@@ -35,7 +35,7 @@ struct ErrorDetails {
     /// Class of the error: the caller's or the gateway's fault.
     #[serde(rename = "type")]
     kind: &'static str,
-    /// The field or parameter that will not do.
+    /// The invalid field or parameter.
     param: Option<String>,
     /// Stable code for programs.
     code: &'static str,
@@ -63,7 +63,7 @@ impl ApiError {
         Self { status, kind: "invalid_request_error", code, message: message.into(), param: None }
     }
 
-    /// A value that will not do; `param` names it.
+    /// An invalid value; `param` names it.
     pub(super) fn invalid(param: impl Into<String>, message: impl Into<Cow<'static, str>>) -> Self {
         let error = Self::malformed(message);
         Self { param: Some(param.into()), ..error }
@@ -82,6 +82,12 @@ impl ApiError {
     /// The message for the operator.
     pub(super) fn message(&self) -> &str {
         &self.message
+    }
+
+    /// A value that conflicts with what there is; `param` names it.
+    fn conflict(code: &'static str, param: &str, message: String) -> Self {
+        let error = Self::request(StatusCode::CONFLICT, code, message);
+        Self { param: Some(param.to_owned()), ..error }
     }
 
     pub(super) fn unauthorized() -> Self {
@@ -122,6 +128,7 @@ impl ApiError {
 
     /// Something of ours failed; `cause` is for the log.
     pub(super) fn internal(cause: impl std::fmt::Display) -> Self {
+        // The cause may name paths and hosts of the machine: the log gets it, the caller only the request id.
         log::error!("an admin request failed: {cause}");
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -162,34 +169,25 @@ impl From<LedgerError> for ApiError {
             | LedgerError::NotInDoubt(_)
             | LedgerError::NotInSuspense(..)
             | LedgerError::NoDoubt(_) => Self::not_found(message),
-            LedgerError::OtherRequest => Self {
-                param: Some("Idempotency-Key".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
-            },
-            LedgerError::EmailTaken => Self {
-                param: Some("email".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
+            // 409, not 400: the request is valid, but its key belongs to another one. Clients must not retry
+            // it.
+            LedgerError::OtherRequest => {
+                Self::conflict("idempotency_conflict", "Idempotency-Key", message)
+            }
+            LedgerError::Conflict => Self::conflict("idempotency_conflict", "id", message),
+            LedgerError::EmailTaken => Self::conflict("conflict", "email", message),
+            LedgerError::NotOwed => Self::conflict("conflict", "amount", message),
+            LedgerError::CreditInFlight(_) => Self::conflict("conflict", "credit_limit", message),
             LedgerError::Changed => Self::request(StatusCode::CONFLICT, "conflict", message),
-            LedgerError::NotOwed => Self {
-                param: Some("amount".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
-            LedgerError::CreditInFlight(_) => Self {
-                param: Some("credit_limit".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
             LedgerError::NoFleet => Self::not_found(NO_FLEET),
             LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),
-            LedgerError::Conflict => Self {
-                param: Some("id".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
-            },
             LedgerError::RefundTooLarge { .. } => Self::invalid("amount", message),
             LedgerError::Invalid(_) => Self::malformed(message),
             LedgerError::Stopped => Self::unavailable(),
             LedgerError::Unavailable(_) => Self::crowded(message),
+            // 429 with an own code: the caller has to wait for a reading of the journal to end, and nothing
+            // failed.
             LedgerError::Busy => Self::busy(message),
             LedgerError::Journal(cause) => Self::internal(cause),
             LedgerError::Store(cause) => {
@@ -204,10 +202,12 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let Self { status, kind, code, message, param } = self;
         let body = ErrorEnvelope { error: ErrorDetails { message, kind, param, code } };
+        // All four fields are always there, as in the customers' API: clients need one type for errors.
         let mut response = (status, Json(body)).into_response();
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        // RFC 9110, section 15.5.2: a 401 has to name the scheme.
         if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);

@@ -98,12 +98,15 @@ pub(super) fn explain(state: &AdminState, query: &ExplainQuery) -> ApiResult<Exp
         }
         key => unlisted(key.as_deref(), &query.model, model),
     };
+    // One table and one moment for the model and its fallbacks, so that the answer does not contradict
+    // itself.
     let (table, now) = (state.balancer.table(&snapshot), Instant::now());
     let account = key.as_ref().map(|key| key.account.number());
     let targets = |model: &Model| {
         explained(model, &table.candidate_views(model, account, now, &snapshot.balancing.circuit))
     };
     let fallback = |id: &Arc<str>| {
+        // A fallback is named by id; a pattern that happens to match its name does not serve it.
         let served = snapshot.model(id).filter(|model| model.id == *id);
         ExplainedFallback {
             model: id.to_string(),

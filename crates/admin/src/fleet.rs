@@ -22,6 +22,7 @@ use tollgate_ledger::{
     AccountId, LedgerError, NodeId, NodeStatus, ResolvedSuspense, Seq, SuspenseEnd,
 };
 use tollgate_money::money::Nanousd;
+use tollgate_web_kit::cut_page;
 
 /// The highest number of a node.
 const NODE_MAX: u16 = NodeId::DIRECTORY.number() - 1;
@@ -162,6 +163,7 @@ impl From<Sums> for MoneyView {
     fn from(sums: Sums) -> Self {
         Self {
             accounts: sums.accounts,
+            // The treasury books a credit line as granted money; here the two are shown apart.
             granted: sums.money.granted.saturating_sub(sums.money.credit),
             available: sums.money.available,
             leased: sums.money.leased,
@@ -205,6 +207,7 @@ impl From<NodeOverview> for NodeView {
 pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<FleetView>> {
     let fleet = require_fleet(&state)?;
     let this_node = state.ledger.node_status().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
+    // Read from the database now, not from the node's last copy: an operator decides by these figures.
     let Overview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
     Ok(Json(FleetView {
         this_node: this_node.into(),
@@ -288,10 +291,8 @@ async fn list(
         limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
     };
     let mut leases = fleet.db().leases(filter).await.map_err(LedgerError::from)?;
-    let has_more = leases.len() > limit;
-    leases.truncate(limit);
-    let last = leases.last().filter(|_| has_more);
-    let next_after = last.map(|last| format!("{}-{}", last.node.number(), last.account));
+    let next_after =
+        cut_page(&mut leases, limit, |last| format!("{}-{}", last.node.number(), last.account));
     Ok(Json(ListView::new(leases.into_iter().map(LeaseView::from).collect(), next_after)))
 }
 
@@ -303,6 +304,7 @@ fn node(number: u16) -> ApiResult<NodeId> {
 /// A lease's place in a list.
 fn place(text: &str) -> ApiResult<(NodeId, AccountId)> {
     let wrong = || ApiError::invalid("after", "This is no `next_after` of this list.");
+    // The order of the list is by node, then account: both make its cursor.
     let (number, account) = text.split_once('-').ok_or_else(wrong)?;
     let node = number.parse().ok().and_then(NodeId::from_number).ok_or_else(wrong)?;
     Ok((node, AccountId::from_str(account).map_err(|_| wrong())?))

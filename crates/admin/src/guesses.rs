@@ -36,6 +36,7 @@ impl Default for Guesses {
 impl Guesses {
     /// True if a token from this address may be tried.
     pub(super) fn may_try(&self, address: Option<IpAddr>, token: &[u8], now: Instant) -> bool {
+        // Without an address there is nothing to count by.
         let Some(network) = address.map(network) else { return true };
         if self.wrong.has_room_at(network, now) {
             return true;
@@ -54,6 +55,7 @@ impl Guesses {
         }
         let mut right = self.right.lock();
         if !right.contains_key(&network) && right.len() >= ADDRESSES_MAX {
+            // A forgotten address costs its operators nothing until somebody guesses from the same one.
             right.clear();
         }
         let tokens = right.entry(network).or_default();

@@ -108,6 +108,7 @@ pub(super) async fn create(
     Body(new): Body<NewKeyBody>,
 ) -> ApiResult<WrittenOnce<CreatedKeyView>> {
     check_text("name", &new.name)?;
+    // Before the account is looked up, so that a wrong body is a 400 for every account.
     check_models(new.models.as_deref())?;
     let account = find_account(&state, &account)?.id;
     let new = NewKey {
@@ -119,6 +120,8 @@ pub(super) async fn create(
     let written = caller.by(&state).create_key(account, new).await?;
     let (secret, key) = written.value;
     let changed = ChangedKeyView::new(&state, &key);
+    // Only the first response has the secret: the ledger keeps a digest, and a repetition cannot show it
+    // again.
     let key = secret.map(|secret| secret.expose().to_owned());
     Ok(WrittenOnce { repeated: written.repeated, body: CreatedKeyView { key, changed } })
 }
@@ -236,6 +239,7 @@ fn warnings(state: &AdminState, key: &Key) -> Vec<String> {
     let mut warnings: Vec<String> =
         unlisted.map(|model| format!("The configuration lists no model {model:?}.")).collect();
     if key.models.as_ref().is_some_and(Vec::is_empty) {
+        // An empty list is easily meant as no restriction.
         warnings.push("The key may use no model at all; `null` allows all.".to_owned());
     }
     if key.expires_at.is_some_and(|time| time <= UnixMs::now()) {

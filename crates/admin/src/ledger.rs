@@ -15,9 +15,9 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::AdminState;
 use super::accounts::BalanceView;
+use super::description::{Operation, Output};
 use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
-use super::route::{Operation, Output};
 use super::value::Time;
 use tollgate_ledger::{
     AccountId, BooksReport, ExportFormat, Exporter, KeyId, ListedLoss, LossSums, Report, RequestId,
@@ -78,7 +78,9 @@ pub(super) async fn export(
     let format = query.format.unwrap_or_default();
     let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
+    // Bounded: a slow reader stops the scan instead of filling the memory with the journal.
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
+    // Reading and encoding block; the async threads belong to requests.
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
     Ok(ExportedRecord { format, chunks })
 }
@@ -91,15 +93,20 @@ fn send(scan: Scan, mut exporter: Exporter, sender: &mpsc::Sender<std::io::Resul
             Ok((seq, record)) => chunk.extend(exporter.line(seq, &record)),
             Err(error) => {
                 log::error!("an export broke off: {error}");
+                // The status 200 has been sent already: only a broken body tells the reader that records are
+                // missing.
                 sender.blocking_send(Err(std::io::Error::other(error.to_string()))).ok();
                 return;
             }
         }
         if chunk.len() >= CHUNK_BYTES {
+            // Twice the threshold: the last record goes past it, and the buffer need not grow for it.
             let full = std::mem::replace(&mut chunk, Vec::with_capacity(2 * CHUNK_BYTES));
             if sender.blocking_send(Ok(full.into())).is_err() {
                 return;
             }
+        // An export of one account may go through millions of records without a full chunk; the reader may
+        // have left meanwhile.
         } else if sender.is_closed() {
             return;
         }

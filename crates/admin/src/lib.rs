@@ -17,6 +17,7 @@ mod config;
 mod connections;
 mod credit;
 mod console;
+mod description;
 mod entries;
 mod error;
 mod explain;
@@ -62,9 +63,9 @@ use tollgate_types::secret::Secret;
 use tollgate_web_kit::password::Passwords;
 
 pub use guesses::Guesses;
-pub use openapi::document as openapi_document;
 pub use readiness::Readiness;
 pub use serve::serve;
+pub use table::document as openapi_document;
 
 /// Shared state of the admin API.
 #[derive(Clone)]
@@ -137,6 +138,8 @@ pub fn app(state: AdminState) -> std::io::Result<Router> {
     let config = state.config.load();
     let mut app = api(state.clone());
     if config.admin.console {
+        // Merged beside the API, not below it: the console authenticates by sessions, not by the bearer
+        // token.
         app = app.merge(console::router(state, &config.store.data_dir)?);
     }
     Ok(app.layer(map_response(nosniff)))
@@ -157,6 +160,6 @@ fn api(state: AdminState) -> Router {
     router
         .fallback(error::no_such_path)
         .method_not_allowed_fallback(error::wrong_method)
-        .layer(from_fn_with_state(state.clone(), request::around))
+        .layer(from_fn_with_state(state.clone(), caller::middleware))
         .with_state(state)
 }

@@ -48,6 +48,7 @@ pub(super) async fn put(
     let email = normal_email(&new.email)
         .map_err(|error| ApiError::invalid("email", format!("{error}.")))?;
     let password = Secret::new(new.password);
+    // Hashed before the write: the ledger and its journal never see a password.
     let hash = state.passwords.hash(password.clone()).await.map_err(refused)?;
     let by = caller.by_asking(&state, &format!("PUT login {account} {email}"));
     let written = by.set_login(account, &email, &hash).await?;

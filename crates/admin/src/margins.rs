@@ -83,6 +83,7 @@ pub(super) async fn list(
         return Err(ApiError::invalid("from", "`from` is after `to`."));
     }
     let day = |at: UnixMs| u32::try_from(at.0 / MS_PER_DAY).unwrap_or(u32::MAX);
+    // The day of `to` is included; a range that ends today shows the calls of today.
     let days = day(from)..day(to).saturating_add(1);
     if u64::from(days.end - days.start) > DAYS_MAX {
         let message = format!("At most {DAYS_MAX} days are shown at a time.");

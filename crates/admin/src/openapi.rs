@@ -3,35 +3,19 @@
 //! `schemars` gives JSON Schema 2020-12, which OpenAPI 3.1 takes as it is, and the schemas of the
 //! YAML files come from it already; so no second library describes types.
 
-use axum::Json;
-use once_cell::sync::Lazy;
 use serde_json::{Map, Value, json};
 
-use super::route::{AdminRoute, Schemas};
-use super::table;
+use super::description::Schemas;
+use super::route::AdminRoute;
 
 /// Introduction of the document.
 const INTRODUCTION: &str = "Operators open accounts, give credit and make keys over this API, on \
                             an address of its own. Money is US dollars in decimal strings, times \
                             are RFC 3339, and a field that is not listed is refused by name.";
 
-/// The document; it never changes while the process runs.
-static DOCUMENT: Lazy<Value> = Lazy::new(|| document_of(&table::routes()).0);
-
-/// The description of the admin API, as `GET /openapi.json` answers it.
-#[must_use]
-pub fn document() -> Value {
-    DOCUMENT.clone()
-}
-
-/// `GET /openapi.json`. It asks for no token: it tells nothing of customers.
-pub(super) async fn show() -> Json<Value> {
-    Json(document())
-}
-
 /// The document of these routes, and the schemas that are read and written differently under one
 /// name: a document can only have one of them.
-fn document_of(routes: &[AdminRoute]) -> (Value, Vec<String>) {
+pub(super) fn document_of(routes: &[AdminRoute]) -> (Value, Vec<String>) {
     let mut schemas = Schemas::new();
     let mut paths = Map::new();
     for route in routes {
@@ -71,6 +55,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::table;
 
     #[test]
     fn a_schema_means_the_same_when_it_is_read_and_written() {
@@ -80,7 +65,7 @@ mod tests {
 
     #[test]
     fn every_operation_has_a_name_of_its_own() {
-        let document = document();
+        let (document, _) = document_of(&table::routes());
         let paths = document["paths"].as_object().expect("paths");
         let operations =
             paths.values().flat_map(|path| path.as_object().expect("methods").values());

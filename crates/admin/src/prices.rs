@@ -14,13 +14,10 @@ use super::accounts::find;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::request::{Body, ListView, PageQuery, Params, Path};
-use super::value::Time;
+use super::value::{GROUP_PATTERN, Time};
 use tollgate_ledger::{AccountPrices, IfMatch, PriceGroup, PriceNote};
 use tollgate_money::money::{Factor, Rate};
 use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
-
-/// The names that a price group can have.
-pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
 /// Rule for the prices of some models: a factor of the list, or other prices.
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -83,6 +80,8 @@ impl RuleBody {
             (None, Some(typed)) => {
                 let mut prices = Vec::with_capacity(typed.len());
                 for (name, text) in typed {
+                    // A misspelt unit is refused: passed over, the customer would pay the list price
+                    // unnoticed.
                     let Some(info) = UNITS.iter().find(|info| info.price == name) else {
                         let message = format!("`{name}` is no price of models.yaml.");
                         return invalid(".prices", message);
@@ -104,6 +103,7 @@ impl RuleBody {
         };
         let (from, until) = (self.from.map(|time| time.0), self.until.map(|time| time.0));
         let rule = PriceRule { models: self.models, terms, from, until };
+        // The ledger's own check, so that the API, the console and the journal accept the same rules.
         match rule.fault() {
             None => Ok(rule),
             Some(fault) => invalid("", format!("{fault}.")),
@@ -156,6 +156,7 @@ pub(super) async fn put(
     let account = find(&state, &account)?.id;
     let prices = AccountPrices { group: new.group, rules: rules(new.rules)? };
     let by = caller.by(&state);
+    // PUT replaces whatever is there; only the console's forms compare with what they showed.
     let written = by.set_account_prices(account, prices, IfMatch::Anything).await?;
     Ok(Json(PricesBody::from(&*written.value)))
 }

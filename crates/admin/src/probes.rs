@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 
+use super::description::{Operation, Output};
 use super::error::{ApiError, ApiResult};
-use super::route::{Operation, Output};
 use super::{AdminState, upstreams};
 use tollgate_balance::Outcome;
 use tollgate_fleet::HasFleet;
@@ -86,6 +86,7 @@ impl Output for MetricsText {
 pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<MetricsText> {
     let (mut debt, mut credit) = (None, None);
     if let (Some(fleet), Some(standing)) = (state.ledger.fleet(), state.ledger.node_status()) {
+        // The only await, and before the blocking part: the database must not stop a thread of the pool.
         let overview = fleet.overview().await;
         state.metrics.show_fleet(&standing, overview.as_deref());
         // What was never seen is not said to be nothing.

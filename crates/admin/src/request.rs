@@ -1,24 +1,22 @@
-//! Common parts of all requests: id, token, time, and parsing of parameters and bodies.
+//! Parsing of paths, query strings and bodies, and the pages of lists.
 
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::AdminState;
-use super::caller;
+use super::description::{HandlerInput, Operation, Output};
 use super::error::ApiError;
-use super::route::{Operation, Output};
 use super::value::{Object, Time};
-use tollgate_ledger::RequestId;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
+use tollgate_web_kit::cut_page;
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -42,37 +40,6 @@ pub(super) fn period(from: Option<Time>, to: Option<Time>) -> (UnixMs, UnixMs) {
     (from.map_or(default, |from| from.0), to)
 }
 
-/// Around every handler: the token is asked for, the answer gets its id, and
-/// the log tells what the operator did.
-pub(super) async fn around(
-    State(state): State<AdminState>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let id = RequestId::new().to_string();
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let guarded = path.starts_with("/admin");
-    let mut response = match caller::authenticate(&state, request, guarded).await {
-        Err(error) => error.into_response(),
-        Ok(request) => next.run(request).await,
-    };
-    let status = response.status().as_u16();
-    if guarded && status != 401 {
-        // What was not found may be anything, even a customer's key pasted in the place of its id.
-        let path = if status == 404 { "not found" } else { path.as_str() };
-        log::info!(
-            request_id = id.as_str(), method = method.as_str(), path, status;
-            "admin request"
-        );
-    }
-    let headers = response.headers_mut();
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        headers.insert("x-request-id", id);
-    }
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
-}
-
 /// A JSON body. What `T` does not know is refused by name.
 pub(super) struct Body<T>(pub(super) T);
 
@@ -82,6 +49,15 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
     async fn from_request(request: Request, _: &AdminState) -> Result<Self, ApiError> {
         let bytes = whole(request.into_body()).await?;
         parse(&bytes).map(|Object(body)| Self(body))
+    }
+}
+
+impl<T: JsonSchema> HandlerInput for Body<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.json_body::<T>();
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
+        operation.refusal(StatusCode::REQUEST_TIMEOUT, "The body took longer than 10 seconds.");
+        operation.refusal(StatusCode::PAYLOAD_TOO_LARGE, "The body is larger than 1 MiB.");
     }
 }
 
@@ -109,9 +85,12 @@ fn unreadable(error: &axum::Error) -> ApiError {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        // serde_path_to_error writes `.` for the document itself and `?` for a place that it does not know;
+        // neither is a field.
         let path = error.path().to_string();
         unusable(error.inner(), Some(path).filter(|path| path != "." && path != "?"))
     })?;
+    // Text behind the document is refused: two parsers could disagree on which of two bodies counts.
     json.end().map_err(|error| unusable(&error, None))?;
     Ok(value)
 }
@@ -145,6 +124,13 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
     }
 }
 
+/// A 404, since the table of routes names the parameters of a path already.
+impl<T> HandlerInput for Path<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.refusal(StatusCode::NOT_FOUND, "There is nothing with this id.");
+    }
+}
+
 /// The query string. What `T` does not know is refused by name.
 pub(super) struct Params<T>(pub(super) T);
 
@@ -156,6 +142,13 @@ impl<T: DeserializeOwned> FromRequestParts<AdminState> for Params<T> {
             Ok(Query(params)) => Ok(Self(params)),
             Err(error) => Err(ApiError::malformed(format!("{}.", error.body_text()))),
         }
+    }
+}
+
+impl<T: JsonSchema> HandlerInput for Params<T> {
+    fn describe(operation: &mut Operation<'_>) {
+        operation.query::<T>();
+        operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
     }
 }
 
@@ -228,13 +221,12 @@ impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
             let Some(place) = items.iter().position(|item| id(item) == after) else {
                 return Err(ApiError::invalid("after", "The list has no item with this id."));
             };
+            // By the item, not by an offset: an item added meanwhile shifts no page.
             items.drain(..=place);
         }
-        let has_more = items.len() > limit;
-        items.truncate(limit);
-        let next_after = items.last().filter(|_| has_more).map(id);
+        let next_after = cut_page(&mut items, limit, id);
         let data: Vec<View> = items.into_iter().map(view).collect();
-        Ok(ListView { data, has_more, next_after })
+        Ok(ListView::new(data, next_after))
     }
 }
 

@@ -16,9 +16,9 @@ use serde_json::json;
 
 use super::AdminState;
 use super::accounts;
+use super::description::{Operation, Output};
 use super::error::{ApiError, ApiResult};
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
-use super::route::{Operation, Output};
 use super::value::Time;
 use tollgate_ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;
@@ -309,6 +309,8 @@ pub(super) async fn tail(
 }
 
 fn follow(requests: &RequestLog, scope: Scope) -> ApiResult<Feed> {
+    // Counted without a lock: two callers at once may exceed the bound by one, which costs only a copy of the
+    // records.
     if requests.followers() >= TAILS_MAX {
         return Err(ApiError::too_many(format!("{TAILS_MAX} tails are open already.")));
     }
@@ -320,6 +322,7 @@ fn follow(requests: &RequestLog, scope: Scope) -> ApiResult<Feed> {
 fn event(live: &Live) -> Event {
     let (name, document) = match live {
         Live::Record(logged) => ("request", json!(LoggedView::from(&**logged))),
+        // A slow reader loses records instead of delaying the log for all; it is told how many.
         Live::Missed(records) => ("missed", json!({"records": records})),
     };
     Event::default().event(name).data(document.to_string())

@@ -115,11 +115,13 @@ pub(super) async fn task(
     let found = task_list::one(&state, id).await?.ok_or_else(unknown)?;
     let account = found.task.intent.account;
     match state.tasks.resolve(&caller.by(&state), (account, id), resolution).await {
+        // The only invalid value left is an amount above the hold.
         Err(LedgerError::Invalid(what)) => {
             return Err(ApiError::invalid("amount", format!("{what}.")));
         }
         done => done?,
     };
+    // Read again: a repeated resolution returns the task as the first one left it.
     let now = task_list::one(&state, id).await?.ok_or_else(unknown)?;
     Ok(Json(now.into()))
 }

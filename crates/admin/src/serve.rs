@@ -49,6 +49,8 @@ pub async fn serve(
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
+                // The slot is taken behind the accept: a client in the backlog would not make an idle
+                // connection give way.
                 let (app, tls, taken) = (app.clone(), tls.clone(), slots.take().await);
                 connections.spawn(async move {
                     let slot = taken.slot();
@@ -63,6 +65,7 @@ pub async fn serve(
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+        // A JoinSet keeps the results of ended tasks until they are taken.
         while connections.try_join_next().is_some() {}
     }
 }
@@ -116,6 +119,7 @@ async fn connection(
     let mut connection = std::pin::pin!(connection);
     // How a connection ends is the client's affair; every request on it was logged.
     if tokio::time::timeout(CONNECTION_LIFETIME, connection.as_mut()).await.is_err() {
+        // The response under way is completed; keep-alive ends, and the client connects anew.
         connection.as_mut().graceful_shutdown();
         drop(tokio::time::timeout(LAST_REQUEST_TIMEOUT, connection).await);
     }

@@ -3,12 +3,16 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::http::StatusCode;
+use once_cell::sync::Lazy;
+use serde_json::Value;
 
+use super::openapi::document_of;
 use super::route::{AdminRoute, Title, get, patch, post, put};
 use super::{
     accounts, audit, codes, config, entries, explain, fleet, keys, ledger, login, margins, models,
-    openapi, prices, probes, requests, resolve, task_list, tasks, upstreams, usage, version,
+    prices, probes, requests, resolve, task_list, tasks, upstreams, usage, version,
 };
 
 const ACCOUNTS: &str = "Accounts";
@@ -32,6 +36,7 @@ const VERIFY_TIMEOUT: Duration = Duration::from_secs(600);
 /// All entries, in the order in which the document lists them.
 pub(super) fn routes() -> Vec<AdminRoute> {
     let mut routes = accounts_and_keys();
+    // In the order of the chapters of the OpenAPI document.
     routes.extend(money());
     routes.extend(doubts_and_tasks());
     routes.extend(codes_and_audit());
@@ -51,7 +56,7 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
         ),
         post(
             "/admin/v1/accounts",
-            Title("createAccount", ACCOUNTS, "Open an account"),
+            Title("createAccount", ACCOUNTS, "Create an account"),
             accounts::create,
         ),
         get(
@@ -66,7 +71,7 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
         ),
         put(
             "/admin/v1/accounts/{account}/login",
-            Title("setLogin", ACCOUNTS, "Set how an account's customer logs in"),
+            Title("setLogin", ACCOUNTS, "Set the log-in of an account's customer"),
             login::put,
         )
         .or(StatusCode::CONFLICT, "Another account has this address."),
@@ -77,7 +82,7 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
         ),
         post(
             "/admin/v1/accounts/{account}/keys",
-            Title("createKey", KEYS, "Make a key; the answer is the only one that shows it"),
+            Title("createKey", KEYS, "Create a key; only this response contains it"),
             keys::create,
         ),
         get("/admin/v1/keys/{key}", Title("showKey", KEYS, "One key, by its id"), keys::show),
@@ -89,37 +94,37 @@ fn money() -> Vec<AdminRoute> {
     vec![
         post(
             "/admin/v1/accounts/{account}/grants",
-            Title("grant", MONEY, "Give credit, once for each id"),
+            Title("grant", MONEY, "Grant credit, once for each id"),
             accounts::grant,
         ),
         post(
             "/admin/v1/accounts/{account}/refunds",
-            Title("refund", MONEY, "Give back what a settled call has cost, wholly or in part"),
+            Title("refund", MONEY, "Refund a settled call, fully or in part"),
             accounts::refund,
         ),
         post(
             "/admin/v1/accounts/{account}/write-offs",
-            Title("writeOff", MONEY, "Give up what an account owes, wholly or in part"),
+            Title("writeOff", MONEY, "Write off the debt of an account, fully or in part"),
             accounts::write_off,
         ),
         get(
             "/admin/v1/accounts/{account}/entries",
-            Title("listEntries", MONEY, "What happened to an account's money, newest first"),
+            Title("listEntries", MONEY, "Ledger entries of an account, newest first"),
             entries::list,
         ),
         get(
             "/admin/v1/accounts/{account}/prices",
-            Title("showPrices", MONEY, "What an account pays in the place of the list"),
+            Title("showPrices", MONEY, "Price rules of an account"),
             prices::show,
         ),
         put(
             "/admin/v1/accounts/{account}/prices",
-            Title("setPrices", MONEY, "Set what an account pays in the place of the list"),
+            Title("setPrices", MONEY, "Set the price rules of an account"),
             prices::put,
         ),
         get(
             "/admin/v1/price-groups",
-            Title("listPriceGroups", MONEY, "Price rules that accounts share, by name"),
+            Title("listPriceGroups", MONEY, "Price groups, by name"),
             prices::groups,
         ),
         put(
@@ -129,12 +134,12 @@ fn money() -> Vec<AdminRoute> {
         ),
         get(
             "/admin/v1/prices",
-            Title("listPrices", MONEY, "Prices that calls were charged by, newest first"),
+            Title("listPrices", MONEY, "Price versions of charged calls, newest first"),
             prices::charged,
         ),
         get(
             "/admin/v1/accounts/{account}/usage",
-            Title("showUsage", MONEY, "What an account has used, by hour or day, key and model"),
+            Title("showUsage", MONEY, "Usage of an account, by hour or day, key and model"),
             usage::show,
         ),
     ]
@@ -144,38 +149,38 @@ fn doubts_and_tasks() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/holds/in-doubt",
-            Title("listHoldsInDoubt", MONEY, "Calls that a crash ended, oldest first"),
+            Title("listHoldsInDoubt", MONEY, "Holds left open by a crash, oldest first"),
             entries::in_doubt,
         ),
         post(
             "/admin/v1/holds/{hold}/resolve",
-            Title("resolveHold", MONEY, "Take a call off the list of those in doubt"),
+            Title("resolveHold", MONEY, "Resolve a hold in doubt"),
             resolve::hold,
         ),
         get(
             "/admin/v1/tasks",
-            Title("listTasks", TASKS, "Tasks and the announcements of their ends, newest first"),
+            Title("listTasks", TASKS, "Tasks and their webhooks, newest first"),
             task_list::list,
         ),
         get(
             "/admin/v1/tasks/in-doubt",
-            Title("listTasksInDoubt", TASKS, "Submits that an upstream may have taken"),
+            Title("listTasksInDoubt", TASKS, "Tasks whose submit is in doubt"),
             tasks::in_doubt,
         ),
         get(
             "/admin/v1/accounts/{account}/webhook-secret",
-            Title("showWebhookSecret", TASKS, "What signatures of webhooks are checked with"),
+            Title("showWebhookSecret", TASKS, "Secret of an account's webhook signatures"),
             tasks::webhook_secret,
         ),
         post(
             "/admin/v1/accounts/{account}/tasks/{task}/announce",
-            Title("announceTask", TASKS, "Announce the end of a task once more"),
+            Title("announceTask", TASKS, "Send the webhook of an ended task again"),
             tasks::announce,
         )
         .or(StatusCode::BAD_REQUEST, "The task has not ended, or has no `webhook_url`."),
         get(
             "/admin/v1/accounts/{account}/tasks/{task}",
-            Title("showTask", TASKS, "One task, with what its customer is shown"),
+            Title("showTask", TASKS, "One task, with the customer's view of it"),
             task_list::show,
         ),
         post(
@@ -191,16 +196,16 @@ fn codes_and_audit() -> Vec<AdminRoute> {
         get("/admin/v1/codes", Title("listCodes", CODES, "All codes, oldest first"), codes::list),
         post(
             "/admin/v1/codes",
-            Title("createCode", CODES, "Make a code; the answer is the only one that shows it"),
+            Title("createCode", CODES, "Create a code; only this response contains it"),
             codes::create,
         ),
         get("/admin/v1/codes/{code}", Title("showCode", CODES, "One code, by its id"), codes::show),
         post(
             "/admin/v1/codes/{code}/revoke",
-            Title("revokeCode", CODES, "Let nobody use a code any more"),
+            Title("revokeCode", CODES, "Revoke a code"),
             codes::revoke,
         ),
-        get("/admin/v1/audit", Title("listActs", AUDIT, "Who did what, newest first"), audit::list),
+        get("/admin/v1/audit", Title("listActs", AUDIT, "Audit log, newest first"), audit::list),
     ]
 }
 
@@ -208,20 +213,20 @@ fn logged() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/requests",
-            Title("listRequests", REQUESTS, "What requests came to, newest first"),
+            Title("listRequests", REQUESTS, "Finished requests, newest first"),
             requests::list,
         )
         .or(StatusCode::NOT_FOUND, "There is no such account."),
         get(
             "/admin/v1/requests/tail",
-            Title("followRequests", REQUESTS, "Requests as they end, as server-sent events"),
+            Title("followRequests", REQUESTS, "Finished requests as server-sent events"),
             requests::tail,
         )
         .or(StatusCode::NOT_FOUND, "There is no such account, or the request log is off.")
-        .or(StatusCode::TOO_MANY_REQUESTS, "Too many look on already."),
+        .or(StatusCode::TOO_MANY_REQUESTS, "Too many clients follow requests already."),
         get(
             "/admin/v1/requests/{request}",
-            Title("showRequest", REQUESTS, "What one request came to"),
+            Title("showRequest", REQUESTS, "One finished request"),
             requests::show,
         ),
     ]
@@ -231,40 +236,32 @@ fn journal() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/ledger/export",
-            Title("exportLedger", LEDGER, "The journal's records, as lines of JSON or as CSV"),
+            Title("exportLedger", LEDGER, "Export the journal's records as JSON lines or CSV"),
             ledger::export,
         ),
         get(
             "/admin/v1/ledger/losses",
-            Title(
-                "listLosses",
-                LEDGER,
-                "What calls may have cost that no customer pays, newest first",
-            ),
+            Title("listLosses", LEDGER, "Costs that no customer pays, newest first"),
             ledger::losses,
         ),
         get(
             "/admin/v1/margins",
-            Title(
-                "listMargins",
-                LEDGER,
-                "What calls brought in and cost, by day, account, model and upstream",
-            ),
+            Title("listMargins", LEDGER, "Charges and costs by day, account, model and upstream"),
             margins::list,
         ),
         post(
             "/admin/v1/ledger/trial-balance",
-            Title("showTrialBalance", LEDGER, "The books by double entry, and whether they add up"),
+            Title("showTrialBalance", LEDGER, "Trial balance of the double-entry books"),
             ledger::trial_balance,
         )
-        .or(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.")
+        .or(StatusCode::TOO_MANY_REQUESTS, "Too many requests read the journal already.")
         .within(VERIFY_TIMEOUT),
         post(
             "/admin/v1/ledger/verify",
-            Title("verifyLedger", LEDGER, "Check the journal up to the last record on disk"),
+            Title("verifyLedger", LEDGER, "Verify the journal up to the last record on disk"),
             ledger::verify,
         )
-        .or(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.")
+        .or(StatusCode::TOO_MANY_REQUESTS, "Too many requests read the journal already.")
         .within(VERIFY_TIMEOUT),
     ]
 }
@@ -274,25 +271,25 @@ fn of_fleet() -> Vec<AdminRoute> {
     vec![
         get(
             "/admin/v1/fleet",
-            Title("showFleet", FLEET, "All money of the fleet, and its nodes"),
+            Title("showFleet", FLEET, "Balances and nodes of the fleet"),
             fleet::show,
         )
         .or(StatusCode::NOT_FOUND, none),
         get(
             "/admin/v1/fleet/leases",
-            Title("listLeases", FLEET, "What nodes have out, by node and account"),
+            Title("listLeases", FLEET, "Leases by node and account"),
             fleet::leases,
         )
         .or(StatusCode::NOT_FOUND, none),
         get(
             "/admin/v1/fleet/suspense",
-            Title("listSuspense", FLEET, "What silent nodes have out, by node and account"),
+            Title("listSuspense", FLEET, "Leases of silent nodes, by node and account"),
             fleet::suspense,
         )
         .or(StatusCode::NOT_FOUND, none),
         post(
             "/admin/v1/fleet/suspense/resolve",
-            Title("resolveSuspense", FLEET, "Say what becomes of money in suspense"),
+            Title("resolveSuspense", FLEET, "Resolve money in suspense"),
             fleet::resolve,
         )
         .or(StatusCode::NOT_FOUND, "Nothing of it is in suspense, or there is no fleet."),
@@ -308,41 +305,51 @@ fn gateway() -> Vec<AdminRoute> {
         ),
         get(
             "/admin/v1/upstreams",
-            Title("listUpstreams", UPSTREAMS, "How the upstreams and their targets are doing"),
+            Title("listUpstreams", UPSTREAMS, "Health of upstreams and their targets"),
             upstreams::list,
         ),
         get(
             "/admin/v1/route",
-            Title("explainRoute", UPSTREAMS, "Which targets a request would try, and why"),
+            Title("explainRoute", UPSTREAMS, "Explain which targets a request would try"),
             explain::route,
         )
         .or(StatusCode::NOT_FOUND, "There is no such model or key."),
         get(
             "/admin/v1/config",
-            Title("showConfig", CONFIGURATION, "What is in force, as it was typed"),
+            Title("showConfig", CONFIGURATION, "The running configuration, as written"),
             config::show,
         ),
         get(
             "/admin/v1/version",
-            Title(
-                "showVersion",
-                CONFIGURATION,
-                "Which version answers, and with which configuration",
-            ),
+            Title("showVersion", CONFIGURATION, "Versions of the program and the configuration"),
             version::show,
         ),
         post(
             "/admin/v1/reload",
-            Title("reload", CONFIGURATION, "Read both files again and put them in force"),
+            Title("reload", CONFIGURATION, "Reload the configuration files"),
             config::reload,
         ),
+        get("/healthz", Title("healthz", PROBES, "Liveness of the process"), probes::healthz),
+        get("/readyz", Title("readyz", PROBES, "Readiness for requests"), probes::readyz),
         get(
-            "/healthz",
-            Title("healthz", PROBES, "Whether the process can answer"),
-            probes::healthz,
+            "/metrics",
+            Title("metrics", PROBES, "Metrics in the Prometheus text format"),
+            probes::metrics,
         ),
-        get("/readyz", Title("readyz", PROBES, "Whether requests are wanted"), probes::readyz),
-        get("/metrics", Title("metrics", PROBES, "Everything counted"), probes::metrics),
-        get("/openapi.json", Title("openapi", PROBES, "This document"), openapi::show),
+        get("/openapi.json", Title("openapi", PROBES, "This document"), openapi),
     ]
+}
+
+/// The document; it never changes while the process runs.
+static DOCUMENT: Lazy<Value> = Lazy::new(|| document_of(&routes()).0);
+
+/// The description of the admin API, as `GET /openapi.json` answers it.
+#[must_use]
+pub fn document() -> Value {
+    DOCUMENT.clone()
+}
+
+/// `GET /openapi.json`. It asks for no token: it tells nothing of customers.
+async fn openapi() -> Json<Value> {
+    Json(document())
 }

@@ -193,6 +193,7 @@ pub(super) async fn list(
     let filter = query.state.map(TaskState::filter);
     let found = state.ledger.tasks(query.account, filter, query.after, limit).await?;
     let page =
+        // An unknown cursor is an error: a first page in its place would make a client loop.
         found.ok_or_else(|| ApiError::invalid("after", "The list has no item with this id."))?;
     let data = page.tasks.into_iter().map(TaskView::from).collect();
     Ok(Json(ListView::new(data, page.next_after)))
@@ -215,9 +216,12 @@ pub(super) async fn show(
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");
     let id: TaskId = task.parse().map_err(|_| unknown())?;
+    // 404 for a task of another account: an operator who mixes up two customers must not see it as this
+    // one's.
     let found = one(&state, id).await?.filter(|found| found.task.intent.account == account);
     let found = found.ok_or_else(unknown)?;
     let record = state.tasks.shown(&found.task).await;
+    // The record is our own JSON; should it not parse, the rest of the task is still worth showing.
     let record = serde_json::from_str(&record).unwrap_or_default();
     Ok(Json(OneTask { task: found.into(), record }))
 }

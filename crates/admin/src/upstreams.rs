@@ -142,6 +142,7 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
     let mut names: Vec<&String> = snapshot.upstreams.keys().collect();
+    // The map has no order; operators and tests compare two answers line by line.
     names.sort();
     let now = Instant::now();
     let one = |name: &String| {
@@ -208,6 +209,7 @@ pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitF
                 target: target.model.clone().unwrap_or_default(),
                 credential: credential(channel).to_owned(),
                 state: match channel.standing(None, now, rules) {
+                    // docs/metrics.md: 0 receives calls, 1 is probed by one call, 2 receives none.
                     Standing::Ready { .. } | Standing::Cooling => 0,
                     Standing::ProbeDue | Standing::Probing => 1,
                     Standing::Busy(_) | Standing::Open(_) => 2,

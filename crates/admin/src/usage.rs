@@ -84,6 +84,7 @@ pub(super) async fn show(
         BucketLength::Day => (Grain::Day, MS_PER_DAY, DAYS_MAX),
     };
     let (from, to) = request::period(query.from, query.to);
+    // The ledger has sums of whole hours and days only; a part of one cannot be shown.
     let from = UnixMs(from.0 - from.0 % unit_ms);
     if from > to {
         return Err(ApiError::invalid("from", "`from` is after `to`."));

@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
+/// The names that a price group can have.
+pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
+
 /// A JSON object. On its own, serde takes an array for an object too, by the order of the fields.
 pub(super) struct Object<T>(pub(super) T);
 

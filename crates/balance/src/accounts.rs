@@ -115,6 +115,7 @@ impl Accounts {
         slot.failures_in_row = slot.failures_in_row.saturating_add(1);
         slot.has_failed = true;
         let part = if slot.in_row.0 == number { slot.in_row.1 } else { 0 };
+        // No account can fill the streak alone: what fails for one customer may be that customer's doing.
         if part < part_max {
             slot.in_row = (number, part + 1);
             self.row.failures = self.row.failures.saturating_add(1);

@@ -7,11 +7,10 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tollgate_options::auth::Auth;
 
-use super::call_kind::CallKind;
 use super::channel::{Channel, OrphanGuard, Outcome, PlannedCall};
 use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
 use super::free_calls::FreeCall;
-use tollgate_config::snapshot::{CircuitRules, Target};
+use tollgate_config::snapshot::{CallKind, CircuitRules, Target};
 use tollgate_credentials::Token;
 use tollgate_types::clock::UnixMs;
 

@@ -242,13 +242,11 @@ impl Candidates {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call_kind::CallKind;
     use super::super::channel::Outcome;
     use super::super::circuit::Caller;
     use super::*;
     use crate::sample;
-    use tollgate_config::snapshot::{Affinity, CircuitRules, RetryRules, Upstream};
-    use tollgate_protocols::Operation;
+    use tollgate_config::snapshot::{Affinity, CallKind, CircuitRules, RetryRules, Upstream};
 
     const CALL: PlannedCall =
         PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::GENERATION };
@@ -418,7 +416,7 @@ mod tests {
             assert!(has(CALL));
             let other = PlannedCall { caller: Caller { account: 2, tokens: 1 }, ..CALL };
             assert!(!has(other), "another account's name");
-            let count = PlannedCall { kind: CallKind::from(Operation::CountTokens), ..CALL };
+            let count = PlannedCall { kind: sample::token_count(), ..CALL };
             assert!(!has(count), "another endpoint may know it");
             assert_eq!(candidates.pass_over(now), priority < 2);
         }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::breaker::CircuitStanding;
-use super::call_kind::{CallKind, OtherKinds};
 use super::choose::ChannelView;
 use super::circuit::{Caller, Circuit, Verdict};
 use super::credential_scan::CredentialFinder;
+use super::other_kinds::OtherKinds;
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
 use super::stored_ids::Home;
-use tollgate_config::snapshot::{CircuitRules, Credential, CredentialKind, Target};
+use tollgate_config::snapshot::{CallKind, CircuitRules, Credential, CredentialKind, Target};
 use tollgate_credentials::Token;
 use tollgate_types::clock::UnixMs;
 
@@ -203,6 +203,7 @@ impl Channel {
     #[must_use]
     pub fn finder(&self, token: Option<&Token>) -> Option<Arc<CredentialFinder>> {
         let Some(token) = token else { return self.finders.key.clone() };
+        // Kept for the next try: building a finder takes longer than its search in a short answer.
         let mut last = self.finders.token.lock();
         if let Some(existing) = last.as_ref().filter(|existing| existing.is_of(token.secrets())) {
             return Some(Arc::clone(existing));
@@ -258,6 +259,7 @@ impl Channel {
             return CircuitStanding::Open(Duration::ZERO);
         }
         if call.kind == self.kind {
+            // Locked one after the other, never both: calls end while others are chosen.
             let of = |circuit: &Mutex<Circuit>| circuit.lock().standing(call.caller, now, rules);
             return of(&self.circuit).or_worse(of(&self.account));
         }

@@ -28,11 +28,9 @@ mod choose;
 mod circuit;
 mod credential_scan;
 mod free_calls;
-mod call_kind;
 mod account_cache;
+mod other_kinds;
 mod quota;
-#[doc(hidden)]
-pub mod sample;
 mod stored_ids;
 mod unknown_names;
 mod candidate_view;
@@ -50,8 +48,6 @@ use sha2::{Digest as _, Sha256};
 pub use account_cache::{AccountCache, CacheBounds};
 pub use breaker::CircuitStanding;
 pub use budget::RetryBudget;
-pub use call_kind::CallKind;
-use call_kind::OtherKinds;
 use candidate::RankedChannel;
 pub use candidate::{Candidate, TargetRank};
 pub use candidate_view::CandidateView;
@@ -63,11 +59,15 @@ use circuit::Caller;
 pub use circuit::Circuit;
 pub use credential_scan::{CredentialFinder, CredentialLeak, CredentialScan};
 pub use free_calls::{FreeCall, FreeCalls, FreeRefusal};
+use other_kinds::OtherKinds;
 pub use quota::{QuotaKind, QuotaReport, QuotaStanding};
 use stored_ids::ObjectHomes;
 pub use stored_ids::{Home, StoredIdRecorder};
 use unknown_names::UnknownNames;
 
+#[doc(hidden)]
+pub use tollgate_config::sample;
+pub use tollgate_config::snapshot::CallKind;
 use tollgate_config::snapshot::{Credential, CredentialKind, Snapshot, Target, Upstream};
 
 /// State of all targets of a gateway. Unchanged targets keep theirs over reloads.
@@ -154,6 +154,8 @@ impl Balancer {
             return table;
         }
         let table = Arc::new(table.next(snapshot));
+        // Two that come here at one time both make it, and the later one stands. What a new target has counted
+        // in the other is lost, which is a moment's.
         self.table.store(Arc::clone(&table));
         table
     }
@@ -212,6 +214,7 @@ impl Balancer {
                 }
             }
         }
+        // It may hash the prompt: nothing is spent on that where there is no choice.
         let affinity = if channels.len() > 1 { affinity() } else { None };
         let budget = if query.kind.is_free() { &self.free_budget } else { &self.budget };
         let budget = Arc::clone(budget);
@@ -242,7 +245,7 @@ impl Table {
             next.upstreams.insert(name.clone(), state);
         }
         let targets = snapshot.models.iter().flat_map(|model| {
-            let kind = CallKind::main_of(model);
+            let kind = model.main_kind();
             model.targets.iter().map(move |target| (kind, target))
         });
         for (kind, target) in targets {
@@ -287,6 +290,8 @@ impl Table {
             self.by_identity.insert(identity, Arc::clone(&existing));
             return existing;
         }
+        // The credential keeps its circuit for a new model too: what it was refused for holds there as
+        // well.
         let existing = self.accounts.get(&account).or_else(|| before.accounts.get(&account));
         let shared = existing.cloned().unwrap_or_default();
         self.accounts.insert(account, Arc::clone(&shared));
@@ -312,6 +317,7 @@ impl Table {
 }
 
 fn hash(credential: &Credential) -> u64 {
+    // Within one process only, so the hasher need not be the same in all versions; `seed` must.
     let mut hasher = DefaultHasher::new();
     match &credential.kind {
         CredentialKind::Key(key) => (&credential.name, key.expose()).hash(&mut hasher),

@@ -53,6 +53,7 @@ pub(super) struct AdminRequest {
 pub fn callable(address: SocketAddr) -> SocketAddr {
     let mut callable = address;
     if address.ip().is_unspecified() {
+        // A wildcard is an address to listen on, not one to connect to.
         let loopback = if address.is_ipv4() { "127.0.0.1" } else { "::1" };
         callable.set_ip(loopback.parse().unwrap_or(address.ip()));
     }
@@ -121,6 +122,7 @@ pub(super) fn call(
 ) -> anyhow::Result<AdminAnswer> {
     within(place, async move |place| {
         let answer = async {
+            // Kept until the body was read: dropping it aborts the task that reads the socket.
             let (answer, _connection) = begin(place, ask, token).await?;
             whole(answer).await
         };
@@ -164,6 +166,7 @@ fn within<T>(
 ) -> anyhow::Result<T> {
     let address = callable(place.address);
     let place = AdminEndpoint { address, ..place.clone() };
+    // One thread suffices for one call, and makes the command start and end faster.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(call(place)).map_err(|error| {
         let help =
@@ -212,6 +215,7 @@ async fn begin(
         request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
     }
     if let Some(id) = &ask.idempotency_id {
+        // Ids are typed by people; a line break in one would end the header.
         let id = HeaderValue::from_str(id).context("this id cannot be sent")?;
         request = request.header("idempotency-key", id);
     }
@@ -227,6 +231,7 @@ async fn begin(
 
 async fn whole(answer: Response<Incoming>) -> anyhow::Result<AdminAnswer> {
     let status = answer.status().as_u16();
+    // The address may be another program's: what it sends is not kept without a limit.
     let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
     let body = body.map_err(|error| anyhow!("the answer broke off: {error}"))?;
     Ok(AdminAnswer { status, body: body.to_bytes() })
@@ -238,6 +243,7 @@ async fn copy(
     each: &mut dyn FnMut(&[u8]) -> std::io::Result<()>,
 ) -> anyhow::Result<()> {
     loop {
+        // A limit for each chunk, not for all: an export takes as long as the journal is.
         let frame = tokio::time::timeout(silence, body.frame()).await;
         let Some(frame) = frame.map_err(|_| anyhow!("the answer stopped for {silence:?}"))? else {
             return Ok(());

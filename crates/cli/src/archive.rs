@@ -26,6 +26,7 @@ pub(super) fn connect(data: &Path, files: &Files) -> anyhow::Result<()> {
         ))
     })?;
     match archive {
+        // The journal names its bucket; credentials and endpoint are only in the configuration.
         Some(archive) if matches!(archive.to, ArchiveTo::Bucket(_)) => {
             ledger::connect(&archive).with_context(|| format!("cannot use the bucket {bucket}"))
         }

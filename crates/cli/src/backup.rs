@@ -124,6 +124,7 @@ fn print_left_out(out: &mut impl io::Write, copied: &CopySummary) -> io::Result<
         )?;
     }
     if left.records == 0 {
+        // Nothing may be said of what could not be read.
         let all = "Nothing of it was left out.";
         return if left.unreadable { Ok(()) } else { writeln!(out, "{all}") };
     }

@@ -20,12 +20,9 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    /// Run the command.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
+        // Into memory first: clap panics when standard output is closed.
         clap_complete::generate(self.shell, &mut super::Cli::command(), "tollgate", &mut script);
         terminal::data().write_all(&script)?;
         Ok(ExitCode::SUCCESS)

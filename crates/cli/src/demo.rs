@@ -40,11 +40,13 @@ pub(super) struct Demo {
 impl Demo {
     pub(super) fn run(mut self, program: &Program) -> anyhow::Result<ExitCode> {
         tollgate_process_memory::keep_little();
+        // Before the configuration is loaded: every upstream gets this address.
         let sim =
             Sim::start(SimOptions::default()).context("cannot start the simulated upstreams")?;
         let places = &mut self.places;
         places.listen = places.listen.or(Some(LISTEN));
         places.admin = places.admin.or(Some(ADMIN));
+        // Before the first file is made: the directory will hold a key in plain text.
         super::private::only_for_owner();
         let data = places.data.get_or_insert_with(|| PathBuf::from("data/demo"));
         std::fs::create_dir_all(&*data)
@@ -76,9 +78,11 @@ impl Demo {
 
 /// Create or find the account with credit; returns its key and balance.
 fn prepare(ledger: &Ledger, key_file: &Path) -> anyhow::Result<(String, Nanousd)> {
+    // `Ready` is a plain function that the running server calls; blocking in place keeps its runtime going.
     tokio::task::block_in_place(|| {
         tokio::runtime::Handle::current().block_on(async {
             let account = demo_account(ledger).await?;
+            // With a constant id: later starts add nothing.
             ledger.grant(account, GRANT_ID, CREDIT).await?;
             let key = match kept_key(ledger, account, key_file) {
                 Some(key) => key,
@@ -95,6 +99,7 @@ fn prepare(ledger: &Ledger, key_file: &Path) -> anyhow::Result<(String, Nanousd)
 fn kept_key(ledger: &Ledger, account: AccountId, file: &Path) -> Option<String> {
     let secret = std::fs::read_to_string(file).ok()?.trim().to_owned();
     let key = ledger.key(&KeyHash::of(secret.as_bytes()))?;
+    // The data directory may have been replaced, or the key revoked in the console.
     let is_good = key.account == account && !key.disabled && !key.is_expired(UnixMs::now());
     is_good.then_some(secret)
 }

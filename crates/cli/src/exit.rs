@@ -54,6 +54,7 @@ impl Failure {
 pub fn report(error: &anyhow::Error) -> ExitCode {
     // A reader that has seen enough, such as `head`, is no failure.
     let kind = |cause: &(dyn std::error::Error + 'static)| {
+        // serde_json wraps errors of the writer in its own type.
         let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
         io.or_else(|| cause.downcast_ref::<serde_json::Error>()?.io_error_kind())
     };

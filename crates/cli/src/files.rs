@@ -49,6 +49,7 @@ impl Files {
     /// File that lists the models: `routes.yaml` if there is no `models.yaml`.
     pub(super) fn listing(&self) -> PathBuf {
         let (routes, models) = (self.routes(), self.models());
+        // With neither file, the error names models.yaml, which is what most installations have.
         if !models.exists() && routes.exists() { routes } else { models }
     }
 
@@ -91,6 +92,7 @@ pub(super) fn failure(errors: &[Diagnostic], otherwise: &str) -> anyhow::Error {
     let mut messages: Vec<&str> = Vec::new();
     let mut reasons = Vec::new();
     for error in errors {
+        // Several settings may need the same missing variable.
         if messages.contains(&error.message.as_str()) {
             continue;
         }

@@ -117,10 +117,6 @@ struct ResolveSuspense {
 }
 
 impl FleetArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             None => self.output.show(&AdminRequest::get(PATH), &FLEET),
@@ -161,6 +157,7 @@ impl ResolveSuspense {
 fn number(operator: &AdminOptions, name_or_number: &str) -> anyhow::Result<u16> {
     let fleet = operator.get(PATH)?;
     let nodes = fleet["nodes"].as_array().into_iter().flatten();
+    // Names first: a node may be called `2`.
     let named = nodes.filter(|node| node["name"] == name_or_number);
     let named: Vec<u64> = named.filter_map(|node| node["node"].as_u64()).collect();
     let refused = |code, message: String| {

@@ -35,11 +35,11 @@ pub(super) struct Healthcheck {
 }
 
 impl Healthcheck {
-    /// Run the command and return its exit code.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let time = Duration::from_millis(self.timeout_ms);
         let answer = self
             .endpoint()
+            // Without a token: probes need none, and a health check should read no secrets.
             .and_then(|place| admin_call::call(&place, &AdminRequest::get("/readyz"), None, time));
         let answer = match answer {
             Ok(answer) => answer,
@@ -80,6 +80,8 @@ impl Healthcheck {
             Err(errors) => {
                 let errors: Vec<_> = errors;
                 let error = files::failure(&errors, "or name the gateway with --admin");
+                // A named file that is invalid is a mistake of the command; an unnamed one may be in the
+                // middle of an edit.
                 if self.routes.is_some() {
                     return Err(error);
                 }

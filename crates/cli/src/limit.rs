@@ -96,6 +96,7 @@ pub(super) fn typed(fields: Vec<JsonField>) -> Map<String, Value> {
 pub(super) fn given(fields: Vec<JsonField>) -> anyhow::Result<Map<String, Value>> {
     let typed = typed(fields);
     if typed.is_empty() {
+        // A change of nothing would succeed and hide a misspelt option.
         let message = "nothing is to be changed: name a field".to_owned();
         let help = Some("`--help` lists the fields".to_owned());
         return Err(Failure { code: USAGE, message, help }.into());
@@ -130,5 +131,6 @@ fn means(text: &str) -> Result<Value, String> {
 /// Parse an amount; dollars stay text for the gateway to validate.
 #[expect(clippy::unnecessary_wraps, reason = "clap wants a parser")]
 pub(super) fn amount(text: &str) -> Result<Value, String> {
+    // The gateway parses amounts: two parsers could round differently.
     Ok(if text == "none" { Value::Null } else { Value::from(text) })
 }

@@ -111,6 +111,7 @@ impl AdminOptions {
     /// these settings are read.
     fn access(&self) -> anyhow::Result<(AdminEndpoint, Secret)> {
         let pinned = self.admin_certificate.as_deref().map(admin_tls::pinned_to).transpose()?;
+        // Both given: the command also runs on a machine without the gateway's files.
         if let (Some(address), Some(file)) = (self.admin, &self.token_file) {
             return Ok((AdminEndpoint { address, tls: pinned }, admin_token::read(file)?));
         }
@@ -126,6 +127,7 @@ impl AdminOptions {
             Some(_) => Some(None),
             None => files::noted(file.admin_certificate(), &mut wrong),
         };
+        // All settings are tried first, so that one message names everything that is missing.
         let (Some(address), Some(configured), Some(certificate)) =
             (address, configured, certificate)
         else {
@@ -182,12 +184,14 @@ pub(super) fn refusal(status: u16, document: &JsonDocument) -> anyhow::Error {
     let message = error["message"].as_str().unwrap_or("no reason was given");
     let help = match (status, error["code"].as_str()) {
         (401, _) => Some("give the admin token in a file with --token-file"),
+        // The message of an unknown path; other 404s name the missing object.
         (404, _) if message.starts_with("There is nothing at") => {
             Some("the gateway that runs does not know this command: it is another version")
         }
         (409, Some("idempotency_conflict")) => {
             Some("use another --id, or the same content as the first time")
         }
+        // The ledger may have written before the answer was lost.
         (500.., _) => Some("repeat the command with the same --id: nothing is done twice"),
         _ => None,
     };

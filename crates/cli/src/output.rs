@@ -60,6 +60,7 @@ impl IdempotencyOptions {
             return id.clone();
         }
         let id = format!("cli-{:016x}", fastrand::u64(..));
+        // On standard error, so that `--quiet` and `--json` stay as scripts expect them.
         errln!("id: {id} (repeat with --id {id} if there is no answer)");
         id
     }
@@ -123,6 +124,7 @@ impl OutputOptions {
             let mut parameters = query.to_vec();
             parameters.push(("limit", limit.as_deref()));
             parameters.push((name.unwrap_or(cursor_name(path)), cursor.as_deref()));
+            // Printed page by page: a long list needs no memory, and `head` ends it early.
             let document = self.operator.ask(&AdminRequest::get(with_query(path, &parameters)))?;
             self.print(&document, sheet)?;
             let Some((found, next)) = next(&document.value) else { return Ok(ExitCode::SUCCESS) };
@@ -148,6 +150,7 @@ impl OutputOptions {
     pub(super) fn print(&self, document: &JsonDocument, sheet: &Sheet) -> anyhow::Result<()> {
         let mut out = terminal::out();
         if self.json {
+            // The gateway's bytes: parsing and writing again would change the form of numbers.
             out.write_all(&document.text)?;
             writeln!(out)?;
         } else if self.quiet {
@@ -164,6 +167,7 @@ impl OutputOptions {
 
 /// Query parameter of the cursor: event lists go from the newest on.
 fn cursor_name(path: &str) -> &'static str {
+    // Only for the first page; later pages use the parameter that the response named.
     let newest_first = ["/entries", "/requests", "/audit"];
     if newest_first.iter().any(|end| path.ends_with(end)) { "before" } else { "after" }
 }

@@ -14,6 +14,7 @@ const FILE: u32 = 0o600;
 
 /// Set the umask so that new files are private to the process's user.
 pub fn only_for_owner() {
+    // For the whole process, since sled and others create files of their own.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
 }
 
@@ -56,6 +57,7 @@ fn take_from_others(path: &Path, mode: u32) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
+    // Files that are private already are left alone: changing them would need their ownership.
     if found & 0o077 == 0 {
         return Ok(());
     }

@@ -90,12 +90,9 @@ fn credential(text: &str) -> Result<(String, String), &'static str> {
 }
 
 impl Reconcile {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// Never fails: prints the error and exits with 2, as `diff` does.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         Ok(self.compare().unwrap_or_else(|error| {
+            // With the code that `diff` has for trouble: 1 means differences.
             exit::say(&error);
             ExitCode::from(TROUBLE)
         }))
@@ -105,6 +102,7 @@ impl Reconcile {
         let mut credentials = reconcile::CredentialNames::new();
         for (id, name) in &self.credential {
             if credentials.insert(id.clone(), name.clone()).is_some() {
+                // The later one would win silently, and costs move between credentials.
                 bail!("--credential says twice what {id} is");
             }
         }
@@ -119,6 +117,7 @@ impl Reconcile {
         let named = self.from.iter().zip(&contents);
         let files: Vec<_> = named.map(|(name, bytes)| StatementFile { name, bytes }).collect();
         let statement = reconcile::read(provider, &files).context("cannot use the statement")?;
+        // The statement is read first: reading the journal takes longer, and a wrong file is found at once.
         let own = select_upstreams(self.own_lines()?, &self.upstream)?;
         let report = reconcile::reconcile(&own, &statement, &credentials);
         let mut out = terminal::out();
@@ -197,6 +196,7 @@ impl Write for RecordLines<'_> {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             let line = part.strip_suffix(b"\n");
             self.begun.extend_from_slice(line.unwrap_or(part));
+            // Checked for each part: a file without line breaks must not fill the memory.
             if self.begun.len() > RECORD_BYTES_MAX {
                 return Err(io::Error::other("a record of the journal is too long"));
             }

@@ -44,6 +44,7 @@ impl RecordSource<'_> {
         archive::connect(data, &self.operator.files)?;
         let from = self.from_seq.unwrap_or_default();
         let mut exporter = Exporter::new(self.format, self.account, from);
+        // Opened before the head is written: a locked or damaged directory leaves no output.
         let records = OfflineRecords::open(data, exporter.first())?;
         out.write_all(&exporter.head())?;
         for record in records {

@@ -46,6 +46,7 @@ impl RepairArgs {
         } else {
             self.print(&mut out, &found)?;
         }
+        // A survey of a damaged journal is a failure, so that scripts notice the damage.
         let is_done = found.is_sound || self.apply;
         Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -63,6 +64,7 @@ impl RepairArgs {
             return writeln!(out, "the journal needs no repair");
         }
         writeln!(out, "nothing is wrong up to record {}", found.whole_until)?;
+        // A damaged disk may have thousands of places; the counts tell the rest.
         for damage in found.damages.iter().take(LISTED_MAX) {
             let (file, from, to) = (damage.file.display(), damage.from, damage.to);
             writeln!(out, "{file}: bytes {from} to {to}: {}", escaped(&damage.what))?;

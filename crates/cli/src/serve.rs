@@ -54,9 +54,11 @@ pub(super) struct ServeOverrides {
 
 impl Serve {
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
+        // First of all: the allocator takes its settings only before there is a second thread.
         tollgate_process_memory::keep_little();
         let sources = self.files.sources();
         let overrides = self.places.overrides();
+        // Before any socket or store is opened: a faulty file must not end a hand-over half done.
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let (ready_json, bodies) = (self.ready_json, config.limits.body_memory_summary());
         let role = match (self.take_over, self.accept_fork) {

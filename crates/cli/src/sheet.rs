@@ -81,6 +81,7 @@ impl Sheet {
         let mut line = String::new();
         for ((cell, width), (_, _, kind)) in cells.iter().zip(widths).zip(self.columns) {
             let letters = cell.chars().count();
+            // A tail prints before it knows later rows: columns only ever grow.
             *width = (*width).max(letters);
             let padding = " ".repeat(width.saturating_sub(letters));
             let (before, behind) =
@@ -93,6 +94,7 @@ impl Sheet {
     /// Render the table of a document, without a trailing line break.
     pub(super) fn table(&self, document: &Value) -> String {
         let mut table = Table::new();
+        // Never wrapped to the terminal: scripts cut these columns, and a pipe has no width.
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         if self.rows.is_empty() {
             for (title, at, kind) in self.columns {
@@ -150,6 +152,7 @@ fn shown(value: Option<&Value>, kind: Kind) -> String {
             let items: Vec<_> = items.iter().map(|item| shown(Some(item), kind)).collect();
             items.join(", ")
         }
+        // Objects, such as price rules, are shown as their JSON.
         Some(value) => value.to_string(),
     };
     // What customers have named is no line of its own, whatever it is. An array was cut item by item.

@@ -1,4 +1,5 @@
-//! Table layouts of all admin API documents.
+//! Table layouts of all admin API documents: a row for each column, drawn by [`Sheet`]. The OpenAPI
+//! document has the types of fields, but no choice, order or titles of columns.
 
 use super::sheet::Kind::{All, Figure, Text, Whole};
 use super::sheet::{Column, Sheet};
@@ -461,6 +462,7 @@ const UNIT_COLUMNS: usize = {
     columns
 };
 
+// From the table of units, so that a new unit gets its column here. Loops in a constant cannot use iterators.
 const USAGE_COLUMNS: [Column; USAGE_BEFORE.len() + UNIT_COLUMNS] = {
     let mut columns = [("", "", Figure); USAGE_BEFORE.len() + UNIT_COLUMNS];
     let (mut filled, mut at) = (0, 0);

@@ -32,6 +32,7 @@ impl SimCommand {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
+            // Before the address is printed: whoever reads it may send a signal at once.
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             let sim = Sim::start(SimOptions { listen: self.listen, behaviour })

@@ -39,6 +39,7 @@ pub(super) fn out() -> CommandOutput {
 /// Standard output for data that other programs read byte by byte, such as CSV. Escaped on a terminal
 /// only.
 pub(super) fn data() -> CommandOutput {
+    // A CSV field may contain any character, and a program wants it unchanged.
     let is_raw = !io::stdout().is_terminal();
     Printable { inner: io::stdout().lock(), is_raw, begun: Vec::new() }
 }
@@ -99,6 +100,7 @@ impl<W: Write> Printable<W> {
             self.inner.write_all(text.as_bytes())?;
             let invalid = chunk.invalid();
             let is_last = chunks.peek().is_none();
+            // Writers such as serde_json split a text anywhere, also within a character.
             if is_last && is_beginning(invalid) {
                 self.begun = invalid.to_vec();
             } else if !invalid.is_empty() {
@@ -139,6 +141,7 @@ impl<W: Write> Write for Printable<W> {
 impl<W: Write> Drop for Printable<W> {
     fn drop(&mut self) {
         if !self.begun.is_empty() {
+            // What was begun is never completed now.
             drop(self.inner.write_all("\u{fffd}".as_bytes()));
         }
     }

@@ -27,10 +27,6 @@ pub(super) struct TrialBalanceArgs {
 }
 
 impl TrialBalanceArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The ledger is unreadable, or another process has it open.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let document = match &self.data {
             Some(data) => self.read(data)?,
@@ -50,6 +46,7 @@ impl TrialBalanceArgs {
     /// Trial balance of a data directory, in the form of the running gateway's response.
     fn read(&self, data: &Path) -> anyhow::Result<JsonDocument> {
         archive::connect(data, &self.output.operator.files)?;
+        // The same type as the gateway answers with, so that scripts see no difference.
         let report = BooksReport::from(verify(data)?);
         let (text, value) = (serde_json::to_vec(&report)?.into(), serde_json::to_value(&report)?);
         Ok(JsonDocument { text, value })

@@ -33,6 +33,8 @@ mod rate;
 mod raw;
 mod reload;
 mod routes_file;
+#[doc(hidden)]
+pub mod sample;
 mod scalar;
 mod shape;
 #[cfg(test)]

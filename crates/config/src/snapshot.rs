@@ -1,7 +1,8 @@
 //! The compiled configuration: immutable, cross-checked, shared by `Arc`. A request loads it once.
 //! `models` is what `models.yaml` lists, `pricing` what calls of it are charged by, `upstreams` where it is
-//! served.
+//! served, `call_kind` by what their failures are weighed.
 
+mod call_kind;
 mod models;
 mod pricing;
 mod upstreams;
@@ -28,6 +29,7 @@ use tollgate_types::secret::Secret;
 use tollgate_types::words::words;
 
 pub use super::webhook_host::WebhookHost;
+pub use call_kind::CallKind;
 pub(super) use models::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
 pub use models::{Model, OnDisconnect, Target, TargetCost};
 pub use pricing::{LIST, ListedModel, OwnPricing, Pricing};

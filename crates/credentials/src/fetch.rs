@@ -36,11 +36,13 @@ pub(crate) async fn fetch(
     source: &TokenSource,
     account: &str,
 ) -> Result<IssuedCredential, FetchFailure> {
+    // Before the call: a token's life counts from when it was made, which lies somewhere within it.
     let began = uptime();
     let grant = async {
         // It is never closed.
         let _call = source.calls.acquire().await;
         match ask(client, source, account).await {
+            // Once: with the right time it is refused for another reason.
             Err(error_response) if error_response.1 => ask(client, source, account).await,
             grant => grant,
         }
@@ -103,6 +105,7 @@ struct TokenAnswer {
 fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
     let answer: TokenAnswer =
         serde_json::from_slice(body).map_err(|_| "its answer has no token in it")?;
+    // Some endpoints write the number as a text.
     let seconds = match &answer.expires_in {
         serde_json::Value::String(text) => text.parse().ok(),
         number => number.as_u64(),
@@ -172,6 +175,7 @@ fn error_text(body: &[u8]) -> Option<String> {
 /// Sanitises an error text for the log: no secret, no long word, no line break; `None` for a text with a
 /// secret.
 fn sanitise(description: &str, auth: &Auth) -> Option<String> {
+    // An endpoint may quote what it was sent.
     if auth.secrets().any(|secret| !secret.is_empty() && description.contains(secret)) {
         return None;
     }

@@ -155,10 +155,12 @@ impl Credentials {
     }
 
     fn source(&self, auth: &Arc<Auth>) -> Arc<TokenSource> {
-        if let Some(known) = self.sources.read().get(&auth.id()) {
-            return Arc::clone(known);
+        if let Some(existing) = self.sources.read().get(&auth.id()) {
+            return Arc::clone(existing);
         }
         let mut sources = self.sources.write();
+        // All at once, since nothing says which are of old configurations: those in force are fetched
+        // again.
         if sources.len() >= SOURCES_MAX {
             sources.clear();
         }
@@ -175,6 +177,8 @@ impl Credentials {
             let account = account.map(|account| account.to_string()).unwrap_or_default();
             let fetched = fetch::fetch(&client, &source, &account).await;
             let outcome = match fetched {
+                // Before the token is there: whoever finds it must not find the pause of a failure beside
+                // it.
                 Ok(issued) => {
                     source.note_success();
                     fetch.put(issued);

@@ -149,6 +149,7 @@ impl TokenSource {
     /// Returns the cache of the account with this number.
     pub(crate) fn cell(&self, account: u64) -> Arc<Cell> {
         let mut accounts = self.accounts.lock();
+        // A count instead of a clock: its order is all that eviction needs, and no two are equal.
         accounts.looks += 1;
         let look = accounts.looks;
         if let Some((cell, last)) = accounts.cells.get_mut(&account) {

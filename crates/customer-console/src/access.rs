@@ -10,12 +10,12 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 
 use super::customer::{LoggedInCustomer, PageResult};
 use super::password;
-use super::{CustomerConsole, playground};
+use super::{CustomerConsole, playground_keys};
 use tollgate_config::snapshot::SignUp;
 use tollgate_ledger::{AccountId, Login};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{
-    Client, DeviceId, Form, HtmlPage, PageFrame, Session, SessionChange, Tone, Trying,
+    Client, DeviceId, FlashLevel, Form, HtmlPage, PageFrame, Session, SessionChange, Trying,
 };
 
 /// Message for a wrong address and a wrong password alike.
@@ -61,8 +61,9 @@ pub(super) async fn log_in(
 ) -> Response {
     let (email, password) = (form.text("email"), form.exact_text("password"));
     let refused = |status: StatusCode, text: &str| {
+        // What was typed stays in the field, at most as long as an address can be.
         let mut page = LogIn::new(&console, &session, email.get(..254).unwrap_or(email));
-        page.frame = page.frame.saying(Tone::Bad, text);
+        page.frame = page.frame.with_flash(FlashLevel::Error, text);
         (status, HtmlPage(page)).into_response()
     };
     match check(&console, client, &headers, email, password).await {
@@ -93,17 +94,21 @@ async fn check(
 ) -> Result<(Arc<Login>, Option<DeviceId>), (StatusCode, &'static str)> {
     let login = console.ledger.login_by_email(email);
     let who = login.as_ref().map(|login| login.account.to_string());
+    // A device counts for its own login only; for another address it is a stranger.
     let device = who.and_then(|who| console.devices.find(headers, &who));
     // However it is written, it is one address.
     let name = email.to_lowercase();
     let trying =
         Trying { address: client.address, name: &name, has_login: login.is_some(), device };
+    // Before the hash: comparing a password is the work that a flood would make.
     let Some(tried) = console.log_ins.begin(trying) else {
         return Err((StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
     };
     let hash = login.as_ref().map(|login| login.password.as_str());
     // Nobody has a longer password; it is not hashed.
     let password = if password.len() > password::BYTES_MAX { "" } else { password };
+    // Compared even without a login, against the hash of nobody: the time must not tell which addresses
+    // exist.
     match (console.passwords.is_right(Secret::new(password.to_owned()), hash).await, login) {
         (Ok(true), Some(login)) => {
             tried.was_right();
@@ -115,6 +120,7 @@ async fn check(
             Err((StatusCode::FORBIDDEN, WRONG))
         }
         (Err(_), _) => {
+            // Too busy to compare: the person has not guessed wrong.
             tried.forget();
             Err((StatusCode::SERVICE_UNAVAILABLE, BUSY))
         }
@@ -135,7 +141,8 @@ pub(super) async fn log_out(
 ) -> PageResult {
     let failed = |error| customer.failed(&console, &error);
     let Session { id, until, .. } = customer.session;
-    playground::end_keys(&console, &customer).await.map_err(failed)?;
+    // The keys first: if this fails, the customer is still logged in and can try again.
+    playground_keys::end(&console, &customer).await.map_err(failed)?;
     let writes = customer.writes(&console);
     writes.end_session(customer.account.id, id, until).await.map_err(failed)?;
     Ok((Extension(SessionChange::End), Redirect::to(&console.at("/login"))).into_response())

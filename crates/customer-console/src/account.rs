@@ -16,7 +16,9 @@ use tollgate_ledger::{AccountPatch, LedgerError, Login, normal_email};
 use tollgate_money::money::Nanousd;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::password::CHARS_MIN;
-use tollgate_web_kit::{Client, DoneMessages, FieldErrors, Form, HtmlPage, PageFrame, Tone, show};
+use tollgate_web_kit::{
+    Client, DoneMessages, FieldErrors, FlashLevel, Form, HtmlPage, PageFrame, show,
+};
 
 #[derive(Template)]
 #[template(path = "customer_account.html")]
@@ -83,7 +85,7 @@ pub(super) async fn page(
         (word, _) => word.and_then(|word| DONE.text(word)).map(str::to_owned),
     };
     if let Some(text) = text {
-        page.frame = page.frame.saying(Tone::Good, text);
+        page.frame = page.frame.with_flash(FlashLevel::Success, text);
     }
     HtmlPage(page).into_response()
 }
@@ -158,6 +160,7 @@ async fn set_login(
     let account = customer.account.id;
     match customer.writes(console).set_login(account, email, hash).await {
         Ok(_) => {
+            // The ledger ends all sessions with the new login, this one included.
             let begun = access::begin(console, account);
             Ok((Extension(begun), redirect(console, done)).into_response())
         }
@@ -204,6 +207,7 @@ pub(super) async fn change_password(
         return Ok((StatusCode::UNPROCESSABLE_ENTITY, HtmlPage(page)).into_response());
     }
     let password = form.exact_text("password");
+    // After the checks of the new password: a typing error in it costs no try.
     let login = require_login(&console, &customer, client, "password", password).await?;
     match console.passwords.hash(Secret::new(new.to_owned())).await {
         Ok(hash) => set_login(&console, &customer, &login.email, &hash, "password").await,
@@ -219,11 +223,13 @@ pub(super) async fn redeem(
     form: Form,
 ) -> PageResult {
     let mut page = AccountPage::new(&console, &customer);
+    // Cut before it is shown again: the form may be as long as the guard allows.
     page.code = form.text("code").chars().take(CODE_BYTES_MAX).collect();
     if form.text("code").is_empty() || form.text("code").len() > CODE_BYTES_MAX {
         let text = "Write the code here, as it was given.";
         return Ok(page.refused(StatusCode::UNPROCESSABLE_ENTITY, "code", text));
     }
+    // By address and by account: codes could be guessed from many accounts or many addresses.
     if !console.redemptions.take(client.address, customer.account.id) {
         let status = StatusCode::TOO_MANY_REQUESTS;
         return Ok(page.refused(status, "code", access::TOO_OFTEN));
@@ -231,6 +237,7 @@ pub(super) async fn redeem(
     let redeemed = customer.writes(&console).redeem(customer.account.id, &page.code).await;
     match redeemed {
         Ok(amount) => {
+            // The amount is parsed as money before it is shown: a link cannot put other words on the page.
             let address = format!("/account?done=code&amount={}", amount.value);
             Ok(Redirect::to(&console.at(&address)).into_response())
         }

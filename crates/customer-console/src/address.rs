@@ -25,6 +25,7 @@ impl FromRequestParts<CustomerConsole> for GatewayUrl {
         }
         let client = parts.extensions.get::<Client>().copied().unwrap_or_default();
         let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        // The client chooses `Host`; anything odd in it would end up in a command that the customer pastes.
         let host = host.filter(|host| is_authority(host)).unwrap_or("gateway.example.com");
         Ok(Self(format!("{}://{host}", if client.tls { "https" } else { "http" })))
     }

@@ -12,7 +12,7 @@ use tollgate_ledger::{
     Account, AccountId, Actor, ActorScope, IdempotencyKey, KeyId, KeyPatch, LedgerError, NewKey,
 };
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{FailurePage, Form, HtmlPage, PageFrame, Session, Tone};
+use tollgate_web_kit::{FailurePage, FlashLevel, Form, HtmlPage, PageFrame, Session};
 
 /// Result of a page: its response, or the page that says why it is not available.
 pub(super) type PageResult<T = Response> = Result<T, Response>;
@@ -47,7 +47,7 @@ impl LoggedInCustomer {
         if self.is_suspended() {
             let text = "This account is suspended: its keys are refused, and it can make none. Ask \
                         whoever runs this gateway.";
-            return frame.saying(Tone::Bad, text);
+            return frame.with_flash(FlashLevel::Error, text);
         }
         frame
     }

@@ -35,6 +35,7 @@ mod keys;
 mod lines;
 mod password;
 mod playground;
+mod playground_keys;
 mod prices;
 mod requests;
 mod sign_up;
@@ -174,6 +175,7 @@ pub fn service(parts: ConsoleParts) -> io::Result<Option<(String, Router)>> {
     }
     let base = config.console.path.clone();
     let sessions = Sessions::kept_in(&config.store.data_dir, COOKIE, base.clone())?;
+    // Only the log-in page gets this cookie: no other request needs it.
     let devices = Devices::kept_in(&config.store.data_dir, DEVICE_COOKIE, format!("{base}/login"))?;
     drop(config);
     let console = CustomerConsole {
@@ -235,10 +237,13 @@ fn router(console: CustomerConsole) -> Router {
         .route("/account/password", post(account::change_password))
         .route("/account/redeem", post(account::redeem))
         .fallback(customer::nowhere)
+        // The layer added last runs first: `introduce` finds the client, the guard reads its session, and
+        // only then an account waits for its turn.
         .layer(from_fn_with_state(console.clone(), turn::take))
         .layer(from_fn_with_state(guarded, web::guard))
         .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
+    // Behind the layers: scripts and style sheets are public, and need no session to be cached.
     let assets = Router::new().route("/assets/{version}/{name}", get(web::assets));
     // People type a slash at the end.
     let first = Redirect::to(&base);
@@ -256,6 +261,7 @@ async fn introduce(
 ) -> Response {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let public = console.config.load().console.public_url.as_ref().is_some_and(|url| url.tls);
+    // A proxy may end TLS before the gateway; the public address tells what browsers speak.
     request.extensions_mut().insert(Client { tls: public || client.tls, ..client });
     next.run(request).await
 }

@@ -12,7 +12,7 @@ pub(super) struct StatementLine {
     /// Kind of the line, in a word.
     pub(super) what: &'static str,
     /// The class of the word's badge.
-    pub(super) tone: &'static str,
+    pub(super) badge_class: &'static str,
     /// Further remark: the reason why a call was free, or the name of a grant or refund.
     pub(super) note: String,
     /// The call that it belongs to.
@@ -49,7 +49,7 @@ impl StatementLine {
         let mut line = Self {
             at: show::time(&entry.at),
             what: "Held",
-            tone: "warn",
+            badge_class: "warn",
             note: String::new(),
             call: entry.call.as_ref().map(|call| LineCall::from_call(call, keys)),
             refunded: None,
@@ -61,53 +61,54 @@ impl StatementLine {
         match &entry.kind {
             EntryKind::Hold => "in flight".clone_into(&mut line.note),
             EntryKind::Settlement { charged, owed, .. } => {
-                (line.what, line.tone) = ("Paid", "");
+                (line.what, line.badge_class) = ("Paid", "");
                 if *owed > Nanousd::ZERO {
-                    (line.what, line.tone) = ("Paid in part", "bad");
+                    (line.what, line.badge_class) = ("Paid in part", "bad");
                     line.note = format!("{} is owed: the balance had no more", show::money(owed));
                 }
                 (line.charged, line.freed) = (Some(*charged), freed(*charged));
             }
             EntryKind::Void { reason } => {
-                (line.what, line.tone) = ("Not charged", "");
+                (line.what, line.badge_class) = ("Not charged", "");
                 why(*reason).clone_into(&mut line.note);
                 (line.charged, line.freed) = (Some(Nanousd::ZERO), freed(Nanousd::ZERO));
             }
             EntryKind::InDoubt { charged } => {
-                (line.what, line.tone) = ("In doubt", "bad");
+                (line.what, line.badge_class) = ("In doubt", "bad");
                 "the gateway stopped during the call".clone_into(&mut line.note);
                 (line.charged, line.freed) = (Some(*charged), freed(*charged));
             }
             EntryKind::Grant { id, amount } => {
-                (line.what, line.tone) = ("Credit", "good");
+                (line.what, line.badge_class) = ("Credit", "good");
                 line.note.clone_from(id);
                 line.credit = Some(*amount);
             }
             EntryKind::Refund { id, hold, amount } => {
-                (line.what, line.tone) = ("Refund", "good");
+                (line.what, line.badge_class) = ("Refund", "good");
                 line.note.clone_from(id);
                 (line.refunded, line.credit) = (Some(*hold), Some(*amount));
             }
             EntryKind::DebtPayment { amount } => {
-                (line.what, line.tone) = ("Debt paid", "");
+                (line.what, line.badge_class) = ("Debt paid", "");
                 "what earlier calls left owing".clone_into(&mut line.note);
                 line.charged = Some(*amount);
             }
             EntryKind::CreditLine { limit, lent, withdrawn, owed } => {
-                (line.what, line.tone) = ("Credit line", if owed.is_zero() { "" } else { "bad" });
+                (line.what, line.badge_class) =
+                    ("Credit line", if owed.is_zero() { "" } else { "bad" });
                 line.note = credit_line_note(limit, [lent, withdrawn, owed]);
             }
             EntryKind::WriteOff { amount, .. } => {
-                (line.what, line.tone) = ("Debt given up", "good");
+                (line.what, line.badge_class) = ("Debt given up", "good");
                 line.note = format!("{} is not owed any more", show::money(amount));
             }
             EntryKind::SuspenseCharged { amount, .. } => {
-                (line.what, line.tone) = ("Charged", "bad");
+                (line.what, line.badge_class) = ("Charged", "bad");
                 "what a server had set aside that was lost".clone_into(&mut line.note);
                 line.charged = Some(*amount);
             }
             EntryKind::SuspenseReturned { amount, .. } => {
-                (line.what, line.tone) = ("Returned", "good");
+                (line.what, line.badge_class) = ("Returned", "good");
                 "the server is back: what it was used for is paid".clone_into(&mut line.note);
                 line.credit = Some(*amount);
             }
@@ -120,12 +121,14 @@ impl StatementLine {
         let hold = Entry {
             seq: money.call.hold.number(),
             at: money.reserved_at,
+            // The first hold; a rolling hold may have grown since.
             call: Some(Call { held: money.reserved, ..money.call.clone() }),
             kind: EntryKind::Hold,
         };
         let mut hold = Self::from_entry(&hold, keys);
+        // The hold is over: it is history, not money that is set aside.
         if money.end.is_some() {
-            hold.tone = "";
+            hold.badge_class = "";
             hold.note.clear();
         }
         let later = money.end.iter().chain(&money.refunds);

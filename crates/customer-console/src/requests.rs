@@ -60,7 +60,7 @@ struct RequestRow {
     model: String,
     key: String,
     status: String,
-    tone: &'static str,
+    badge_class: &'static str,
     error: String,
     tokens_in: String,
     out: String,
@@ -81,7 +81,7 @@ impl RequestRow {
             model: logged.model.clone(),
             key: logged.key_id.map_or_else(String::new, |key| keys.name(key)),
             status: status(logged),
-            tone: request_list::status_class(logged),
+            badge_class: request_list::status_class(logged),
             error: logged.error_code.clone(),
             tokens_in: if tokens_in > 0 { show::count(&tokens_in) } else { "–".to_owned() },
             out: settled.map_or_else(|| "–".to_owned(), |settled| units::out(&settled.usage)),
@@ -131,6 +131,7 @@ pub(super) async fn page(
 /// The keys to choose from, the newest first: those that are in use, and the one that was chosen.
 fn options(keys: &KeyNames, chosen: Option<KeyId>) -> Vec<KeyOption> {
     let all = keys.all().iter().rev();
+    // The chosen key stays in the list, or the form would silently filter by another.
     let shown = all.filter(|key| !key.disabled || chosen == Some(key.id)).take(KEYS_MAX);
     let option = |key: &Arc<Key>| KeyOption {
         id: key.id,

@@ -16,7 +16,7 @@ use tollgate_ledger::{Account, Actor, CodeRefusal, LedgerError, SignUp, normal_e
 use tollgate_money::money::Nanousd;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::password::CHARS_MIN;
-use tollgate_web_kit::{Client, FieldErrors, Form, HtmlPage, PageFrame, Session, Tone};
+use tollgate_web_kit::{Client, FieldErrors, FlashLevel, Form, HtmlPage, PageFrame, Session};
 
 /// The longest name that customers give an account, in characters: the head of every page shows it,
 /// and has no room for the longer ones that operators may give.
@@ -59,8 +59,8 @@ impl SignUpPage {
     }
 
     /// The page once more, with a message about none of its fields.
-    fn saying(self, status: StatusCode, text: &str) -> Response {
-        let frame = self.frame.saying(Tone::Bad, text);
+    fn with_flash(self, status: StatusCode, text: &str) -> Response {
+        let frame = self.frame.with_flash(FlashLevel::Error, text);
         (status, HtmlPage(Self { frame, ..self })).into_response()
     }
 }
@@ -85,22 +85,25 @@ pub(super) async fn sign_up(
 ) -> Response {
     let page = SignUpPage::new(&console, &session, &form);
     if page.allowed == Allowed::Closed {
-        return page.saying(StatusCode::FORBIDDEN, "Nobody can sign up here at the moment.");
+        return page.with_flash(StatusCode::FORBIDDEN, "Nobody can sign up here at the moment.");
     }
+    // Without the trimming of other fields: blanks may be part of a password.
     let errors = check(&page, form.exact_text("password"));
     if errors.is_any() {
         return page.refused(StatusCode::UNPROCESSABLE_ENTITY, errors);
     }
+    // After the checks of the fields, so that typing errors cost no place, and before the hash, which costs
+    // work.
     let Some(place) = console.sign_ups.begin(client.address) else {
         let text = "Many people are signing up just now. Wait a few minutes and try again.";
-        return page.saying(StatusCode::TOO_MANY_REQUESTS, text);
+        return page.with_flash(StatusCode::TOO_MANY_REQUESTS, text);
     };
     let password = Secret::new(form.exact_text("password").to_owned());
     let password = match console.passwords.hash(password).await {
         Ok(password) => password,
         Err(_) => {
             place.give_back();
-            return page.saying(StatusCode::SERVICE_UNAVAILABLE, access::BUSY);
+            return page.with_flash(StatusCode::SERVICE_UNAVAILABLE, access::BUSY);
         }
     };
     match open(&console, &page, password).await {
@@ -158,7 +161,7 @@ fn answer(page: SignUpPage, error: &LedgerError) -> Response {
         error => {
             log::error!("somebody could not sign up: {error}");
             let text = "The account could not be opened. Try again in a moment.";
-            return page.saying(StatusCode::SERVICE_UNAVAILABLE, text);
+            return page.with_flash(StatusCode::SERVICE_UNAVAILABLE, text);
         }
     }
     page.refused(StatusCode::CONFLICT, errors)

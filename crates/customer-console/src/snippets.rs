@@ -28,6 +28,7 @@ impl Snippets {
                 Some(python(&format!("{url}{base}"), key, model))
             }),
             claude_code: messages.and_then(|(path, model)| {
+                // Claude Code adds the path itself; a route with another ending cannot be reached by it.
                 let base = path.strip_suffix("/v1/messages")?;
                 Some(claude_code(&format!("{url}{base}"), key, model))
             }),

@@ -6,8 +6,9 @@ use axum::response::IntoResponse as _;
 
 use super::address::GatewayUrl;
 use super::customer::{LoggedInCustomer, PageResult};
+use super::playground_keys::is_playground_key;
 use super::snippets::Snippets;
-use super::{CustomerConsole, keys, playground};
+use super::{CustomerConsole, keys};
 use tollgate_ledger::NewKey;
 use tollgate_money::money::Nanousd;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
@@ -44,7 +45,7 @@ pub(super) async fn page(
     let account = account.map_err(|error| customer.failed(&console, &error))?;
     let account = account.as_ref().unwrap_or(&customer.account);
     let keys = console.ledger.keys_of(id);
-    let has_key = keys.iter().any(|key| !playground::is_its(key));
+    let has_key = keys.iter().any(|key| !is_playground_key(key));
     let available = account.balance.available;
     let page = Start {
         frame: customer.frame(&console, ""),
@@ -52,6 +53,7 @@ pub(super) async fn page(
         debt: account.balance.debt,
         credit_limit: account.balance.credit,
         credit_used: account.balance.credit_used(),
+        // With a debt, the page speaks of that instead.
         broke: available.is_zero() && account.balance.debt.is_zero(),
         has_key,
         suspended: customer.is_suspended(),

@@ -27,10 +27,12 @@ pub(super) async fn take(
     next: Next,
 ) -> Response {
     let Some(customer) = LoggedInCustomer::from_session(&console, &session) else {
+        // Guests have no account to count by; their pages read nothing of the ledger.
         return next.run(request).await;
     };
     let in_use = console.limits.account(customer.account.id.number());
     let max = console.config.load().limits.per_account.reads_max;
+    // Held until the page is made; dropped with the future when the browser disconnects.
     let Some(_turn) = in_use.read_in_turn(max, WAIT).await else {
         console.metrics.request_shed(Shed::AccountReads);
         let page = FailurePage {

@@ -97,6 +97,7 @@ impl UsagePeriod {
     /// One of [`DAYS`]; what is none of them is [`DAYS_DEFAULT`].
     fn from_query(query: &UsageDaysQuery, now: UnixMs) -> Self {
         let days = query.days.as_deref().and_then(|days| days.parse().ok());
+        // Only these periods: any number would let a link make the ledger add up years.
         let days = days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
         let today = UnixMs(now.0 - now.0 % MS_PER_DAY);
         Self { days, begin: UnixMs(today.0.saturating_sub((days - 1) * MS_PER_DAY)), today }

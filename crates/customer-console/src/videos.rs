@@ -51,7 +51,7 @@ struct VideoRow {
     short: String,
     at: String,
     state: String,
-    tone: &'static str,
+    badge_class: &'static str,
     model: String,
     key: String,
     /// Charge; `None` while the task has not ended.
@@ -67,7 +67,7 @@ impl VideoRow {
             id: page_id(task),
             short: short(task),
             at: show::time(&task.intent.at),
-            tone: record.tone(),
+            badge_class: record.badge_class(),
             state: record.state,
             model: task.intent.model.to_string(),
             key: keys.name(task.intent.key),
@@ -119,6 +119,7 @@ pub(super) async fn listed(
     let after: Option<TaskId> = after.map(str::parse).transpose().map_err(|_| nowhere())?;
     if let Some(after) = after {
         let own = console.ledger.task(account, &after.to_string()).await.map_err(failed)?;
+        // Checked against the account: the cursor of another one would tell that its task exists.
         own.ok_or_else(nowhere)?;
     }
     let page = console.ledger.tasks(Some(account), filter, after, ROWS).await.map_err(failed)?;
@@ -135,6 +136,7 @@ pub(super) async fn page(
         "" => None,
         "open" => Some(TaskFilter::Open),
         "in_doubt" => Some(TaskFilter::InDoubt),
+        // Only listed states reach the database's filter.
         state if STATES.iter().any(|(name, _)| *name == state) => {
             Some(TaskFilter::Ended(state.to_owned()))
         }

@@ -11,7 +11,7 @@ use super::customer::{LoggedInCustomer, PageResult};
 use super::videos;
 use tollgate_ledger::{Actor, ListedTask, TaskFilter, TaskId, Webhook};
 use tollgate_tasks::ReannounceOutcome;
-use tollgate_web_kit::{HtmlPage, PageFrame, Tone, show};
+use tollgate_web_kit::{FlashLevel, HtmlPage, PageFrame, show};
 
 /// A receiver that checks what it gets.
 pub(super) const RECEIVER: &str = r#"from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -45,7 +45,7 @@ struct Delivery {
     short: String,
     url: String,
     state: &'static str,
-    tone: &'static str,
+    badge_class: &'static str,
     /// Tries that failed since it became due.
     failed: String,
     last: String,
@@ -58,7 +58,7 @@ impl Delivery {
     fn from_listed(listed: &ListedTask) -> Self {
         let ListedTask { task, tried } = listed;
         let has_ended = task.ended().is_some();
-        let (state, tone) = match task.webhook {
+        let (state, badge_class) = match task.webhook {
             Webhook::Due { .. } if !has_ended => ("waits for the end", ""),
             Webhook::Due { tries: 0, .. } => ("due", "warn"),
             Webhook::Due { .. } => ("tried again", "warn"),
@@ -78,7 +78,7 @@ impl Delivery {
             short: videos::short(task),
             url: show::line(task.intent.webhook_url.as_deref().unwrap_or_default()).into_owned(),
             state,
-            tone,
+            badge_class,
             failed,
             last,
             next,
@@ -123,26 +123,28 @@ pub(super) async fn replay(
     let id: TaskId = task.parse().map_err(|_| customer.nowhere(&console))?;
     // An announcement goes where the customer says, and costs nothing.
     let may_send = console.replays.take(account);
-    let (status, tone, text) = if may_send {
+    let (status, level, text) = if may_send {
         let by = console.ledger.by(&Actor::Customer);
         let announced = console.tasks.announce_again(&by, account, id).await;
         match announced.map_err(|error| customer.failed(&console, &error))? {
             ReannounceOutcome::Unknown => return Err(customer.nowhere(&console)),
-            ReannounceOutcome::Due => (StatusCode::OK, Tone::Good, "It is being sent once more."),
+            ReannounceOutcome::Due => {
+                (StatusCode::OK, FlashLevel::Success, "It is being sent once more.")
+            }
             ReannounceOutcome::NotEnded => (
                 StatusCode::CONFLICT,
-                Tone::Bad,
+                FlashLevel::Error,
                 "The video has not ended: there is nothing to announce.",
             ),
             ReannounceOutcome::Nowhere => {
-                (StatusCode::CONFLICT, Tone::Bad, "It was submitted without a webhook_url.")
+                (StatusCode::CONFLICT, FlashLevel::Error, "It was submitted without a webhook_url.")
             }
         }
     } else {
         let text = "Too many announcements in a short time. Wait half a minute and try again.";
-        (StatusCode::TOO_MANY_REQUESTS, Tone::Bad, text)
+        (StatusCode::TOO_MANY_REQUESTS, FlashLevel::Error, text)
     };
-    let frame = customer.frame(&console, "/webhooks").saying(tone, text);
+    let frame = customer.frame(&console, "/webhooks").with_flash(level, text);
     let page = render(&console, &customer, frame, WebhooksQuery::default(), None).await?;
     Ok((status, page).into_response())
 }

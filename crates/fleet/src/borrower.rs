@@ -7,12 +7,9 @@ mod need;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
-use super::lease::{
-    Epoch, JoinResponse, Loan, LoanRequest, Shortage, SyncRequest, SyncResponse, Turn,
-};
+use super::lease::{Epoch, JoinResponse, Loan, LoanRequest, SyncRequest, SyncResponse, Turn};
 use need::{Need, Waiting};
-use tollgate_ledger::LeaseReport;
-use tollgate_ledger::{AccountId, NodeId, RECORDS_MAX, Seq};
+use tollgate_ledger::{AccountId, LeaseReport, LeaseWait, NodeId, RECORDS_MAX, Seq};
 use tollgate_money::money::Nanousd;
 
 /// The interval between syncs while nothing makes one urgent: the longest delay of another node's writes
@@ -68,17 +65,6 @@ pub trait Local {
 /// The journal cannot be read now; the log has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
-
-/// The outcome for a call that waited for money.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Money came: try again.
-    Again,
-    /// There is none, here or elsewhere.
-    Refused(Shortage),
-    /// The treasury does not answer.
-    CutOff,
-}
 
 /// A node that lives on leases.
 #[derive(Debug)]
@@ -182,6 +168,7 @@ impl Borrower {
     /// slow answer therefore makes the next sync no later.
     #[must_use]
     pub fn due_at(&self, now: Duration) -> Duration {
+        // What was not answered is due at once: the caller paces the repetitions.
         let Some(last) = self.synced_at.filter(|_| self.pending.is_none()) else { return now };
         let waiting = self.needs.values().filter(|need| !need.waiting.is_empty());
         let requests = waiting.map(|need| need.ask_at);
@@ -196,6 +183,7 @@ impl Borrower {
         if let Some(pending) = &self.pending {
             return pending.clone();
         }
+        // Given back before the journal is read, so that this very report returns it.
         self.measure(now, local);
         self.give_back(now, local);
         // What cannot be read is reported when it can.
@@ -247,7 +235,8 @@ impl Borrower {
         answer: &SyncResponse,
         now: Duration,
         local: &mut impl Local,
-    ) -> Vec<(Waiter, Verdict)> {
+    ) -> Vec<(Waiter, LeaseWait)> {
+        // A second answer to the same sync brings nothing.
         let Some(sync) = self.pending.take() else { return Vec::new() };
         self.turn = sync.turn;
         let was_full = sync.is_full();
@@ -304,13 +293,13 @@ impl Borrower {
 
     /// Handles a treasury without an answer at `now`: calls that waited too long are refused, and all calls
     /// once the term is over.
-    pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, Verdict)> {
+    pub fn unanswered(&mut self, now: Duration) -> Vec<(Waiter, LeaseWait)> {
         let is_over = self.spend_until <= now;
         let mut verdicts = Vec::new();
         for need in self.needs.values_mut() {
             let has_waited = |waiting: &Waiting| now.saturating_sub(waiting.since) >= ANSWER_WAIT;
             let cancelled = need.waiting.extract_if(.., |waiting| is_over || has_waited(waiting));
-            verdicts.extend(cancelled.map(|waiting| (waiting.id, Verdict::CutOff)));
+            verdicts.extend(cancelled.map(|waiting| (waiting.id, LeaseWait::CutOff)));
         }
         verdicts
     }
@@ -335,6 +324,7 @@ impl Borrower {
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
         let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
+            // Scarce money is needed elsewhere sooner than this node's idle account may wake up.
             let idle = if need.is_scarce { IDLE } else { idle };
             need.is_idle = now.saturating_sub(need.used_at) >= idle && need.waiting.is_empty();
             let (held, available) = (local.held(*account), local.available(*account));

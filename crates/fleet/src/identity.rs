@@ -43,6 +43,7 @@ impl NodeIdentity {
         serde_json::to_writer(&mut file, self)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
+        // Whole or not there: half an identity would make the data of this node nobody's.
         fs::rename(&new, path)?;
         File::open(data_dir)?.sync_all()
     }

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use tollgate_ledger::{AccountId, LeaseReport, NodeId, Seq};
+use tollgate_ledger::{AccountId, LeaseReport, NodeId, Seq, Shortfall};
 use tollgate_money::money::Nanousd;
 
 /// A node's number among the joins of its identity: each process that joins as a node has one more
@@ -61,20 +61,7 @@ pub enum Loan {
     /// The loan.
     Lent(Nanousd),
     /// The account has not enough.
-    Shortage(Shortage),
-}
-
-/// The money of an account with too little to lend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shortage {
-    /// The money that could be lent.
-    pub available: Nanousd,
-    /// Leases of other nodes: some may come back.
-    pub elsewhere: Nanousd,
-    /// Money that is neither available now nor spent: held by tasks, or in suspense.
-    pub held: Nanousd,
-    /// The account's debt, which is paid before anything is lent.
-    pub debt: Nanousd,
+    Shortage(Shortfall),
 }
 
 /// A sync that the treasury rejects. It has changed nothing.

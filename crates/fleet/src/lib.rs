@@ -15,7 +15,7 @@
 //! | `node` | a node at work: it joins, and syncs for as long as it runs |
 //! | `directory` | a node's part of the log of what people wrote |
 //! | `secrets` | keys that all nodes have in common |
-//! | `overview_query` | what operators see of the fleet, asked for every few seconds at most |
+//! | `overview` | what operators see of the fleet, asked for every few seconds at most |
 //! | `moving` | a single gateway's ledger on its way into a fleet, and the way back |
 //! | `shared` | what the ledger needs of the fleet: money, tasks and what people write |
 //! | `local` | a node's own money, as its borrower sees it |
@@ -49,7 +49,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::borrower::{Verdict, WAIT_MAX};
 use self::directory::Directory;
 use self::identity::NodeIdentity;
 use self::lease::Epoch;
@@ -58,14 +57,9 @@ use self::overview::OverviewQuery;
 use self::postgres::{Db, DbError, Observer, PostgresOptions};
 use self::share_queue::ShareQueue;
 pub use self::shared::HasFleet;
-use tollgate_ledger::{AccountId, NodeId, Seq};
+use tollgate_ledger::{AccountId, LeaseWait, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::uptime;
-
-/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
-/// database that is busy answers late and is not away, and a load balancer takes about as long to see
-/// that the node is not ready.
-const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Attempts at a number for a new node. Another node has taken each one before, so this exceeds the nodes
 /// that start together.
@@ -177,7 +171,7 @@ pub struct LastSync {
 /// Something that a node's next sync is to see to.
 enum NodeEvent {
     /// Someone waits for money.
-    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<Verdict> },
+    Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<LeaseWait> },
     /// Little is left of an account here.
     RunsLow(AccountId),
     /// Another node is short of something.
@@ -265,24 +259,6 @@ impl Fleet {
         as_ns(self.now()) < self.spend_until_ns.load(Ordering::Acquire)
     }
 
-    /// Waits for an answer of the treasury that is late, if the term has ended only now. Says whether
-    /// holds may be made.
-    pub(crate) async fn outlast(&self) -> bool {
-        loop {
-            let renewed = self.renewed.notified();
-            if self.may_spend() {
-                return true;
-            }
-            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
-            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
-            if until.is_zero() || left.is_zero() {
-                return false;
-            }
-            // Either way it is looked at again.
-            tokio::time::timeout(left, renewed).await.ok();
-        }
-    }
-
     /// Holds may be made until then.
     fn begin_term(&self, until: Duration) {
         self.spend_until_ns.store(as_ns(until), Ordering::Release);
@@ -331,41 +307,14 @@ impl Fleet {
         *self.scarce.lock() = accounts;
     }
 
-    /// True if the treasury had less of an account than requested.
-    pub(crate) fn is_scarce(&self, account: AccountId) -> bool {
-        self.scarce.lock().contains(&account)
-    }
-
     /// Now, as this node counts.
     pub(crate) fn now(&self) -> Duration {
         uptime().saturating_sub(self.began)
     }
 
-    /// Waits for `amount` of an account, on behalf of a call that has waited since `since`.
-    pub(crate) async fn wait_for(
-        &self,
-        account: AccountId,
-        amount: Nanousd,
-        since: Duration,
-    ) -> Verdict {
-        let (tell, told) = oneshot::channel();
-        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
-        self.hurry.notify_one();
-        match tokio::time::timeout(WAIT_MAX, told).await {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(_)) | Err(_) => Verdict::CutOff,
-        }
-    }
-
     /// Another node is short of something, and waits for it.
     pub(crate) fn recalled(&self) {
         self.inbox.lock().push(NodeEvent::Recalled);
-        self.hurry.notify_one();
-    }
-
-    /// An account runs low here.
-    pub(crate) fn runs_low(&self, account: AccountId) {
-        self.inbox.lock().push(NodeEvent::RunsLow(account));
         self.hurry.notify_one();
     }
 }
@@ -381,9 +330,12 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
             false => Err(FleetError::OtherFleet(data_dir.to_owned())),
         };
     }
+    // Its records have the numbers of a single gateway: no node may go on with them.
     if data_dir.join("journal").exists() {
         return Err(FleetError::SingleLedger(data_dir.to_owned()));
     }
+    // A crash between the two lines leaves a number in the database that never joins. The other way around,
+    // two directories could have the same one.
     let node = made_node(db, name).await?;
     NodeIdentity { fleet, node }.keep(data_dir).map_err(io)?;
     Ok(node)

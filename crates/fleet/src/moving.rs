@@ -21,10 +21,13 @@ use std::fmt;
 pub use self::inward::{move_in, survey};
 pub use self::outward::move_out;
 use super::FleetError;
-use super::postgres::DbError;
-use tollgate_ledger::OpenError;
+use super::postgres::{Db, DbError};
+use tollgate_ledger::moving::DirectoryState;
 pub use tollgate_ledger::moving::{Tallies, Tally};
+use tollgate_ledger::{OpenError, Record, Seq};
 
+/// The most writes of the directory that are pulled at one time.
+const PULLED_MAX: u32 = 1000;
 /// The most faults that a message lists.
 const LISTED_MAX: usize = 20;
 
@@ -126,6 +129,38 @@ impl From<FleetError> for MoveError {
             FleetError::Db(error) => Self::Db(error),
             FleetError::Io { path, source } => Self::Ledger(OpenError::Io { path, source }),
             error => Self::Db(DbError::Failed(error.to_string())),
+        }
+    }
+}
+
+/// The fleet's directory, as far as it was read.
+#[derive(Default)]
+struct ReadDirectory {
+    followed: DirectoryState,
+    head: Seq,
+}
+
+impl ReadDirectory {
+    /// Reads to its end, and hands each record on in its order.
+    async fn catch_up(
+        &mut self,
+        db: &Db,
+        mut each: impl FnMut(Record) -> Result<(), MoveError>,
+    ) -> Result<(), MoveError> {
+        loop {
+            let pulled = db.pull(self.head, PULLED_MAX).await?;
+            for group in pulled.groups {
+                let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
+                    let at = group.seq;
+                    DbError::Failed(format!("the directory cannot be read at {at}: {error}"))
+                })?;
+                self.followed.take(&records)?;
+                self.head = group.seq;
+                records.into_iter().try_for_each(&mut each)?;
+            }
+            if self.head >= pulled.head {
+                return Ok(());
+            }
         }
     }
 }

@@ -12,11 +12,11 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::LocalMoney;
-use super::borrower::{Borrower, Verdict, Waiter};
+use super::borrower::{Borrower, Waiter};
 use super::lease::{JoinResponse, SyncRefusal, SyncRequest, SyncResponse};
 use super::postgres::DbError;
 use super::{Fleet, FleetError, NodeEvent};
-use tollgate_ledger::{AccountId, Ledger, RecoveryPolicy};
+use tollgate_ledger::{AccountId, LeaseWait, Ledger, RecoveryPolicy};
 
 /// The delay before an unanswered sync is sent again; it doubles each time.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
@@ -44,7 +44,7 @@ pub struct Node {
     money: LocalMoney,
     borrower: Borrower,
     /// Calls that wait for money.
-    waiting: HashMap<Waiter, (AccountId, oneshot::Sender<Verdict>)>,
+    waiting: HashMap<Waiter, (AccountId, oneshot::Sender<LeaseWait>)>,
     swept_at: Duration,
     sweeping: Option<JoinHandle<()>>,
 }
@@ -217,6 +217,7 @@ impl Node {
     /// The sync to send now. Reads the journal, and waits for what is given back to be on disk.
     fn next(&mut self) -> SyncRequest {
         self.take_events();
+        // Nobody borrows for calls that were cancelled, and other nodes are not asked for their money.
         let cancelled = self.waiting.extract_if(|_, (_, tell)| tell.is_closed());
         let cancelled: Vec<_> = cancelled.map(|(waiter, (account, _))| (account, waiter)).collect();
         self.borrower.forget(&cancelled);
@@ -240,7 +241,7 @@ impl Node {
         self.tell(verdicts);
     }
 
-    fn tell(&mut self, verdicts: Vec<(Waiter, Verdict)>) {
+    fn tell(&mut self, verdicts: Vec<(Waiter, LeaseWait)>) {
         for (waiter, verdict) in verdicts {
             if let Some((_, tell)) = self.waiting.remove(&waiter) {
                 // Who went away needs no answer.
@@ -308,6 +309,8 @@ impl Node {
             let (now, borrower, money) = (self.fleet.now(), &mut self.borrower, &mut self.money);
             let sync = tokio::task::block_in_place(|| borrower.clearing(now, money));
             let Ok(sync) = sync else { return };
+            // To say that nothing is left would be untrue: calls in flight still end with a charge. Their
+            // money goes to suspense, until this node joins again.
             if sync.is_clear && self.ledger.open_holds() > 0 {
                 return;
             }
@@ -340,7 +343,7 @@ fn reason(refused: &SyncRefusal) -> String {
                 .to_owned()
         }
         SyncRefusal::OutOfOrder { reported, turn } => format!(
-            "the treasury has forgotten exchanges: it has turn {turn} and the journal up to {reported}"
+            "the treasury has forgotten syncs: it has turn {turn} and the journal up to {reported}"
         ),
         SyncRefusal::Unsound(account) => format!("its report of {account} does not add up"),
     }

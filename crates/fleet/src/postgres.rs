@@ -197,6 +197,8 @@ impl Db {
         let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
         let place = url::place(&hosts);
         let config = config(options, limits)?;
+        // No query to test each connection: it would cost a round trip, and a broken one is found by the
+        // statement itself, which is tried again.
         let recycling_method = RecyclingMethod::Fast;
         let recycling = ManagerConfig { recycling_method };
         let tls = match options.tls {
@@ -219,6 +221,7 @@ impl Db {
             .map_err(|error| DbError::Failed(error.to_string()))?;
         let shared = DatabaseState { pool, places, config, tls, limits, place, observer };
         let db = Self { shared: Arc::new(shared), is_ahead: false };
+        // The pool connects when it must: a wrong address or password is to be found now.
         db.query("SELECT 1", &[]).await?;
         Ok(db)
     }
@@ -226,9 +229,8 @@ impl Db {
     /// Checks that the database keeps confirmed transactions. A crash of one that does not could give money
     /// out twice.
     async fn check_durability(&self) -> Result<(), DbError> {
-        let rows = self.query("SHOW synchronous_commit", &[]).await?;
-        let setting = rows.first().map(|row| row.try_get::<_, String>(0)).transpose()?;
-        if setting.as_deref() != Some("off") {
+        let row = self.query_one("SHOW synchronous_commit", &[]).await?;
+        if row.try_get::<_, &str>(0)? != "off" {
             return Ok(());
         }
         let message = "synchronous_commit is off: a crash of the database would lose what it has \
@@ -259,6 +261,15 @@ impl Db {
         let rows = self.within(operation).await;
         self.observe(DbOperation::Query, Outcome::from_result(&rows), begun);
         rows
+    }
+
+    /// The only row of [`Db::query`].
+    ///
+    /// # Errors
+    /// As [`Db::query`], and when there is none or more than one.
+    pub(crate) async fn query_one(&self, sql: &str, params: &[Param<'_>]) -> Result<Row, DbError> {
+        let row = transaction::at_most_one(self.query(sql, params).await?, sql)?;
+        row.ok_or_else(|| transaction::no_row(sql))
     }
 
     /// Gives up on what takes too long. Its connection is closed, since it was not given back whole.

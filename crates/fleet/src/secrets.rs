@@ -27,6 +27,7 @@ pub(super) async fn share(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => made(name).map_err(io)?,
             Err(error) => return Err(io(error)),
         };
+        // The first node's stands; any other gives way to it.
         let shared = db.shared_secret(name, &own).await?;
         write_private(&path, shared.expose()).map_err(io)?;
     }

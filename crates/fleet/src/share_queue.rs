@@ -18,7 +18,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct ShareQueue {
     hurry: Notify,
-    /// Exchanges that have begun.
+    /// Syncs that have begun.
     begun: AtomicU64,
     done: watch::Sender<CompletedSync>,
     /// The amounts that calls wait for, by key; and keys of which the node has a share.
@@ -64,7 +64,9 @@ impl ShareQueue {
     /// Waits for a sync that begins after this. Whether it was answered: not, if the database
     /// does not answer within a second.
     pub async fn wait(&self) -> bool {
+        // The sync that is under way may have collected its requests before this one came.
         let next_sync = self.begun.load(Ordering::Acquire).saturating_add(1);
+        // Subscribed before the sync is called for, so that its end is not missed.
         let mut done = self.done.subscribe();
         self.hurry.notify_one();
         let done = done.wait_for(|done| done.number >= next_sync);

@@ -4,27 +4,31 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 
-use super::Fleet;
-use super::borrower::Verdict;
-use super::directory::Directory;
-use super::lease::Shortage;
+use super::borrower::WAIT_MAX;
 use super::postgres::DbError;
-use super::postgres::directory::{DirectoryAppend, WriteRefused};
+use super::postgres::directory::WriteRefused;
 use super::postgres::tasks::{CommitState, OpenOutcome, Opening, SharedTask, SharedTasks};
+use super::{Fleet, NodeEvent};
 use tollgate_ledger::{
-    AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
-    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
-    Losses, NodeId, NodeStatus, OpenHold, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
-    SharedFunds, Shortfall, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore,
-    TaskStoreError, Totals, UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal,
-    WriteLog, WritePage, WriteTurn,
+    AccountId, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain, HoldId,
+    JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask, Losses,
+    NodeId, NodeStatus, OpenHold, PreparedOpening, RepeatKey, RepeatLookup, Seq, SharedFunds, Task,
+    TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, UNFIT_CREDIT,
+    UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
+
+/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
+/// database that is busy answers late and is not away, and a load balancer takes about as long to see
+/// that the node is not ready.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// The fleet of a ledger.
 pub trait HasFleet {
@@ -47,6 +51,7 @@ impl SharedFunds for Fleet {
 
     fn node_status(&self, JournalProgress { last, followed }: JournalProgress) -> NodeStatus {
         let (directory, last_sync) = (self.directory(), self.last_sync());
+        // Zero before the first sync, and the numbers of this node's records begin far behind it.
         let reported = last_sync.reported.max(self.node.begin());
         let unreported = last.saturating_sub(reported);
         NodeStatus {
@@ -56,6 +61,7 @@ impl SharedFunds for Fleet {
             term: self.term(),
             term_left: self.term_left(),
             unreported,
+            // A node without calls has nothing to report: the age of its last sync is no lag.
             report_lag: if unreported == 0 { Duration::ZERO } else { self.since_last_sync() },
             followed,
             head: directory.head(),
@@ -80,11 +86,12 @@ impl SharedFunds for Fleet {
     }
 
     fn runs_low(&self, account: AccountId) {
-        Self::runs_low(self, account);
+        self.inbox.lock().push(NodeEvent::RunsLow(account));
+        self.hurry.notify_one();
     }
 
     fn is_scarce(&self, account: AccountId) -> bool {
-        Self::is_scarce(self, account)
+        self.scarce.lock().contains(&account)
     }
 
     fn nodes(&self) -> u32 {
@@ -92,20 +99,36 @@ impl SharedFunds for Fleet {
     }
 
     async fn outlast(&self) -> bool {
-        Self::outlast(self).await
+        loop {
+            // Made before the look at the term: it hears of a renewal that comes in between.
+            let renewed = self.renewed.notified();
+            if self.may_spend() {
+                return true;
+            }
+            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
+            if until.is_zero() || left.is_zero() {
+                return false;
+            }
+            // Either way it is looked at again.
+            tokio::time::timeout(left, renewed).await.ok();
+        }
     }
 
     async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
-        match Self::wait_for(self, account, amount, since).await {
-            Verdict::Again => LeaseWait::Again,
-            Verdict::Refused(Shortage { available, elsewhere, held, debt }) => {
-                LeaseWait::Short(Shortfall { available, elsewhere, held, debt })
-            }
-            Verdict::CutOff => LeaseWait::CutOff,
+        let (tell, outcome) = oneshot::channel();
+        // Before the notice: the sync that it wakes finds the call.
+        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
+        self.hurry.notify_one();
+        match tokio::time::timeout(WAIT_MAX, outcome).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(_)) | Err(_) => LeaseWait::CutOff,
         }
     }
 
     async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool {
+        // Registered before it waits, so that the sync it waits for knows the amount; and removed with this
+        // future, so that nothing is lent to a customer who left.
         let _call = self.share_queue().call(account, key, amount);
         self.share_queue().wait().await
     }
@@ -201,35 +224,6 @@ impl SharedFunds for Fleet {
         account: AccountId,
     ) -> Result<Option<Nanousd>, LedgerError> {
         Ok(self.db().in_suspense(node, account).await?)
-    }
-}
-
-#[async_trait]
-impl WriteLog for Directory {
-    async fn turn(&self) -> WriteTurn<'_> {
-        Self::turn(self).await
-    }
-
-    async fn append(
-        &self,
-        turn: &WriteTurn<'_>,
-        after: Seq,
-        write_id: &str,
-        records: &[Record],
-    ) -> Result<AppendOutcome, LedgerError> {
-        Ok(match Self::append(self, turn, after, write_id, records).await? {
-            DirectoryAppend::At(seq) => AppendOutcome::At(seq),
-            DirectoryAppend::Behind => AppendOutcome::Behind,
-            DirectoryAppend::Refused(refused) => AppendOutcome::Refused(refused.into()),
-        })
-    }
-
-    async fn pull(&self, turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError> {
-        Ok(Self::pull(self, turn, after).await?)
-    }
-
-    fn stop(&self, why: String) -> LedgerError {
-        Self::stop(self, why).into()
     }
 }
 
@@ -356,6 +350,7 @@ impl From<DbError> for TaskStoreError {
 
 impl From<DbError> for LedgerError {
     fn from(error: DbError) -> Self {
+        // Customers learn that they may try again later; what an operator must mend stands here only.
         if let DbError::Failed(why) = &error {
             log::error!("the fleet's database: {why}");
         }

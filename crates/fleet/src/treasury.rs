@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::lease::{
-    Epoch, JoinResponse, Loan, LoanRequest, Shortage, SyncRefusal, SyncRequest, SyncResponse, Turn,
-    loan,
+    Epoch, JoinResponse, Loan, LoanRequest, SyncRefusal, SyncRequest, SyncResponse, Turn, loan,
 };
 use tollgate_ledger::{AccountId, CreditChange, CreditFault, CreditState, NodeId, Seq};
-use tollgate_ledger::{LeaseReport, LeaseSettlement};
+use tollgate_ledger::{LeaseReport, LeaseSettlement, Shortfall};
 use tollgate_money::money::Nanousd;
 
 /// The terms after which a node counts as silent, from its last sync by the treasury's clock. That is later
@@ -249,6 +248,7 @@ impl Treasury {
         if row.turn.checked_add(1) != Some(sync.turn) || !follows {
             return Err(SyncRefusal::OutOfOrder { reported: row.reported, turn: row.turn });
         }
+        // Decided on a copy: a report that is refused half-way must change nothing.
         let mut next = self.clone();
         next.resume(id, now.saturating_add(term.saturating_mul(TERMS_WAITED)));
         if let Some(report) = &sync.report {
@@ -259,6 +259,7 @@ impl Treasury {
             next.clear(id);
         }
         let answer = SyncResponse {
+            // Behind the report: what it returns can be lent in the same turn.
             loans: next.lend(id, &sync.requests, now)?,
             recalled: next.recalled(id),
             directory: next.directory,
@@ -372,7 +373,7 @@ impl Treasury {
                 }
                 let held = funds.held.checked_add(funds.suspense).unwrap_or(Nanousd::MAX);
                 let (available, debt) = (funds.available, funds.debt);
-                let short = Shortage { available, elsewhere, held, debt };
+                let short = Shortfall { available, elsewhere, held, debt };
                 loans.push((account, Loan::Shortage(short)));
                 continue;
             };

@@ -22,6 +22,8 @@ pub struct Count(AtomicUsize);
 impl Count {
     /// Takes `more`, or nothing when there would be more than `max`.
     pub fn take(&self, more: usize, max: usize) -> bool {
+        // Added and taken back rather than compared first: two that come together may both be refused, and
+        // never both pass.
         let fits = self.0.fetch_add(more, Ordering::Relaxed).saturating_add(more) <= max;
         if !fits {
             self.give_back(more);

@@ -288,6 +288,7 @@ impl Permit {
 
     fn correct(&mut self, tokens: u64) {
         for (entry, counted) in &mut self.entries {
+            // Once: a permit that was settled is dropped after it.
             if let Some(counted) = counted.take() {
                 entry.correct(counted, tokens);
             }

@@ -60,15 +60,18 @@ impl MinuteLimit {
         let Some(share) = &self.share else {
             return self.bucket.as_ref().map_or(Err(Wait::Never), |bucket| bucket.take(units));
         };
+        // By the whole limit: a share that is too small today can grow.
         if units > u64::from(self.limit.get()) {
             return Err(Wait::Never);
         }
+        // Once for a request, however often it tries, or waiting would itself be demand.
         if progress == ShareWait::First {
             share.request(units);
         }
         let now_ns = self.clock.now_ns();
         let wait = match &self.bucket {
             _ if units == 0 => return Ok(None),
+            // Before the bucket: other nodes may use by now what is in it.
             _ if share.has_ended(now_ns) => Wait::UntilShared,
             Some(bucket) if units <= u64::from(bucket.limit().get()) => match bucket.take(units) {
                 Ok(remaining) => return Ok(remaining),
@@ -184,6 +187,7 @@ impl MinuteLimit {
         let kept = remaining.min(room);
         self.bucket =
             NonZeroU32::new(size).map(|size| TokenBucket::with_remaining(size, &self.clock, kept));
+        // A bucket holds its own debt; without one, it must be kept, or giving the share up would pay it.
         let owed = if size == 0 { kept.saturating_neg().max(0) } else { 0 };
         self.owed_micros.store(u64::try_from(owed).unwrap_or(u64::MAX), Ordering::Release);
         u64::try_from(remaining.saturating_sub(kept)).unwrap_or(0)

@@ -73,12 +73,14 @@ impl UnitPool {
     ) -> Result<PooledUnits, PoolRefusal> {
         let of_holder = match holder {
             Some(holder) => {
+                // One that is larger than any share passes where its holder has nothing else.
                 let share = self.share(rule).max(units);
                 let entered = holder.enter_with(which, units, share);
                 Some(entered.ok_or(PoolRefusal::Share(share))?)
             }
             None => None,
         };
+        // Behind the holder's count, which is given back by itself if this fails.
         if !self.0.take(units, rule.max) {
             return Err(PoolRefusal::Pool);
         }

@@ -131,6 +131,8 @@ impl Share {
     /// Counts requested units.
     pub(super) fn request(&self, units: u64) {
         self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
+        // Read first: nearly no request is the largest, and a write would take the cache line from all
+        // other threads.
         if self.largest.load(Ordering::Relaxed) < units {
             self.largest.fetch_max(units, Ordering::Relaxed);
         }
@@ -166,6 +168,8 @@ impl Share {
         if may_come {
             self.is_short.store(true, Ordering::Relaxed);
         }
+        // Without a share it waits on even when it has waited enough: so the caller learns that there is
+        // none, and no time at which it would pass.
         let waits = has_ended || may_come && progress != ShareWait::Expired;
         if waits { Wait::UntilShared } else { wait }
     }
@@ -179,6 +183,7 @@ impl Share {
 
     /// A sync is over that was sent a term before `until_ns`.
     pub(super) fn renew(&self, until_ns: u64, unclaimed: u32) {
+        // First: whoever sees the new end sees this with it.
         self.unclaimed.store(unclaimed, Ordering::Relaxed);
         self.until_ns.store(until_ns, Ordering::Release);
     }
@@ -233,6 +238,7 @@ impl Share {
         if !is_due {
             return None;
         }
+        // Before the counts are taken: what is refused in between asks for another sync.
         self.is_short.store(false, Ordering::Relaxed);
         let requested = self.requested.swap(0, Ordering::Relaxed);
         let largest = self.largest.swap(0, Ordering::Relaxed);
@@ -248,6 +254,7 @@ impl Share {
         kept.is_claimed = true;
         kept.is_lowered = false;
         Some(Demand {
+            // At least one while it is used: nothing is what a node asks for that leaves.
             demand: if is_idle { 0 } else { demand.saturating_add(owed_micros / MICROS).max(1) },
             need: need.max(1),
             returned_micros: std::mem::take(&mut kept.returned_micros),

@@ -20,6 +20,7 @@ impl Limits {
         for index in (0..SHARDS).map(|index| (first + index) % SHARDS) {
             for (subject, entry) in self.entries.of_part(index) {
                 if share_requests.len() >= requests_max {
+                    // The next sync goes on here, so that none is left out for ever.
                     self.next_shard.store(index, Ordering::Relaxed);
                     return share_requests;
                 }
@@ -42,6 +43,7 @@ impl Limits {
         let mut is_less = false;
         for (request, grant) in grant {
             let entry = self.entries.get(&request.subject);
+            // An entry that is gone meanwhile had nothing in use; its share ends by itself.
             is_less |= entry.is_some_and(|entry| entry.apply(request, &grant, until_ns));
         }
         is_less

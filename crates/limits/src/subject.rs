@@ -87,6 +87,7 @@ impl Entry {
     /// A request for which `counted` tokens were taken has used `tokens`.
     pub(super) fn correct(&self, counted: u64, tokens: u64) {
         let buckets = self.buckets.read();
+        // The limit was taken away while the request ran.
         let Some(bucket) = &buckets.tokens else { return };
         if tokens >= counted {
             bucket.charge(tokens - counted, self.clock.now_ns());
@@ -114,6 +115,7 @@ impl Entry {
             Limit::Requests => &mut buckets.requests,
             Limit::Tokens => &mut buckets.tokens,
             Limit::Concurrency => return self.concurrency.apply(grant, until_ns, request.is_over),
+            // A spending limit is the ledger's, and shared out in another message.
             Limit::Spend => return false,
         };
         bucket.as_mut().is_some_and(|bucket| bucket.apply(grant, until_ns, request.is_over))
@@ -130,6 +132,7 @@ impl Entry {
         if buckets.are_of(rates) {
             return buckets;
         }
+        // Two requests may come here at once: the second finds nothing to change.
         drop(buckets);
         let mut buckets = self.buckets.write();
         let resize = |bucket: &mut Option<MinuteLimit>, limit: Option<NonZeroU32>| match (

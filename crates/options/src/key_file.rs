@@ -41,6 +41,7 @@ pub fn read(text: &str, scope: String, token_url: Option<Url>) -> Result<GoogleA
     let wrong = |message| KeyFileError { message, help: FROM_CONSOLE };
     let text = text.trim();
     if !text.starts_with('{') {
+        // The most common mistake: the path of the file in the place of its content.
         let is_path = text.ends_with(".json") || text.starts_with('/');
         let help = if is_path { "write `{file: PATH}` to have it read" } else { FROM_CONSOLE };
         return Err(KeyFileError { message: "this is not the text of a key file", help });
@@ -62,6 +63,7 @@ pub fn read(text: &str, scope: String, token_url: Option<Url>) -> Result<GoogleA
     let (Some(client_email), Some(private_key)) = (file.client_email, file.private_key) else {
         return Err(wrong("the key file lacks its `client_email` or its `private_key`"));
     };
+    // Tried now, so that a damaged key is an error of the file and not of the first call.
     signer(&private_key).ok_or(wrong("the key file's `private_key` is no RSA key in PKCS #8"))?;
     let named = file.token_uri.as_deref().map(Url::parse);
     let token_url = match (token_url, named) {

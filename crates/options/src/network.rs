@@ -57,6 +57,7 @@ pub struct ClientTls {
 
 impl PartialEq for ClientTls {
     fn eq(&self, other: &Self) -> bool {
+        // The stores of certificates cannot be compared; the digest of the files can.
         self.fingerprint == other.fingerprint
     }
 }
@@ -174,6 +175,7 @@ impl Proxy {
         let usual = if scheme == ProxyScheme::Https { PROXY_TLS_PORT } else { PROXY_PORT };
         let credentials = user_info.map(credentials).transpose()?;
         let proxy = Self { scheme, host, port: port.unwrap_or(usual), credentials };
+        // RFC 1929 has one byte for each length.
         if proxy.is_socks() && proxy.credentials.as_ref().is_some_and(ProxyCredentials::is_long) {
             return Err(LONG_CREDENTIALS);
         }
@@ -230,6 +232,7 @@ fn host_and_port(authority: &str) -> Option<(String, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
+            // Brackets are for IPv6 only: `[example.com]` is a typing error.
             host.parse::<std::net::Ipv6Addr>().ok()?;
             (host, port)
         }

@@ -45,6 +45,7 @@ pub fn authorities_of(path: &Path) -> Result<RootCertStore, String> {
         let certificate = certificate.map_err(|error| describe(&error))?;
         roots.add(certificate).map_err(|error| error.to_string())?;
     }
+    // An empty store would trust nobody, and every connection would fail without saying why.
     if roots.is_empty() { Err("there is no certificate in it".to_owned()) } else { Ok(roots) }
 }
 

@@ -87,6 +87,7 @@ impl Clients {
         if let Some((_, client)) = made.iter().find(|(key, _)| key == reach) {
             return client.clone();
         }
+        // All of them: they are of reloads long past, and what is still used is made again.
         if made.len() >= CLIENTS_MAX {
             made.clear();
         }
@@ -188,6 +189,7 @@ fn failure(url: &str, error: &legacy::Error) -> OutboundError {
     }
     let mut message = error.to_string();
     let mut source = error.source();
+    // The reason lies below two layers of the client, each with a text of its own.
     while let Some(cause) = source {
         if let Some(cause) = cause.downcast_ref::<DialError>() {
             return OutboundError::Unreachable(cause.clone());
@@ -226,6 +228,7 @@ impl tower_service::Service<Uri> for Connector {
 
 fn destination(uri: &Uri, reach: &Reach) -> Result<Destination, DialError> {
     let host = uri.host().unwrap_or_default();
+    // An IPv6 address has brackets in a URL, and none for a look-up or a certificate.
     let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
     let is_tls = uri.scheme_str() == Some("https");
     if !is_tls && matches!(reach.allowed, AllowedAddresses::Checked(_)) {

@@ -105,6 +105,7 @@ impl ContentCoding {
                 Some(codec) => Self::Known(Box::new(Decoder::new(codec))),
                 None => Self::Unknown,
             },
+            // Each layer would multiply what a bomb decodes to.
             (Some(_), Some(_)) => Self::Unknown,
         }
     }
@@ -121,6 +122,7 @@ impl Codec {
             }
             b"zstd" => {
                 let mut decoder = ZstdDecoder::new().ok()?;
+                // Otherwise a frame's header decides how much memory is taken.
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS)).ok()?;
                 Self::Zstd(decoder)
             }
@@ -234,6 +236,8 @@ impl Decoder {
             let was_at_end = self.is_at_end && !self.input.is_empty();
             let step = self.codec.step(&self.input, &mut self.output, was_at_end)?;
             let DecodedStep { read, written, is_end } = step;
+            // No progress with input at hand can only be input that means nothing: without this it would go
+            // round for ever.
             if read == 0 && written == 0 {
                 self.has_output = false;
                 if !self.input.is_empty() {
@@ -244,6 +248,7 @@ impl Decoder {
             self.has_begun = true;
             self.is_at_end = is_end;
             self.input.advance(read);
+            // A full output may have cut something off; a codec that had room has said all.
             self.has_output = !is_end && written == self.output.len();
             self.bytes_in = self.bytes_in.saturating_add(read as u64);
             self.bytes_out = self.bytes_out.saturating_add(written as u64);

@@ -126,6 +126,8 @@ impl Dialer {
         allowed: AllowedAddresses,
         deadline: Instant,
     ) -> Result<DialedConnection, DialError> {
+        // An address that was checked here must be the one that is connected to: a proxy's own look-up
+        // could find another.
         let by_address = proxy.scheme == ProxyScheme::Socks5
             || matches!(allowed, AllowedAddresses::Checked(_))
             || to.host.parse::<IpAddr>().is_ok();
@@ -141,10 +143,13 @@ impl Dialer {
         for (index, target) in targets.into_iter().enumerate() {
             let left = deadline.saturating_duration_since(Instant::now());
             let rest = u32::try_from(count - index).unwrap_or(u32::MAX);
+            // An equal part for each: a proxy says nothing of an address that is silent, so the first could
+            // take all of it.
             let until = Instant::now() + left / rest;
             match self.tunnel(proxy, to, &target, tls.clone(), until).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => {
+                    // What is wrong with the proxy itself is wrong with the next address too.
                     let is_final = error.fault.ends_tunnels();
                     last = Some(error);
                     if is_final {
@@ -213,6 +218,7 @@ impl Dialer {
             self.names.in_order(&name, port)
         };
         let mut found = found;
+        // Checked as they were looked up, so that no second look-up can answer otherwise (DNS rebinding).
         found.retain(|address| allowed.allow(address.ip()));
         if found.is_empty() { Err(Reason::forbidden()) } else { Ok(found) }
     }

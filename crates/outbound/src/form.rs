@@ -60,6 +60,7 @@ impl FormClient {
         let client = self.0.get(&Reach {
             proxy: ProxyChoice::Fixed(proxy.cloned()),
             tls: ClientTls::default(),
+            // The operator has named this machine; it may be in the operator's own network.
             allowed: AllowedAddresses::All,
             connect_timeout: CONNECT_TIMEOUT,
         });

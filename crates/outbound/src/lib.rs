@@ -164,6 +164,7 @@ impl OutboundResponse {
         };
         let headers = response.headers_mut();
         headers.remove(CONTENT_ENCODING);
+        // It is the length of the coded body.
         if decoder.is_some() {
             headers.remove(CONTENT_LENGTH);
         }

@@ -7,32 +7,34 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
-use serde::Deserialize;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
-use super::disjoint::{
-    CACHE_CONTROL, CacheWritten, NamedCount, RequestedLifetime, WireLifetimes, count,
-};
+use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::estimate::TextSize;
 use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, Tally, VisibleOutput,
 };
 use super::prompt_count::{MediaCount, prompt_tokens};
+use super::request_bounds::BillingFacts;
 use super::request_policy::SearchLimit;
 use super::server_tools::{ItemScan, ServerToolCalls};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::StoredIds;
 use super::{
-    Call, Codec, Contradictions, Dialect, Framing, Meter, Operation, Request, RequestBounds,
-    request_policy,
+    Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
 use tollgate_money::price::{InferenceGeo, InputWays, Speed, Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
+
+mod usage;
+
+use usage::WireMessagesUsage;
 
 /// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
 const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
@@ -66,6 +68,10 @@ impl Codec for AnthropicMessages {
         QUERY_PARAMETERS
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::MESSAGES)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -85,20 +91,25 @@ impl Codec for AnthropicMessages {
         };
         let has = |field: &str| body.get_non_null(field).is_some();
         let lifetime = RequestedLifetime::in_body(body, &CACHE_CONTROL);
-        let left_out_ranges = body.member_ranges(&prompt.left_out_fields);
-        Ok(Box::new(MessagesCall {
+        let bounds = bounds.with_billing(BillingFacts {
             is_all_shown: prompt.is_plain() && shows_thinking,
             estimates_unreported: limits.missing_usage == MissingUsage::Estimate
                 && prompt.is_plain()
                 && thinks(body) != Some(true)
+                // What a stop sequence cuts off is billed and never seen, and an effort makes a
+                // model think unseen.
                 && !has("stop_sequences")
                 && !has("output_config"),
-            unsplit: lifetime.unsplit(),
             traits: traits(body),
             input_ways: InputWays {
                 cache_writes: lifetime.cache_writes(prompt.has_passed),
                 ..prompt.input_ways()
             },
+            ..BillingFacts::default()
+        });
+        let left_out_ranges = body.member_ranges(&prompt.left_out_fields);
+        Ok(Box::new(MessagesCall {
+            unsplit: lifetime.unsplit(),
             runs_tools: prompt.has_server_tools(),
             left_out: prompt.left_out_fields,
             left_out_ranges,
@@ -171,12 +182,8 @@ impl Codec for AnthropicCountTokens {
 #[derive(Debug)]
 struct MessagesCall {
     bounds: RequestBounds,
-    is_all_shown: bool,
-    estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    traits: Traits,
-    input_ways: InputWays,
     runs_tools: bool,
     /// Top-level fields that do not go upstream, and where they stand.
     left_out: Vec<&'static str>,
@@ -211,22 +218,6 @@ impl Call for MessagesCall {
 
     fn bounds_mut(&mut self) -> &mut RequestBounds {
         &mut self.bounds
-    }
-
-    fn is_all_shown(&self) -> bool {
-        self.is_all_shown
-    }
-
-    fn estimates_unreported(&self) -> bool {
-        self.estimates_unreported
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.input_ways
-    }
-
-    fn traits(&self) -> Traits {
-        self.traits
     }
 
     fn splice(&self, upstream_model: &str) -> Splice {
@@ -302,114 +293,6 @@ impl Call for CountCall {
     }
 }
 
-/// The `usage` object. `input_tokens` leaves out what the cache has read or written.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireMessagesUsage {
-    #[serde(deserialize_with = "count")]
-    input_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    cache_read_input_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    cache_creation_input_tokens: Option<u64>,
-    cache_creation: Option<WireLifetimes>,
-    #[serde(deserialize_with = "count")]
-    output_tokens: Option<u64>,
-    server_tool_use: Option<WireServerToolUse>,
-    service_tier: Option<String>,
-    speed: Option<String>,
-    inference_geo: Option<String>,
-    /// The rounds of a request that compacts its context; the figures above are the last one's.
-    iterations: Option<Vec<WireMessagesUsage>>,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireServerToolUse {
-    #[serde(deserialize_with = "count")]
-    web_search_requests: Option<u64>,
-}
-
-impl WireMessagesUsage {
-    fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
-        let read: Self = metering::read_wire(usage)?;
-        Some(read.to_report(unsplit).with_no_counts_noted(usage))
-    }
-
-    /// Takes over what a later report says. Reports are cumulative, and later ones leave out what
-    /// has not changed.
-    fn update(&mut self, later: Self) {
-        self.input_tokens = later.input_tokens.or(self.input_tokens);
-        self.cache_read_input_tokens =
-            later.cache_read_input_tokens.or(self.cache_read_input_tokens);
-        self.cache_creation_input_tokens =
-            later.cache_creation_input_tokens.or(self.cache_creation_input_tokens);
-        self.cache_creation = later.cache_creation.or(self.cache_creation.take());
-        self.output_tokens = later.output_tokens.or(self.output_tokens);
-        self.server_tool_use = later.server_tool_use.or(self.server_tool_use);
-        self.service_tier = later.service_tier.or(self.service_tier.take());
-        self.speed = later.speed.or(self.speed.take());
-        self.inference_geo = later.inference_geo.or(self.inference_geo.take());
-        self.iterations = later.iterations.or(self.iterations.take());
-    }
-
-    /// The usage in disjoint kinds. `unsplit` is the unit of cache writes without a lifetime.
-    fn to_report(&self, unsplit: Unit) -> UsageReport {
-        let mut found = Contradictions::default();
-        let iterations = self.iterations.as_deref().unwrap_or_default();
-        let sum = iterations
-            .iter()
-            .map(|round| round.flat(unsplit, &mut found))
-            .fold(Usage::ZERO, |sum, round| combine(sum, round, u64::saturating_add));
-        let usage = combine(self.flat(unsplit, &mut found), sum, u64::max);
-        let rounds = iterations.len().max(1) as u64;
-        UsageReport {
-            usage,
-            has_details: true,
-            rounds,
-            served: self.served(),
-            cost: None,
-            contradictions: found,
-        }
-    }
-
-    fn served(&self) -> Traits {
-        let tier = self.service_tier.as_deref().map(str::as_bytes);
-        Traits {
-            service_tier: tier.and_then(metering::service_tier),
-            speed: self.speed.as_deref().and_then(Speed::of),
-            inference_geo: self.inference_geo.as_deref().and_then(InferenceGeo::of),
-            ..Traits::default()
-        }
-    }
-
-    fn flat(&self, unsplit: Unit, found: &mut Contradictions) -> Usage {
-        let searches = self.server_tool_use.unwrap_or_default().web_search_requests;
-        let mut usage = Usage {
-            input_tokens: self.input_tokens.unwrap_or(0),
-            cache_read_tokens: self.cache_read_input_tokens.unwrap_or(0),
-            output_tokens: self.output_tokens.unwrap_or(0),
-            web_searches: searches.unwrap_or(0),
-            ..Usage::ZERO
-        };
-        let total = NamedCount::from_values(&[self.cache_creation_input_tokens]);
-        CacheWritten::new(total, &[self.cache_creation]).add_to(&mut usage, unsplit, found);
-        usage
-    }
-}
-
-fn combine(a: Usage, b: Usage, with: fn(u64, u64) -> u64) -> Usage {
-    Usage {
-        input_tokens: with(a.input_tokens, b.input_tokens),
-        cache_read_tokens: with(a.cache_read_tokens, b.cache_read_tokens),
-        cache_write_tokens: with(a.cache_write_tokens, b.cache_write_tokens),
-        cache_write_1h_tokens: with(a.cache_write_1h_tokens, b.cache_write_1h_tokens),
-        output_tokens: with(a.output_tokens, b.output_tokens),
-        web_searches: with(a.web_searches, b.web_searches),
-        ..Usage::ZERO
-    }
-}
-
 /// The members of a stream event that count.
 #[derive(Default)]
 struct MessagesEvent<'a> {
@@ -447,6 +330,8 @@ impl<'a> MessagesEvent<'a> {
                 b"content_block" => {
                     let block = value.raw()?;
                     event.block = Some(block);
+                    // The beginning of a block can carry text already, and the name of a tool is
+                    // output too.
                     event.read_text(&mut Cursor::new(block))?;
                 }
                 b"delta" => event.read_text(value)?,
@@ -507,7 +392,9 @@ struct MessagesTally {
     stopped: bool,
 }
 
-impl TextTally for MessagesTally {
+impl Tally for MessagesTally {
+    type Totals = StreamState;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
@@ -519,10 +406,12 @@ impl TextTally for MessagesTally {
         }
         if let (Some(server_calls), Some(block)) = (&mut self.server_calls, event.block) {
             server_calls.count(block);
+            // Counted from the blocks as they begin: a cut stream has no final report of searches.
             self.state.made = server_calls.usage();
         }
         for text in &event.usages {
             let Some(usage) = metering::read_wire::<WireMessagesUsage>(text) else { continue };
+            // Asked before the usages are joined: the joined one has the count of the start.
             let has_output = usage.output_tokens.is_some();
             self.reported.update(usage);
             let report = self.reported.to_report(self.unsplit).with_no_counts_noted(text);
@@ -543,7 +432,7 @@ impl TextTally for MessagesTally {
         self.stopped || self.ended
     }
 
-    fn state(&self) -> &StreamState {
+    fn totals(&self) -> &StreamState {
         &self.state
     }
 

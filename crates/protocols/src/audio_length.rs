@@ -16,7 +16,7 @@ use std::num::NonZero;
 mod concealed;
 mod flac;
 #[cfg(test)]
-pub(crate) mod kit;
+pub(crate) mod sample_files;
 mod mp4;
 mod mpeg;
 mod ogg;

@@ -22,8 +22,9 @@ use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
-    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, UsageReport, VisibleOutput,
+    self, JsonMeter, MeterContext, StreamMeter, StreamState, Tally, UsageReport, VisibleOutput,
 };
+use super::request_bounds::BillingFacts;
 use super::splice::{Splice, json_string};
 use super::sse::EventAction;
 use super::{
@@ -67,6 +68,8 @@ impl Codec for BedrockConverse {
         if body.get_non_null("toolConfig").is_some() {
             let added = prompt.added_tokens_max;
             prompt.added_tokens_max =
+                // The instructions that a provider renders for tools stand in no byte of the
+                // request.
                 added.map(|most| most.saturating_add(request_policy::TOOLS_TOKENS_MAX));
         }
         let config = body.get_non_null("inferenceConfig").and_then(|value| value.as_object().ok());
@@ -81,15 +84,18 @@ impl Codec for BedrockConverse {
         let has_stops = config.is_some_and(|it| it.get_non_null("stopSequences").is_some());
         let lifetime = RequestedLifetime::in_body(body, &CACHE_POINT);
         let cache_writes = lifetime.cache_writes(false);
-        Ok(Box::new(ConverseCall {
+        let bounds = bounds.with_billing(BillingFacts {
             is_all_shown: prompt.is_plain() && !thinks.unwrap_or(limits.reasoning),
             estimates_unreported: limits.missing_usage == MissingUsage::Estimate
                 && prompt.is_plain()
                 && thinks != Some(true)
                 && !has_stops,
-            unsplit: lifetime.unsplit(),
-            thinks,
             input_ways: InputWays { cache_writes, ..prompt.input_ways() },
+            traits: Traits { thinking: thinks, ..Traits::default() },
+            ..BillingFacts::default()
+        });
+        Ok(Box::new(ConverseCall {
+            unsplit: lifetime.unsplit(),
             model: body.member_range("model"),
             bounds,
             model_limits: Usage {
@@ -115,12 +121,8 @@ static CACHE_POINT: LazyLock<memmem::Finder<'static>> =
 #[derive(Debug)]
 struct ConverseCall {
     bounds: RequestBounds,
-    is_all_shown: bool,
-    estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    thinks: Option<bool>,
-    input_ways: InputWays,
     /// Position of the model's name in the body; it moves into the path.
     model: Option<Range<usize>>,
     /// The model's limits: a report above them shows that they are out of date.
@@ -134,22 +136,6 @@ impl Call for ConverseCall {
 
     fn bounds_mut(&mut self) -> &mut RequestBounds {
         &mut self.bounds
-    }
-
-    fn is_all_shown(&self) -> bool {
-        self.is_all_shown
-    }
-
-    fn estimates_unreported(&self) -> bool {
-        self.estimates_unreported
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.input_ways
-    }
-
-    fn traits(&self) -> Traits {
-        Traits { thinking: self.thinks, ..Traits::default() }
     }
 
     fn splice(&self, _upstream_model: &str) -> Splice {
@@ -220,6 +206,7 @@ impl WireConverseUsage {
             let counts = details().filter(|one| is_counted(&one.ttl));
             counts.filter_map(|one| one.input_tokens).fold(0, u64::saturating_add)
         };
+        // Where the total is missing, its parts may be there.
         let total = self.cache_write_input_tokens.unwrap_or_else(|| sum(&|_| true));
         let written = CacheWritten {
             total: NamedCount::from_values(&[Some(total)]),
@@ -272,7 +259,9 @@ struct ConverseTally {
     has_closed: bool,
 }
 
-impl TextTally for ConverseTally {
+impl Tally for ConverseTally {
+    type Totals = StreamState;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.has_closed {
             return EventAction::Drop;
@@ -290,6 +279,7 @@ impl TextTally for ConverseTally {
         if kind == b"\"event\"" {
             self.count(name, payload);
         } else {
+            // An exception or an error is the last message: nothing is metered behind it.
             self.state.failed = true;
             (self.has_ended, self.has_closed) = (true, true);
         }
@@ -300,7 +290,7 @@ impl TextTally for ConverseTally {
         self.has_ended
     }
 
-    fn state(&self) -> &StreamState {
+    fn totals(&self) -> &StreamState {
         &self.state
     }
 }
@@ -341,6 +331,8 @@ impl ConverseTally {
                 for report in usages.into_iter().filter_map(read) {
                     self.state.report(report);
                 }
+                // `metadata` comes once, behind `messageStop`. One that comes earlier closes
+                // nothing.
                 self.has_closed = self.has_ended;
             }
             _ => {}

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
-use tollgate_money::price::{InputWays, Traits, Usage};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, Losses, TranslationTarget, Untranslatable, UpstreamDialect,
 };
@@ -30,7 +29,6 @@ use super::limits::ModelLimits;
 use super::openai_chat::OpenaiChat;
 use super::openai_responses::OpenaiResponses;
 use super::splice::{Splice, json_string};
-use super::stored::Reference;
 use super::{
     Call, Codec, Dialect, Framing, Meter, ModelInPath, Operation, PathVariables, Request,
     RequestBounds,
@@ -247,6 +245,8 @@ impl Bridge {
         let id = RequestId::new();
         frame.created = id.began_at().seconds();
         frame.nonce = id.to_string().replace(|letter: char| !letter.is_ascii_alphanumeric(), "");
+        // The codec reads the model from the path, and a member `model` would be an unknown field
+        // there.
         if self.upstreams.operation.names_model_in_path() {
             return Ok(TranslatedRequest {
                 body: written,
@@ -296,38 +296,6 @@ impl Call for BridgedCall {
         self.inner.bounds_mut()
     }
 
-    fn max_usage(&self) -> Usage {
-        self.inner.max_usage()
-    }
-
-    fn min_usage(&self) -> Usage {
-        self.inner.min_usage()
-    }
-
-    fn is_all_shown(&self) -> bool {
-        self.inner.is_all_shown()
-    }
-
-    fn estimates_unreported(&self) -> bool {
-        self.inner.estimates_unreported()
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.inner.input_ways()
-    }
-
-    fn sounds(&self) -> bool {
-        self.inner.sounds()
-    }
-
-    fn makes_pictures(&self) -> bool {
-        self.inner.makes_pictures()
-    }
-
-    fn traits(&self) -> Traits {
-        self.inner.traits()
-    }
-
     fn splice(&self, upstream_model: &str) -> Splice {
         let written = self.inner.splice(upstream_model).apply(&self.body);
         let mut splice = Splice::default();
@@ -338,10 +306,6 @@ impl Call for BridgedCall {
 
     fn left_out(&self) -> Option<Cow<'_, str>> {
         self.left_out.as_deref().map(Cow::Borrowed)
-    }
-
-    fn refers_to(&self) -> &[Reference] {
-        self.inner.refers_to()
     }
 
     fn meter(&self, framing: Framing) -> Box<dyn Meter> {

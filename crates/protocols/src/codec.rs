@@ -6,6 +6,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::allowed_keys::AllowedKey;
 use super::collect::Collect;
 use super::counter::Counter;
 use super::dialect::Dialect;
@@ -51,6 +52,11 @@ pub trait Codec: Sync + fmt::Debug {
     /// Parameters of the customer's query that go upstream; any other is dropped.
     fn query_parameters(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Keys that a request may have; empty for a codec without a table of them.
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        Vec::new()
     }
 
     /// Reads a request.
@@ -107,34 +113,34 @@ pub trait Call: Send + Sync + fmt::Debug {
     /// no tools that the upstream runs. Such a stream can be cut anywhere and is still metered exactly; for
     /// others only the upstream's own report counts.
     fn is_all_shown(&self) -> bool {
-        false
+        self.bounds().billing.is_all_shown
     }
 
     /// True if an answer without a report is charged by its visible part, although the model may reason
     /// invisibly. Only where nothing in the request makes the upstream do hidden work or withhold its report,
     /// so that no customer can provoke it. Hidden usage is the operator's loss.
     fn estimates_unreported(&self) -> bool {
-        false
+        self.bounds().billing.estimates_unreported
     }
 
     /// The ways in which the upstream can bill its input.
     fn input_ways(&self) -> InputWays {
-        InputWays::default()
+        self.bounds().billing.input_ways
     }
 
     /// True if the answer can contain speech.
     fn sounds(&self) -> bool {
-        false
+        self.bounds().billing.sounds
     }
 
     /// True if the answer can contain pictures whose tokens are counted apart.
     fn makes_pictures(&self) -> bool {
-        false
+        self.bounds().billing.makes_pictures
     }
 
     /// Traits of the request on which the price can depend.
     fn traits(&self) -> Traits {
-        Traits::default()
+        self.bounds().billing.traits
     }
 
     /// Edits of the body for a target that calls the model `upstream_model`.

@@ -73,6 +73,7 @@ impl CodecChoice<'_> {
     #[must_use]
     pub fn read(&self, request: &Request<'_>) -> Option<Result<CodecCall, GatewayError>> {
         match self.native() {
+            // The upstream is the same, but this API of it would refuse the tools.
             Some(_) if self.is_elsewhere(request) => {
                 let refusal = |error| join_refusals(error, &self.limits.chat_tools.refusal());
                 self.read_translated(request).map(|taken| taken.map_err(refusal))
@@ -101,6 +102,7 @@ impl CodecChoice<'_> {
             Ok(taken) => {
                 let others = codecs.filter_map(|codec| read(codec).ok());
                 let all = std::iter::once(taken).chain(others);
+                // The first of equals stays: the order of the bridges is that of preference.
                 all.min_by_key(|(_, call)| losses(call.as_ref())).map(Ok)
             }
             Err(refusal) => {
@@ -108,6 +110,8 @@ impl CodecChoice<'_> {
                 for codec in codecs {
                     match read(codec) {
                         Ok(taken) => return Some(Ok(taken)),
+                        // Each try translates the whole request: the next one is read only where
+                        // this one is refused.
                         Err(error) => other_refusal = other_refusal.or(Some(error)),
                     }
                 }
@@ -176,6 +180,7 @@ impl ChatTools {
         };
         let is_there = |field: &str| {
             let tools = body.get_non_null(field);
+            // An empty list is what SDKs send without tools, and no API refuses that.
             tools.is_some_and(|tools| tools.elements().is_none_or(|mut all| all.next().is_some()))
         };
         self != Self::Always && (is_there("tools") || is_there("functions")) && is_refused()

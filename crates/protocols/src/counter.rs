@@ -159,6 +159,8 @@ impl Counter {
         };
         let mut left_out = Vec::new();
         for key in object.keys() {
+            // A field without a row: what the counter makes of it is not known, so nothing is
+            // counted.
             match fields.iter().find(|(field, _)| *field == key)?.1 {
                 Yes => {}
                 No => left_out.push(key),
@@ -183,6 +185,7 @@ impl Counter {
             Self::Content => "totalTokens",
         };
         let tokens = object.get(field)?.as_u64()?;
+        // A prompt of no tokens does not exist, and a count beyond any context is none.
         (1..COUNT_MAX).contains(&tokens).then_some(tokens)
     }
 }

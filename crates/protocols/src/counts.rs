@@ -2,6 +2,7 @@
 //! numbers. Whatever is written otherwise is left to a parser.
 
 use super::json::{plain_text_end, short_string_end};
+use super::json_cursor::Cursor;
 
 /// An object in a `usage` that has counts: its key, empty for `usage` itself, and their keys in the order
 /// in which they are mostly written.
@@ -18,16 +19,16 @@ pub(super) fn read_counts<const COUNTS: usize>(
     usage: &[u8],
     objects: &[CountsObject],
 ) -> Option<[Option<u64>; COUNTS]> {
-    let mut reader = CountReader { text: usage, at: 0, objects, counts: [None; COUNTS], seen: 0 };
-    reader.space();
+    let cursor = Cursor::new(usage);
+    let mut reader = CountReader { cursor, objects, counts: [None; COUNTS], seen: 0 };
+    reader.cursor.space();
     reader.object(Some(0))?;
-    reader.space();
-    (reader.at == usage.len()).then_some(reader.counts)
+    reader.cursor.space();
+    reader.cursor.rest().is_empty().then_some(reader.counts)
 }
 
 struct CountReader<'a, const COUNTS: usize> {
-    text: &'a [u8],
-    at: usize,
+    cursor: Cursor<'a>,
     objects: &'a [CountsObject],
     counts: [Option<u64>; COUNTS],
     /// Objects that were read, as bits.
@@ -42,19 +43,19 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
         let before = self.objects.get(..index.unwrap_or(0))?.iter();
         let before: usize = before.map(|object| object.1.len()).sum();
         let is_top = index == Some(0);
-        self.eat(b'{')?;
-        self.space();
-        if self.eat(b'}').is_some() {
+        self.cursor.eat(b'{')?;
+        self.cursor.space();
+        if self.cursor.eat(b'}').is_some() {
             return Some(());
         }
         // The place of the count that is likely to come next.
         let mut likely = 0;
         loop {
-            self.space();
+            self.cursor.space();
             let key = self.string()?;
-            self.space();
-            self.eat(b':')?;
-            self.space();
+            self.cursor.space();
+            self.cursor.eat(b':')?;
+            self.cursor.space();
             match place(key, names, likely) {
                 Some(place) => {
                     likely = place + 1;
@@ -63,9 +64,9 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
                 None if is_top => self.inner(key)?,
                 None => self.other(key, false)?,
             }
-            self.space();
-            if self.eat(b',').is_none() {
-                return self.eat(b'}');
+            self.cursor.space();
+            if self.cursor.eat(b',').is_none() {
+                return self.cursor.eat(b'}');
             }
         }
     }
@@ -88,7 +89,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
         let bit = 1_u64.checked_shl(u32::try_from(index).ok()?)?;
         let is_repeated = self.seen & bit != 0;
         self.seen |= bit;
-        match self.peek()? {
+        match self.cursor.peek()? {
             _ if is_repeated => None,
             b'{' => self.object(Some(index + 1)),
             _ => self.null(),
@@ -100,7 +101,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
         if !key.is_ascii() {
             return None;
         }
-        match self.peek()? {
+        match self.cursor.peek()? {
             b'0'..=b'9' => self.number().map(|_| ()),
             b'"' => self.string().filter(|text| text.is_ascii()).map(|_| ()),
             b'{' if is_top => self.object(None),
@@ -110,49 +111,36 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
 
     /// The text of a string without escapes.
     fn string(&mut self) -> Option<&'a [u8]> {
-        self.eat(b'"')?;
-        let begin = self.at;
-        let end = match short_string_end(self.text, begin) {
+        self.cursor.eat(b'"')?;
+        let begin = self.cursor.at;
+        let end = match short_string_end(self.cursor.text, begin) {
             Some(end) => end,
-            None => plain_text_end(self.text, begin),
+            None => plain_text_end(self.cursor.text, begin),
         };
-        self.at = end;
-        self.eat(b'"')?;
-        self.text.get(begin..end)
+        self.cursor.at = end;
+        self.cursor.eat(b'"')?;
+        self.cursor.text.get(begin..end)
     }
 
     fn number(&mut self) -> Option<u64> {
-        let begin = self.at;
+        let begin = self.cursor.at;
         let mut number = 0_u64;
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
+        while let Some(digit @ b'0'..=b'9') = self.cursor.peek() {
             // More digits than fit are refused below.
             number = number.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
-            self.at += 1;
+            self.cursor.at += 1;
         }
-        let digits = self.at - begin;
-        let is_whole = !matches!(self.peek(), Some(b'.' | b'e' | b'E'));
-        let is_written_plainly = digits == 1 || (digits > 1 && self.text.get(begin) != Some(&b'0'));
+        let digits = self.cursor.at - begin;
+        let is_whole = !matches!(self.cursor.peek(), Some(b'.' | b'e' | b'E'));
+        let is_written_plainly =
+            digits == 1 || (digits > 1 && self.cursor.text.get(begin) != Some(&b'0'));
         (is_whole && is_written_plainly && digits <= DIGITS_MAX).then_some(number)
     }
 
     fn null(&mut self) -> Option<()> {
-        let is_null = self.text.get(self.at..)?.starts_with(b"null");
-        self.at += 4;
+        let is_null = self.cursor.rest().starts_with(b"null");
+        self.cursor.at += 4;
         is_null.then_some(())
-    }
-
-    fn space(&mut self) {
-        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
-            self.at += 1;
-        }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    fn eat(&mut self, byte: u8) -> Option<()> {
-        (self.peek()? == byte).then(|| self.at += 1)
     }
 }
 

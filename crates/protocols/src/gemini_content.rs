@@ -10,15 +10,15 @@ mod usage;
 
 use std::borrow::Cow;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::estimate::TextSize;
 use super::fields;
 use super::json::Object;
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
-use super::metering::{
-    JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, VisibleOutput,
-};
+use super::metering::{JsonMeter, MeterContext, StreamMeter, StreamState, Tally, VisibleOutput};
+use super::request_bounds::BillingFacts;
 use super::server_tools::{QueryScan, count_queries};
 use super::sse::EventAction;
 use super::{
@@ -28,7 +28,7 @@ use super::{
 use config::GenerationConfig;
 pub use count::GeminiCountTokens;
 pub(super) use count::check_counted;
-use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::{ErrorKind, GatewayError};
 use usage::WireContentUsage;
 
@@ -62,6 +62,14 @@ impl Codec for GeminiContent {
         path_of(request.model, method)
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        let settings = config::FIELDS.map(|name| format!("generationConfig.{name}"));
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let mut keys = AllowedKey::of_allowlist(&request_policy::GEMINI);
+        keys.extend(AllowedKey::of_names(&settings));
+        keys
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -69,32 +77,37 @@ impl Codec for GeminiContent {
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
         let named = named(request)?;
+        // Before any field is read: Google takes either spelling, and a bound must not depend on
+        // which.
         check_spelling(body)?;
         check_lists(body)?;
         let prompt = request_policy::read(body, &request_policy::GEMINI, limits)?;
         let config = GenerationConfig::read(body, limits)?;
         let requested = config.output_tokens_max.unwrap_or(limits.output_tokens_max);
         let output = requested.saturating_mul(config.candidates);
+        let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
         let bounds = RequestBounds::from_prompt(body, &prompt, limits, output)?
             .with_output_limit(
                 config.output_tokens_max,
                 limits.output_tokens_max,
                 config.candidates,
             )
-            .with_model_in_path(named);
-        let hides_thoughts = config.thinks.unwrap_or(limits.reasoning);
+            .with_model_in_path(named)
+            .with_billing(BillingFacts {
+                is_all_shown: prompt.is_plain() && !hides_thoughts,
+                estimates_unreported: limits.missing_usage == MissingUsage::Estimate
+                    && prompt.is_plain()
+                    && config.thinks != Some(true)
+                    && !config.has_stops,
+                traits: Traits {
+                    thinking: config.thinks,
+                    service_tier: fields::service_tier(body),
+                    ..Traits::default()
+                },
+                input_ways: prompt.input_ways(),
+                ..BillingFacts::default()
+            });
         Ok(Box::new(ContentCall {
-            is_all_shown: prompt.is_plain() && !hides_thoughts,
-            estimates_unreported: limits.missing_usage == MissingUsage::Estimate
-                && prompt.is_plain()
-                && config.thinks != Some(true)
-                && !config.has_stops,
-            traits: Traits {
-                thinking: config.thinks,
-                service_tier: fields::service_tier(body),
-                ..Traits::default()
-            },
-            input_ways: prompt.input_ways(),
             searches: prompt.server_calls_max[Unit::WebSearches] > 0 || prompt.has_passed,
             candidates: config.candidates,
             bounds,
@@ -166,10 +179,6 @@ fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
 #[derive(Debug)]
 struct ContentCall {
     bounds: RequestBounds,
-    is_all_shown: bool,
-    estimates_unreported: bool,
-    traits: Traits,
-    input_ways: InputWays,
     /// The upstream may search, which it bills beside tokens.
     searches: bool,
     candidates: u64,
@@ -186,24 +195,10 @@ impl Call for ContentCall {
         &mut self.bounds
     }
 
-    fn is_all_shown(&self) -> bool {
-        self.is_all_shown
-    }
-
-    fn estimates_unreported(&self) -> bool {
-        self.estimates_unreported
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.input_ways
-    }
-
-    fn traits(&self) -> Traits {
-        self.traits
-    }
-
     /// Google says with 400 of a credential that it does not know, and that is the operator's.
     fn refusal(&self, status: u16, _name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
+        // A customer must not read that the operator's key is wrong, and another target may have a
+        // right one.
         let is_of_key = memchr::memmem::find(body, b"API_KEY_INVALID").is_some();
         (status == 400 && is_of_key).then(|| {
             let message = "No upstream could serve the request. Try again shortly.";
@@ -320,13 +315,16 @@ struct ContentTally {
     stopped: bool,
 }
 
-impl TextTally for ContentTally {
+impl Tally for ContentTally {
+    type Totals = StreamState;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.stopped {
             return EventAction::Keep;
         }
         let Some(event) = ContentEvent::read(data) else { return EventAction::Keep };
         self.state.show(event.shown);
+        // Each event repeats all searches so far: they are no sum.
         self.queries = self.queries.max(event.queries);
         self.state.made.web_searches = self.queries;
         for report in event.usages.iter().filter_map(|usage| WireContentUsage::report(usage)) {
@@ -336,6 +334,8 @@ impl TextTally for ContentTally {
         self.state.ended_at_limit |= event.ends_at_limit;
         self.finished += event.finished;
         self.ended |= event.is_blocked || event.has_error || self.finished >= self.candidates;
+        // Usage comes in every event; the first one with all reasons to finish is the last that
+        // counts.
         self.stopped = self.ended && !event.usages.is_empty();
         EventAction::Keep
     }
@@ -344,7 +344,7 @@ impl TextTally for ContentTally {
         self.ended
     }
 
-    fn state(&self) -> &StreamState {
+    fn totals(&self) -> &StreamState {
         &self.state
     }
 }

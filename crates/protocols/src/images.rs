@@ -11,7 +11,7 @@ use super::disjoint::count;
 use super::json_cursor::Cursor;
 use super::json_scan::UsageScan;
 use super::limits::{ImageFormat, ImageLimits, PricedFeatures, ResponseFormat, choose};
-use super::metering::{self, StreamMeter, Tally};
+use super::metering::{self, StreamMeter, StreamTotals, Tally};
 use super::sse::EventAction;
 use super::{Framing, Meter, RequestBounds};
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
@@ -503,6 +503,8 @@ impl ImageStream {
 }
 
 impl Tally for ImageStream {
+    type Totals = Self;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         let event = ImageEvent::read(data);
         let is_part = event.is(b".partial_succeeded");
@@ -536,6 +538,16 @@ impl Tally for ImageStream {
         self.complete() > 0 || self.ended || self.failed
     }
 
+    fn finish(&mut self) {
+        self.finished = true;
+    }
+
+    fn totals(&self) -> &Self {
+        self
+    }
+}
+
+impl StreamTotals for ImageStream {
     fn has_failed(&self) -> bool {
         let has_reported_usage = self.total.is_some() || self.images_reported().1 > 0;
         self.failed && self.complete() == 0 && !has_reported_usage
@@ -549,9 +561,5 @@ impl Tally for ImageStream {
     fn measure(&self) -> (Usage, UsageSource) {
         let (usage, source) = self.used();
         (disjoint(usage, self.is_output_apart), source)
-    }
-
-    fn finish(&mut self) {
-        self.finished = true;
     }
 }

@@ -6,17 +6,19 @@
 //! `grammar` is where it refuses; here is what one can ask of the text that was read. Nothing is
 //! collected but the members of one object: arrays are gone through, however long they are.
 //!
-//! JSON is read in four ways, by where it comes from and how often:
+//! # Which reader for which text
 //!
-//! | Text | Reader |
-//! |---|---|
-//! | a customer's request, once: it must be refused where parsers disagree | [`Object`], with the typed fields of `fields` |
-//! | an upstream's event, thousands a second: a few members, the rest unchecked | `json_cursor`, and `counts` for a `usage` in its usual form |
-//! | an upstream's document that arrives in pieces and may be huge: its `usage` | [`json_scan`](super::json_scan) |
-//! | anything that is rebuilt as a tree: errors, records of tasks | `serde_json` |
+//! Three readers of our own and `serde_json`, by where a text comes from and how often:
 //!
-//! Translation reads a request that was checked here once more, through `raw` of its own crate: it keeps
-//! every byte of a value, and needs no positions in the body.
+//! | Text | Reader | Why not another |
+//! |---|---|---|
+//! | a customer's request, once | [`Object`], with the typed fields of `fields` | `serde_json` takes the last of two keys and forgets where a value stood; an edit needs its bytes |
+//! | an upstream's event, thousands a second | `json_cursor::Cursor`; `counts` reads a `usage` in its usual form with it | a check of the whole event costs more than the few members that count |
+//! | an upstream's document that arrives in pieces, of any size | [`json_scan`](super::json_scan) | both others need the whole text at once |
+//! | what is rebuilt as a tree: errors, records of tasks, a `usage` in an unusual form | `serde_json` | – |
+//!
+//! Translation reads a request that was checked here once more, through `raw` of its own crate, which
+//! lies below this one: it keeps every byte of a value, and needs no positions in the body.
 
 mod count;
 mod find;
@@ -117,6 +119,7 @@ impl<'a> Object<'a> {
     #[must_use]
     #[inline]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
+        // Most look-ups are for fields that are not there: one bit says so without comparing keys.
         let may_be_there = self.key_lengths & length_bit(key) != 0;
         if may_be_there { self.find(key) } else { None }
     }

@@ -49,8 +49,8 @@ impl<'a> Value<'a> {
 
 /// A position in JSON text, before a value.
 pub(super) struct Cursor<'a> {
-    text: &'a [u8],
-    at: usize,
+    pub(super) text: &'a [u8],
+    pub(super) at: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -88,6 +88,7 @@ impl<'a> Cursor<'a> {
             return Some(TextSize::measure(inner));
         }
         // Half of a pair of surrogates cannot be unescaped.
+        // Only here a text is copied: escapes are rare in events of a few letters.
         let unescaped: Option<String> = serde_json::from_slice(value).ok();
         Some(TextSize::measure(unescaped.as_deref().map_or(inner, str::as_bytes)))
     }
@@ -202,17 +203,17 @@ impl<'a> Cursor<'a> {
         Some(end)
     }
 
-    fn space(&mut self) {
+    pub(super) fn space(&mut self) {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
             self.at += 1;
         }
     }
 
-    fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
-    fn eat(&mut self, byte: u8) -> Option<()> {
+    pub(super) fn eat(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 }

@@ -129,6 +129,8 @@ impl UsageScan {
             None => 0,
         };
         while let Some(&byte) = piece.get(at) {
+            // Most of an answer is inside of members: that part is searched in wide steps, without a
+            // look at commas.
             if self.depth > 1 {
                 at = self.inside(piece, at);
                 continue;
@@ -282,6 +284,7 @@ impl UsageScan {
         self.started = true;
         let is_item = self.captured == MemberRole::Data && self.depth == 2;
         self.data_items += u64::from(is_item && bracket == b'{');
+        // Only an object counts: `"error":null` stands in choices that are well.
         self.has_failed_choice |= self.captured == MemberRole::Choices
             && self.depth == CHOICE_DEPTH
             && bracket == b'{'
@@ -295,12 +298,15 @@ impl UsageScan {
         self.count_text();
         self.captured = named;
         match named {
+            // The last of several counts, as parsers read it.
             MemberRole::Tier => self.tier.length = 0,
             MemberRole::End => self.end.length = 0,
             MemberRole::Meta if self.metas.len() < USAGES_MAX => self.metas.push(Vec::new()),
             MemberRole::Meta => self.captured = MemberRole::Other,
             MemberRole::Usage => {
                 let earlier = std::mem::take(&mut self.usage);
+                // Parsers differ in which of several they take; the dearest of those kept is
+                // charged.
                 if !earlier.is_empty() && self.earlier_usages.len() < USAGES_MAX {
                     self.earlier_usages.push(earlier);
                 }
@@ -322,6 +328,7 @@ impl UsageScan {
     /// far as they are what the answer is about.
     fn member_text(&self) -> (u64, u64) {
         match self.captured {
+            // Texts of reports and errors are no output, and must not look like a visible answer.
             MemberRole::Usage | MemberRole::Error | MemberRole::BaseResp => (0, 0),
             MemberRole::Choices | MemberRole::Candidates | MemberRole::Output => {
                 (self.member_bytes, self.member_bytes)
@@ -384,6 +391,8 @@ impl UsageScan {
         string.start.add(piece.get(begin..end).unwrap_or_default());
         if end == piece.len() {
             self.count_string(string.role, bytes + end.saturating_sub(from));
+            // The piece ends behind a backslash: the first letter of the next piece belongs to the
+            // escape.
             string.ends_escaping = from > end;
             self.cut_string = Some(string);
         } else {

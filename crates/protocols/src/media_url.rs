@@ -132,9 +132,11 @@ pub(super) fn check_https(param: &'static str, text: &str) -> Result<(), Gateway
 /// ways of their own.
 fn parse(text: &str, reach: UrlPolicy) -> Result<Url, String> {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || "\"<>\\^`{|}".contains(c);
+    // Before parsing: the parser would take white space out, and the upstream might not.
     if text.contains(is_bad) {
         return Err("has a character that no URL has".to_owned());
     }
+    // The upstream may stand in the operator's own network, where such addresses are meant.
     if reach == UrlPolicy::Any {
         let url = Url::parse(text).ok();
         let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -152,6 +154,7 @@ fn parse(text: &str, reach: UrlPolicy) -> Result<Url, String> {
 fn seen_in_data(data: &str) -> Option<UrlMedium> {
     let (head, body) = data.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?.to_ascii_lowercase();
+    // Nothing in it is no medium, whatever its type says.
     (!body.is_empty()).then_some(())?;
     Some(match media_type.split('/').next() {
         Some("image") => UrlMedium::Medium(Medium::Image),

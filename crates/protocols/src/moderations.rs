@@ -7,10 +7,12 @@
 
 use bytes::Bytes;
 
+use super::allowed_keys::AllowedKey;
 use super::estimate::ReadTokens;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
+use super::request_policy::{Allowlist, Field};
 use super::splice::{Splice, json_string};
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, metering,
@@ -24,6 +26,14 @@ const INPUTS_MAX: u64 = 2048;
 /// Tokens that stand around each input: the template of Llama Guard 3, with its categories, has some
 /// 220.
 const INPUT_TOKENS_ADDED_MAX: u64 = 512;
+
+/// Fields of a request. The input is checked where it is measured.
+static FIELDS: Allowlist = Allowlist {
+    fields: &[("input", Field::Plain), ("model", Field::Plain)],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
 
 /// The codec of moderations.
 #[derive(Debug)]
@@ -42,18 +52,23 @@ impl Codec for OpenaiModerations {
         "/moderations"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&FIELDS)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let has_passed = request_policy::check_fields(body, &request_policy::MODERATIONS, limits)?;
+        let has_passed = request_policy::check_fields(body, &FIELDS, limits)?;
         let inputs = Inputs::read(body)?;
         let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
         let whole = context.map(|context| context.saturating_mul(inputs.count));
         let bills_tokens = limits.priced.has_unit(Unit::InputTokens);
         let tokens = match (whole, inputs.has_pictures || has_passed) {
+            // What a picture or an unknown field comes to, only the model's context bounds.
             (Some(whole), true) => whole,
             (None, true) if bills_tokens && inputs.has_pictures => {
                 let message = "pictures are not offered here: what they cost is not known. An operator \
@@ -96,6 +111,7 @@ impl Inputs {
         let mut first = None;
         for element in input.elements().ok_or_else(invalid)? {
             let is_text = element.text().starts_with(b"\"");
+            // Upstreams refuse mixed arrays; the count is checked here so that no more are measured.
             if *first.get_or_insert(is_text) != is_text || inputs.count >= INPUTS_MAX {
                 return Err(invalid());
             }
@@ -114,6 +130,7 @@ impl Inputs {
         }
         let part = input.as_object().ok()?;
         let kind = part.get("type")?.as_str()?;
+        // Any other member could carry text that nobody has counted.
         let is_listed = |key: &str| key == "type" || key == kind;
         if !part.keys().all(is_listed) {
             return None;

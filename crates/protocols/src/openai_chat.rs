@@ -5,31 +5,26 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use serde::Deserialize;
-
-use super::counts::{CountsObject, read_counts};
-use super::disjoint::{
-    CACHE_CONTROL, CacheWritten, InclusiveCounts, LIFETIMES, NamedCount, RequestedLifetime,
-    WireLifetimes, count,
-};
+use super::allowed_keys::AllowedKey;
+use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::fields;
 use super::json::{Object, Value};
 use super::limits::{MissingUsage, ModelLimits};
-use super::metering::{
-    self, JsonMeter, MeterContext, StreamMeter, StreamState, TextTally, ThoughtScan, UsageReport,
-    WireCostDetails,
-};
+use super::metering::{JsonMeter, MeterContext, StreamMeter, StreamState, Tally, ThoughtScan};
+use super::request_bounds::BillingFacts;
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
 mod chunk;
+mod usage;
 
 use chunk::Chunk;
+use usage::WireChatUsage;
 
 /// Ranges of spec section 8.
 const RANGES: [(&str, RangeInclusive<f64>); 4] = [
@@ -60,6 +55,10 @@ impl Codec for OpenaiChat {
         "/chat/completions"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::CHAT)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -73,22 +72,17 @@ impl Codec for OpenaiChat {
         }
         check_stop(body)?;
         let choices = fields::integer(body, "n", 1..=CHOICES_MAX)?.unwrap_or(1);
+        // Which of the two names an upstream reads differs between copies: the hold covers the
+        // larger one.
         let requested = fields::output_tokens(body, "max_tokens", 1, limits)?
             .max(fields::output_tokens(body, "max_completion_tokens", 1, limits)?);
         // Some models make them unasked.
         let makes_pictures = limits.priced.has_unit(Unit::ImageOutputTokens);
         let hidden = hidden_tokens(body, limits);
         let asks_for_hidden = hidden > 0 || asks_for_reasoning(body);
+        // Hidden tokens are billed as output, and no limit that the customer has set covers them.
         let output = requested.unwrap_or(limits.output_tokens_max).saturating_add(hidden);
-        let bounds =
-            RequestBounds::from_prompt(body, &prompt, limits, output.saturating_mul(choices))?
-                .with_output_limit(requested, limits.output_tokens_max, choices);
-        Ok(Box::new(ChatCall {
-            usage_options: if bounds.stream {
-                UsageOptions::read(body)?
-            } else {
-                UsageOptions::Requested
-            },
+        let billing = BillingFacts {
             is_all_shown: prompt.is_plain()
                 && !limits.reasoning
                 && !makes_pictures
@@ -97,19 +91,32 @@ impl Codec for OpenaiChat {
                 && prompt.is_plain()
                 && !makes_pictures
                 && !asks_for_hidden
+                // Text that a stop sequence cuts off is billed and never seen (ADR 16).
                 && body.get_non_null("stop").is_none(),
-            unsplit: prompt
-                .written_as
-                .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
             input_ways: prompt.input_ways(),
             sounds: body.get_non_null("audio").is_some(),
             makes_pictures,
-            is_thinking_priced: limits.priced.thinking,
             traits: Traits {
                 service_tier: fields::service_tier(body),
                 thinking: thinking(body),
                 ..Traits::default()
             },
+        };
+        let bounds =
+            // Each choice is an answer of its own, over one reading of the prompt.
+            RequestBounds::from_prompt(body, &prompt, limits, output.saturating_mul(choices))?
+                .with_output_limit(requested, limits.output_tokens_max, choices)
+                .with_billing(billing);
+        Ok(Box::new(ChatCall {
+            usage_options: if bounds.stream {
+                UsageOptions::read(body)?
+            } else {
+                UsageOptions::Requested
+            },
+            unsplit: prompt
+                .written_as
+                .unwrap_or_else(|| RequestedLifetime::in_body(body, &CACHE_CONTROL).unsplit()),
+            is_thinking_priced: limits.priced.thinking,
             bounds,
             model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
@@ -140,6 +147,8 @@ fn check_stop(body: &Object<'_>) -> Result<(), GatewayError> {
     let is_text = |value: &Value<'_>| value.text().starts_with(b"\"");
     let are_few_texts = || {
         let mut all = stop.elements()?;
+        // No more are read than are allowed: elements are found one by one, and an array can be as
+        // long as the body.
         let are_texts = all.by_ref().take(STOP_MAX).all(|one| is_text(&one));
         Some(are_texts && all.next().is_none())
     };
@@ -204,6 +213,8 @@ impl UsageOptions {
         let object = options
             .as_object()
             .map_err(|error| invalid(fields::no_object(FIELD, &options, &error)))?;
+        // A server that folds case would take another spelling for ours, and could report no usage
+        // at all.
         fields::refuse_case_variants(&object, &["include_usage"])?;
         let offset = options.range.start;
         let Some(value) = object.get("include_usage") else {
@@ -241,14 +252,8 @@ impl UsageOptions {
 struct ChatCall {
     bounds: RequestBounds,
     usage_options: UsageOptions,
-    is_all_shown: bool,
-    estimates_unreported: bool,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    traits: Traits,
-    input_ways: InputWays,
-    sounds: bool,
-    makes_pictures: bool,
     /// True if a model that thinks has other prices than one that does not.
     is_thinking_priced: bool,
     /// The model's limits: a report above them shows that they are out of date.
@@ -264,30 +269,6 @@ impl Call for ChatCall {
         &mut self.bounds
     }
 
-    fn is_all_shown(&self) -> bool {
-        self.is_all_shown
-    }
-
-    fn estimates_unreported(&self) -> bool {
-        self.estimates_unreported
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.input_ways
-    }
-
-    fn sounds(&self) -> bool {
-        self.sounds
-    }
-
-    fn makes_pictures(&self) -> bool {
-        self.makes_pictures
-    }
-
-    fn traits(&self) -> Traits {
-        self.traits
-    }
-
     fn splice(&self, upstream_model: &str) -> Splice {
         let mut splice = self.bounds.model.rename(upstream_model);
         self.usage_options.splice(&mut splice);
@@ -298,6 +279,7 @@ impl Call for ChatCall {
         let frame = MeterContext::new(&self.bounds, self.model_limits);
         match framing {
             Framing::Json | Framing::EventStream | Framing::Binary => {
+                // A scan of the whole answer, which only the models pay that have two prices.
                 let thoughts = self.is_thinking_priced.then(ThoughtScan::default);
                 let unsplit = self.unsplit;
                 let report = move |usage: &[u8]| WireChatUsage::report(usage, unsplit);
@@ -315,264 +297,6 @@ impl Call for ChatCall {
     }
 }
 
-/// The `usage` object, as OpenAI and its imitators write it.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireChatUsage {
-    #[serde(deserialize_with = "count")]
-    prompt_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    completion_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    total_tokens: Option<u64>,
-    prompt_tokens_details: Option<WirePromptDetails>,
-    completion_tokens_details: Option<WireCompletionDetails>,
-    /// DeepSeek's name for cached input.
-    #[serde(deserialize_with = "count")]
-    prompt_cache_hit_tokens: Option<u64>,
-    /// Cached input tokens at the place where Moonshot and Together count them.
-    #[serde(deserialize_with = "count")]
-    cached_tokens: Option<u64>,
-    /// Anthropic's names, which LiteLLM has beside the details.
-    #[serde(deserialize_with = "count")]
-    cache_read_input_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    cache_creation_input_tokens: Option<u64>,
-    cache_creation: Option<WireLifetimes>,
-    cache_creation_token_details: Option<WireLifetimes>,
-    /// Reasoning tokens at the place where SGLang counts them; they are among the completion.
-    #[serde(deserialize_with = "count")]
-    reasoning_tokens: Option<u64>,
-    /// Sources that xAI's search has used, each of which it bills.
-    #[serde(deserialize_with = "count")]
-    num_sources_used: Option<u64>,
-    /// OpenRouter's charge to the operator, in dollars.
-    #[serde(deserialize_with = "metering::if_readable")]
-    cost: Option<serde_json::Number>,
-    /// True if a key of the operator's own has paid OpenRouter's provider; [`WireCostDetails`] has the
-    /// amount.
-    #[serde(deserialize_with = "metering::if_readable")]
-    is_byok: Option<bool>,
-    #[serde(deserialize_with = "metering::if_readable")]
-    cost_details: Option<WireCostDetails>,
-    /// xAI's charge to the operator, in ten-billionths of a dollar.
-    #[serde(deserialize_with = "metering::if_readable")]
-    cost_in_usd_ticks: Option<u64>,
-    /// Searches that Qwen's models ran.
-    plugins: Option<WirePlugins>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WirePlugins {
-    search: Option<WireSearchPlugin>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireSearchPlugin {
-    #[serde(deserialize_with = "count")]
-    count: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WirePromptDetails {
-    #[serde(deserialize_with = "count")]
-    cached_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    audio_tokens: Option<u64>,
-    /// Of videos, as Qwen tells them.
-    #[serde(deserialize_with = "count")]
-    video_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    cache_write_tokens: Option<u64>,
-    /// Qwen's name for cache writes.
-    #[serde(deserialize_with = "count")]
-    cache_creation_input_tokens: Option<u64>,
-    /// LiteLLM's name for them.
-    #[serde(deserialize_with = "count")]
-    cache_creation_tokens: Option<u64>,
-    /// This gateway's name for their lifetimes, and LiteLLM's.
-    cache_creation: Option<WireLifetimes>,
-    cache_creation_token_details: Option<WireLifetimes>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct WireCompletionDetails {
-    #[serde(deserialize_with = "count")]
-    audio_tokens: Option<u64>,
-    /// Of pictures, as OpenRouter tells them.
-    #[serde(deserialize_with = "count")]
-    image_tokens: Option<u64>,
-    #[serde(deserialize_with = "count")]
-    reasoning_tokens: Option<u64>,
-}
-
-/// Objects with the counts of a [`WireChatUsage`].
-const COUNTS: [CountsObject; 5] = [
-    (
-        "",
-        &[
-            "prompt_tokens",
-            "completion_tokens",
-            "total_tokens",
-            "prompt_cache_hit_tokens",
-            "cached_tokens",
-            "cache_creation_input_tokens",
-            "cache_read_input_tokens",
-            "reasoning_tokens",
-            "num_sources_used",
-            "cost_in_usd_ticks",
-            "cost",
-        ],
-    ),
-    (
-        "prompt_tokens_details",
-        &[
-            "cached_tokens",
-            "audio_tokens",
-            "cache_write_tokens",
-            "cache_creation_input_tokens",
-            "cache_creation_tokens",
-            "video_tokens",
-        ],
-    ),
-    ("completion_tokens_details", &["reasoning_tokens", "audio_tokens", "image_tokens"]),
-    ("cache_creation", &LIFETIMES),
-    ("cache_creation_token_details", &LIFETIMES),
-];
-
-impl WireChatUsage {
-    fn report(usage: &[u8], unsplit: Unit) -> Option<UsageReport> {
-        if let Some(plain) = Self::plain(usage) {
-            return Some(plain.to_report(unsplit));
-        }
-        let read: Self = metering::read_wire(usage)?;
-        Some(read.to_report(unsplit).with_no_counts_noted(usage))
-    }
-
-    /// Reads one that is written as OpenAI writes it; `None` for others.
-    fn plain(usage: &[u8]) -> Option<Self> {
-        let [
-            prompt_tokens,
-            completion_tokens,
-            total_tokens,
-            prompt_cache_hit_tokens,
-            cached_at_top,
-            written_at_top,
-            read_at_top,
-            reasoning_at_top,
-            num_sources_used,
-            cost_in_usd_ticks,
-            cost,
-            cached_tokens,
-            audio_input,
-            cache_write_tokens,
-            cache_creation_input_tokens,
-            cache_creation_tokens,
-            video_tokens,
-            reasoning_tokens,
-            audio_output,
-            image_output,
-            short,
-            hour,
-            short_again,
-            hour_again,
-        ] = read_counts(usage, &COUNTS)?;
-        Some(Self {
-            prompt_tokens,
-            completion_tokens,
-            total_tokens,
-            prompt_tokens_details: Some(WirePromptDetails {
-                cached_tokens,
-                audio_tokens: audio_input,
-                video_tokens,
-                cache_write_tokens,
-                cache_creation_input_tokens,
-                cache_creation_tokens,
-                ..WirePromptDetails::default()
-            }),
-            completion_tokens_details: Some(WireCompletionDetails {
-                audio_tokens: audio_output,
-                image_tokens: image_output,
-                reasoning_tokens,
-            }),
-            prompt_cache_hit_tokens,
-            cached_tokens: cached_at_top,
-            cache_read_input_tokens: read_at_top,
-            cache_creation_input_tokens: written_at_top,
-            cache_creation: WireLifetimes::plain(short, hour),
-            cache_creation_token_details: WireLifetimes::plain(short_again, hour_again),
-            reasoning_tokens: reasoning_at_top,
-            num_sources_used,
-            cost: cost.map(serde_json::Number::from),
-            cost_in_usd_ticks,
-            ..Self::default()
-        })
-    }
-
-    /// The usage in disjoint kinds. `unsplit` is the unit of cache writes without a lifetime.
-    fn to_report(&self, unsplit: Unit) -> UsageReport {
-        let totals = self.totals(unsplit);
-        let has_details = totals.read.is_there() || totals.written.is_there();
-        let (usage, contradictions) = totals.disjoint();
-        let search = self.plugins.as_ref().and_then(|plugins| plugins.search.as_ref());
-        let searches = self.num_sources_used.or(search.and_then(|search| search.count));
-        let usage = Usage { web_searches: searches.unwrap_or(0), ..usage };
-        let served = Traits { thinking: self.thinks(), ..Traits::default() };
-        let byok = self.cost_details.as_ref().filter(|_| self.is_byok == Some(true));
-        let cost = metering::cost(self.cost.as_ref(), self.cost_in_usd_ticks, byok);
-        UsageReport { usage, has_details, rounds: 1, served, cost, contradictions }
-    }
-
-    /// The counts of prompt and completion. xAI counts reasoning beside `completion_tokens`, and Gemini its
-    /// reasoning nowhere but in the total.
-    fn totals(&self, unsplit: Unit) -> InclusiveCounts {
-        let nothing = (WirePromptDetails::default(), WireCompletionDetails::default());
-        let prompt = self.prompt_tokens_details.as_ref().unwrap_or(&nothing.0);
-        let completion = self.completion_tokens_details.as_ref().unwrap_or(&nothing.1);
-        let written = NamedCount::from_values(&[
-            prompt.cache_write_tokens,
-            prompt.cache_creation_input_tokens,
-            prompt.cache_creation_tokens,
-            self.cache_creation_input_tokens,
-        ]);
-        let lifetimes = [
-            prompt.cache_creation,
-            prompt.cache_creation_token_details,
-            self.cache_creation,
-            self.cache_creation_token_details,
-        ];
-        InclusiveCounts {
-            prompt: self.prompt_tokens,
-            read: NamedCount::from_values(&[
-                prompt.cached_tokens,
-                self.prompt_cache_hit_tokens,
-                self.cached_tokens,
-                self.cache_read_input_tokens,
-            ]),
-            written: CacheWritten::new(written, &lifetimes),
-            audio_input: prompt.audio_tokens.unwrap_or(0),
-            video_input: prompt.video_tokens.unwrap_or(0),
-            output: self.completion_tokens.unwrap_or(0),
-            reasoning: completion.reasoning_tokens.max(self.reasoning_tokens).unwrap_or(0),
-            audio_output: completion.audio_tokens.unwrap_or(0),
-            image_output: completion.image_tokens.unwrap_or(0),
-            total: self.total_tokens,
-            ..InclusiveCounts::new(unsplit)
-        }
-    }
-
-    /// True if the usage shows that the model has reasoned; `None` without a count.
-    fn thinks(&self) -> Option<bool> {
-        let details = self.completion_tokens_details.as_ref();
-        let tokens = details.and_then(|details| details.reasoning_tokens);
-        tokens.or(self.reasoning_tokens).map(|tokens| tokens > 0)
-    }
-}
-
 /// Meters a stream of chunks.
 struct ChatTally {
     /// The usage chunk was requested by us, not by the customer.
@@ -585,7 +309,9 @@ struct ChatTally {
     done: bool,
 }
 
-impl TextTally for ChatTally {
+impl Tally for ChatTally {
+    type Totals = StreamState;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         if self.done {
             // Nothing belongs behind `[DONE]`: a second one, or a usage that nobody should believe.
@@ -600,6 +326,7 @@ impl TextTally for ChatTally {
         self.state.ended_at_limit |= chunk.ends_at_limit;
         self.state.has_thoughts |= chunk.has_thoughts;
         self.state.service_tier = chunk.service_tier.or(self.state.service_tier);
+        // Some upstreams leave `[DONE]` out: a reason to finish ends the answer as well.
         self.ended |= chunk.finishes || chunk.has_error;
         self.state.show(chunk.shown);
         if chunk.usages.is_empty() {
@@ -609,6 +336,8 @@ impl TextTally for ChatTally {
         for report in chunk.usages.iter().filter_map(read) {
             self.state.report(report);
         }
+        // Only the chunk that we have asked for goes; usage beside choices is the customer's own
+        // chunk.
         if !chunk.has_choices && self.usage_is_ours { EventAction::Drop } else { EventAction::Keep }
     }
 
@@ -616,7 +345,7 @@ impl TextTally for ChatTally {
         self.done || self.ended
     }
 
-    fn state(&self) -> &StreamState {
+    fn totals(&self) -> &StreamState {
         &self.state
     }
 }

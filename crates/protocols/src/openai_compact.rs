@@ -3,15 +3,17 @@
 //!
 //! Fields and usage figures: OpenAI's API reference, "Compact a response".
 
+use super::allowed_keys::AllowedKey;
 use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{JsonMeter, MeterContext};
 use super::openai_responses::report;
+use super::request_bounds::BillingFacts;
 use super::stored;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
-use tollgate_money::price::{InputWays, Traits, Unit, Usage};
+use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
 /// The codec of OpenAI's compaction of conversations.
@@ -31,6 +33,10 @@ impl Codec for OpenaiCompact {
         "/responses/compact"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::COMPACT)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -40,11 +46,14 @@ impl Codec for OpenaiCompact {
         let prompt = request_policy::read(body, &request_policy::COMPACT, limits)?;
         // Nothing in the request bounds what the summary may be, but for the model.
         let bounds = RequestBounds::from_prompt(body, &prompt, limits, limits.output_tokens_max)?
-            .with_references(stored::references(body));
+            .with_references(stored::references(body))
+            .with_billing(BillingFacts {
+                traits: Traits { service_tier: fields::service_tier(body), ..Traits::default() },
+                input_ways: prompt.input_ways(),
+                ..BillingFacts::default()
+            });
         Ok(Box::new(CompactCall {
             bounds,
-            traits: Traits { service_tier: fields::service_tier(body), ..Traits::default() },
-            input_ways: prompt.input_ways(),
             written_as: prompt.written_as,
             model_limits: Usage {
                 input_tokens: limits.input_tokens_max,
@@ -58,8 +67,6 @@ impl Codec for OpenaiCompact {
 #[derive(Debug)]
 struct CompactCall {
     bounds: RequestBounds,
-    traits: Traits,
-    input_ways: InputWays,
     /// Unit of reported cache writes without lifetimes.
     written_as: Option<Unit>,
     /// The model's limits: a report above them shows that they are out of date.
@@ -73,14 +80,6 @@ impl Call for CompactCall {
 
     fn bounds_mut(&mut self) -> &mut RequestBounds {
         &mut self.bounds
-    }
-
-    fn traits(&self) -> Traits {
-        self.traits
-    }
-
-    fn input_ways(&self) -> InputWays {
-        self.input_ways
     }
 
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {

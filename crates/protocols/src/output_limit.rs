@@ -74,9 +74,11 @@ impl OutputLimit {
     #[must_use]
     pub fn read(operation: Operation, request: &Request<'_>, limits: &ModelLimits) -> Option<Self> {
         let field = field_name(operation, limits)?;
+        // Forms have no output tokens to limit.
         let body = request.json().ok()?;
         match operation {
             Operation::Chat => {
+                // Both, where both are there: copies differ in which one they read.
                 let fields = ["max_tokens", "max_completion_tokens"];
                 let place = LimitPlace::at_top(body, &fields, field)?;
                 let budgets = [("thinking", "budget_tokens"), ("reasoning", "max_tokens")];
@@ -114,6 +116,7 @@ impl OutputLimit {
         let Some(config) = find(body, keys) else {
             let (at, comma) = body.insertion_point();
             let comma = if comma { "," } else { "" };
+            // The object itself is missing, so the edit writes it around the number.
             let before = format!("{comma}\"generationConfig\":{{\"maxOutputTokens\":");
             let place = LimitPlace::Nowhere { at: at..at, before, after: "}" };
             return Some(Self::single(place, limits));
@@ -186,6 +189,8 @@ impl OutputLimit {
         let mut splice = Splice::default();
         match &self.place {
             LimitPlace::Numbers(numbers) => {
+                // A number that is lower already stays: raising it would change what the customer
+                // asked for.
                 for (range, _) in numbers.iter().filter(|(_, number)| *number > tokens) {
                     splice.replace(range.clone(), tokens.to_string());
                 }
@@ -195,6 +200,8 @@ impl OutputLimit {
             }
         }
         for budget in &self.budgets {
+            // No edit at all where a budget cannot follow: providers refuse a budget above the
+            // limit.
             let lowered = budget.below(tokens, self.tokens)?;
             if lowered < budget.tokens {
                 splice.replace(budget.range.clone(), lowered.to_string());

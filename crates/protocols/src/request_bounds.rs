@@ -12,7 +12,7 @@ use super::request_policy::Prompt;
 use super::server_tools::{RereadBilling, ToolResult};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
-use tollgate_money::price::Usage;
+use tollgate_money::price::{InputWays, Traits, Usage};
 use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Model, usage bounds and references of a request, whatever its protocol.
@@ -27,6 +27,19 @@ pub struct RequestBounds {
     pub(super) output_bound: OutputBound,
     /// Upstream objects that the request refers to.
     pub(super) references: Vec<Reference>,
+    pub(super) billing: BillingFacts,
+}
+
+/// Facts of a request that decide how its answer is billed, beside the bounds of its usage. The methods of
+/// [`Call`](super::Call) with the same names say what each means.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct BillingFacts {
+    pub(super) is_all_shown: bool,
+    pub(super) estimates_unreported: bool,
+    pub(super) input_ways: InputWays,
+    pub(super) sounds: bool,
+    pub(super) makes_pictures: bool,
+    pub(super) traits: Traits,
 }
 
 /// Derivation of a request's maximum usage from its limit of output tokens.
@@ -59,9 +72,16 @@ impl RequestBounds {
         max_usage: Usage,
         min_usage: Usage,
     ) -> Self {
-        let output_bound = OutputBound::default();
-        let references = Vec::new();
-        Self { stream, model, max_usage, min_usage, countable: None, output_bound, references }
+        Self {
+            stream,
+            model,
+            max_usage,
+            min_usage,
+            countable: None,
+            output_bound: OutputBound::default(),
+            references: Vec::new(),
+            billing: BillingFacts::default(),
+        }
     }
 
     /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
@@ -88,6 +108,7 @@ impl RequestBounds {
             countable: CountableInput::new(input, prompt),
             output_bound: max_usage.output_bound(),
             references: prompt.references.clone(),
+            billing: BillingFacts::default(),
         })
     }
 
@@ -114,6 +135,11 @@ impl RequestBounds {
     pub(super) fn with_references(mut self, references: Vec<Reference>) -> Self {
         self.references.extend(references);
         self
+    }
+
+    /// The terms of a request whose answer is billed by these facts.
+    pub(super) fn with_billing(self, billing: BillingFacts) -> Self {
+        Self { billing, ..self }
     }
 
     /// True where a provider's count of the request can replace the bound of its input.
@@ -174,6 +200,8 @@ impl InputBound {
         // Media are counted in tokens, among those that are added.
         let bytes = text_tokens_max(body).saturating_sub(prompt.media_bytes);
         let context = limits.input_tokens_max;
+        // Refused before the hold: it would be for a whole context, and the upstream would refuse it
+        // anyway.
         if prompt.is_text && bytes / BYTES_PER_TOKEN_MAX > context {
             return Err(too_long(bytes / BYTES_PER_TOKEN_MAX, context));
         }
@@ -249,6 +277,7 @@ impl PromptBound {
         let room = self.input.context.saturating_sub(self.input.once());
         OutputBound {
             limit: 0,
+            // With a search the requested output is that of all rounds together.
             per_token: if self.search.is_some() { 1 } else { self.rounds },
             field_tokens_max: LIMIT_FIELD_BYTES_MAX.min(room).saturating_mul(self.rounds),
         }
@@ -280,6 +309,7 @@ impl CountableInput {
     /// for fields that only the operator's word lets through.
     fn new(input: InputBound, prompt: &Prompt) -> Option<Self> {
         let (rounds, search) = (prompt.rounds, prompt.search);
+        // A counter counts one reading; what later rounds read must be known otherwise.
         let is_covered = search.is_some() || rounds == 1;
         (is_covered && !prompt.has_passed).then_some(Self { input, rounds, search })
     }
@@ -287,6 +317,7 @@ impl CountableInput {
     /// Lowers the tokens of the prompt to a count with its margin, and to a part of `estimate` at the
     /// lowest. Returns the input before and after; `None` where the count is no better.
     fn tighten(&mut self, count: u64, estimate: u64) -> Option<(Usage, Usage)> {
+        // A server that answers with a constant must not shrink the hold to nothing.
         let count = count.max(estimate / ESTIMATE_PART_MIN);
         let margin = (count / COUNT_MARGIN_PART).saturating_add(COUNT_MARGIN_TOKENS);
         let counted = count.saturating_add(margin);

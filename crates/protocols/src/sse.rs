@@ -90,6 +90,8 @@ impl Events {
         while let Some(end) = self.event_end(chunk, from) {
             from = end;
             let tail = chunk.get(start..end).unwrap_or_default();
+            // Its beginning was passed on unread, so the end must follow; it cannot be judged any
+            // more.
             if std::mem::take(&mut self.oversize) {
                 kept.range(start, end);
             } else if self.held.is_empty() {
@@ -109,6 +111,7 @@ impl Events {
         if self.oversize || self.held.len() + rest.len() > self.bytes_max {
             self.oversize = true;
             self.has_unread = true;
+            // Passed on rather than held: a stream without blank lines must not grow in memory.
             kept.bytes(&self.held.split());
             kept.range(start, chunk.len());
         } else {
@@ -131,6 +134,7 @@ impl Events {
                 match memchr::memchr2(b'\n', b'\r', rest) {
                     None => return None,
                     Some(position) => {
+                        // The standard allows CR, LF and CRLF, also mixed in one stream.
                         let cr = rest.get(position) == Some(&b'\r');
                         self.line = if cr { LinePosition::AfterCr } else { LinePosition::Start };
                         from += position + 1;
@@ -154,6 +158,8 @@ impl Events {
                         self.line = LinePosition::Start;
                         return Some(from + 2);
                     }
+                    // Whether a LF follows is known with the next chunk only; the event need not
+                    // wait for that.
                     self.line = LinePosition::AfterLastCr;
                     return Some(from + 1);
                 }
@@ -184,6 +190,8 @@ impl<'a> KeptPieces<'a> {
                 self.run = (start, end);
                 return;
             }
+            // Kept events that stand together stay one slice of the chunk, so the usual stream is
+            // never copied.
             if self.run.1 == start {
                 self.run.1 = end;
                 return;

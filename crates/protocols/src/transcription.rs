@@ -7,6 +7,7 @@
 //! upstream's report. Answers of plain text, and those of older servers, report nothing: then the length
 //! that is held is charged, as an estimate.
 
+use super::allowed_keys::AllowedKey;
 use super::audio_length::{self, AudioContainer};
 use super::estimate::ReadTokens;
 use super::fields;
@@ -62,6 +63,10 @@ impl Codec for OpenaiTranscription {
         "/audio/transcriptions"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&[&FIELDS[..], &LISTS, &chunking::FIELDS].concat())
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -89,6 +94,10 @@ impl Codec for OpenaiAudioTranslation {
 
     fn path(&self) -> &'static str {
         "/audio/translations"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&TRANSLATION_FIELDS)
     }
 
     fn read(
@@ -124,6 +133,7 @@ impl<'a> AudioForm<'a> {
         let mut names = form.parts.iter().map(|part| part.name.as_str());
         names.try_for_each(|name| fields::check_listed("", name, field_names, pass))?;
         let fields = Self { form, body };
+        // Read once and refused here: a field that is there twice is read differently by parsers.
         for name in field_names.iter().filter(|name| !LISTS.contains(name) && **name != "file") {
             fields.text(name)?;
         }
@@ -175,8 +185,11 @@ impl<'a> AudioForm<'a> {
         let part = self.form.field("file")?;
         let part = part.ok_or_else(|| invalid("`file` is required: the audio file".to_owned()))?;
         let content = self.body.get(part.content.clone()).unwrap_or_default();
+        // The longest that any reader makes of the file: headers lie, and the hold must cover what
+        // is billed.
         let measured = audio_length::longest(content);
         let (container, length) = measured.map_err(|fault| invalid(format!("{fault}.")))?;
+        // After the length, which says what the file is.
         check_name(part, container)?;
         let seconds = length.seconds().max(1);
         let max = limits.seconds_max.map_or(u64::MAX, u64::from);
@@ -237,6 +250,7 @@ impl TranscriptionCall {
         let chunks = chunks_last.map_or(1, |seconds_max| seconds.div_ceil(seconds_max).max(1));
         let context = limits.input_tokens_max;
         let audio_tokens_max = match chunks_last {
+            // Chunks overlap: in the worst case all of the audio is read twice.
             Some(_) => audio_tokens.saturating_mul(2),
             None if context > 0 => audio_tokens.min(context),
             None => audio_tokens,

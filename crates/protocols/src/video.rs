@@ -335,6 +335,7 @@ pub(super) fn reported_seconds(value: &Value) -> Option<u64> {
         Value::String(text) => text.parse().ok(),
         _ => None,
     };
+    // Refuses what is negative, infinite or no number, which a cast would turn into some number.
     let seconds = Duration::try_from_secs_f64(seconds?).ok()?;
     let whole = seconds.as_secs().saturating_add(u64::from(seconds.subsec_nanos() > 0));
     Some(whole).filter(|seconds| *seconds > 0)
@@ -362,6 +363,7 @@ pub(super) fn document(mut document: Value) -> String {
     }
     for field in PROMPTS {
         if let Some(prompt) = document.get_mut(field) {
+            // Prompts alone are cut: an address or a usage that is cut would be worth nothing.
             let cut = prompt.as_str().map(|text| text.chars().take(CUT_CHARS_MAX).collect());
             *prompt = cut.map_or(Value::Null, Value::String);
         }
@@ -408,6 +410,7 @@ fn record_of(shown: &TaskView<'_>, document: &Value) -> Value {
         "resolution": shown_text(&facts.resolution.as_str().into()),
         "aspect_ratio": shown_text(&facts.aspect_ratio.as_str().into()),
     });
+    // Until the end the upstream can change its mind about everything below.
     if !shown.state.is_end() {
         return record;
     }

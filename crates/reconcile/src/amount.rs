@@ -77,6 +77,7 @@ impl Femtousd {
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, "0"));
         let are_digits =
             |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        // Bounded before it is parsed: a text of a million digits is no amount.
         if !are_digits(whole) || !are_digits(fraction) || mantissa.len() > DIGITS_MAX {
             return Err(SHAPE);
         }
@@ -110,6 +111,7 @@ fn shifted(digits: &str, shift: i32) -> Option<i128> {
     let Some(kept) = digits.len().checked_sub(cut) else { return Some(0) };
     let (kept, rest) = digits.split_at_checked(kept)?;
     let number: i128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
+    // The first digit that is cut off decides; the sign was taken off before, so halves go away from zero.
     let is_up = rest.bytes().next().is_some_and(|digit| digit >= b'5');
     number.checked_add(i128::from(is_up))
 }

@@ -61,6 +61,8 @@ pub(crate) fn classify_quantities(groups: &mut BTreeMap<StatementKey, QuantityGr
         group.find_differences();
         group.classify_at_once();
     }
+    // Over all groups of a model: a lag shows as two days with opposite signs. Only after what a day explains
+    // by itself, so that a unit mix-up is not paired with another day's.
     for (key, measure) in lagging(groups) {
         let group = groups.get_mut(&key);
         if let Some(found) = group.and_then(|group| group.differences.get_mut(&measure)) {
@@ -108,11 +110,13 @@ impl QuantityGroup {
 
     /// Classify differences that the group explains exactly by itself, such as calls past midnight.
     fn classify_at_once(&mut self) {
+        // A model or credential that the journal never had: nothing of ours can explain it.
         if self.is_foreign {
             self.set_all(|_| true, DifferenceClass::Elsewhere);
             return;
         }
         let is_token = |measure: Measure| measure.side() != Side::Made;
+        // The same number of tokens under other names, such as cached for plain ones.
         if self.sum(is_token) == 0 {
             self.set_all(is_token, DifferenceClass::Unit);
         }
@@ -229,6 +233,7 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
         let (mut sum, mut last) = (*amount, *first);
         let mut run = vec![*first];
         for (day, amount) in behind.iter().take(LAG_DAYS_MAX.saturating_sub(1)) {
+            // A gap of a day means that the provider did not just book later.
             if *day != last.next() {
                 break;
             }
@@ -239,6 +244,7 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
                 break;
             }
         }
+        // One day alone cannot cancel itself: a difference of zero is not listed.
         let is_run = run.len() > 1 && is_nothing(sum);
         let taken = if is_run { run.len() } else { 1 };
         if is_run {
@@ -252,6 +258,7 @@ fn days_that_cancel(days: &[(Day, i128)], is_nothing: impl Fn(i128) -> bool) -> 
 /// True if an amount difference is below the tolerance plus the rounding of this many calls.
 pub(crate) fn is_agreement(difference: Femtousd, calls: i128) -> bool {
     let rounding = Femtousd::new(calls.saturating_mul(ROUNDING_PER_CALL));
+    // Not symmetric: each of our charges is rounded up to a nano-dollar, so only ours may be larger.
     difference < TOLERANCE && Femtousd::ZERO.minus(difference) < TOLERANCE.plus(rounding)
 }
 

@@ -43,6 +43,7 @@ impl Day {
     /// empty, or reaches into another day.
     pub(crate) fn around(start: u64, end: u64) -> Option<Self> {
         let number = start.checked_div(SECONDS_PER_DAY)?;
+        // The end is exclusive: midnight belongs to the next day.
         let last = end.checked_sub(1)?.checked_div(SECONDS_PER_DAY)?;
         if end <= start || last != number {
             return None;

@@ -88,6 +88,7 @@ impl JournalReading {
         if line.trim().is_empty() {
             return Ok(());
         }
+        // The kind alone first: most records of a journal are neither costs nor losses.
         let record: RecordKind<'_> = serde_json::from_str(line).map_err(wrong)?;
         match record.kind.as_ref() {
             "cost" => {
@@ -126,6 +127,8 @@ impl JournalReading {
 
     /// Refuses a record that was there before: a journal that is read twice doubles what calls cost.
     fn refuse_again(&mut self, seq: Seq, request: &str) -> Result<(), String> {
+        // With the request: gateways outside of a fleet have seqs in common. Hashed, since a month has
+        // millions of ids.
         if self.places.insert((seq, self.hasher.hash_one(request))) {
             Ok(())
         } else {
@@ -136,6 +139,7 @@ impl JournalReading {
     /// Finish: the costs read, with the losses of estimated answers.
     #[must_use]
     pub fn finish(mut self) -> Vec<OwnLine> {
+        // At the end: the loss of a call may stand before its cost in the journal.
         for (request, loss) in self.losses {
             let key = self.estimated.get(&request);
             if let Some(line) = key.and_then(|key| self.lines.get_mut(key)) {
@@ -173,6 +177,7 @@ fn own_line(record: CostRecord) -> Result<OwnLine, String> {
     for (name, count) in record.usage {
         match UNITS.iter().find(|info| info.name == name) {
             Some(info) => usage[info.unit] = count,
+            // A newer gateway may list units that this version does not know; zero of them changes nothing.
             None if count == 0 => {}
             None => {
                 return Err(format!("has a unit {name:?}, of which this version knows nothing"));
@@ -181,6 +186,7 @@ fn own_line(record: CostRecord) -> Result<OwnLine, String> {
     }
     Ok(OwnLine {
         day,
+        // Providers count a call on the day on which it began; ids of requests contain that time.
         began: day_begun(&record.request_id, settled_at).unwrap_or(day),
         upstream: record.upstream,
         credential: record.credential,

@@ -48,6 +48,7 @@ impl<'a> SharedNames<'a> {
         let mut grain = Grain { by_model: false, by_credential: false };
         for key in keys {
             grain.by_model |= !key.models.is_empty();
+            // Without any shared name, every credential would be a difference; they are added up instead.
             grain.by_credential |= key.ids.iter().any(|id| self.own_credential(id).is_some());
         }
         grain
@@ -89,6 +90,7 @@ impl<'a> SharedNames<'a> {
     /// Our name of a model. With `gpt-5` among ours, `gpt-5-2026-01-01` maps to it on both sides, since
     /// the version behind an undated name is unknown.
     fn own_model<'n>(&'n self, name: &'n str) -> Option<&'n str> {
+        // Only if the undated name is ours: two dated versions must stay apart otherwise.
         let undated = undated(name).filter(|undated| self.models.contains(undated));
         undated.or_else(|| self.models.contains(name).then_some(name))
     }

@@ -103,6 +103,8 @@ pub fn select_upstreams(
         return Err(UpstreamError::Unknown(unknown.clone(), list()));
     }
     if names.is_empty() && found.len() > 1 {
+        // Two upstreams may belong to two accounts at the provider: their sum would be compared with one
+        // bill.
         return Err(UpstreamError::Ambiguous(list()));
     }
     if !names.is_empty() {

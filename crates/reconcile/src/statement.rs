@@ -165,6 +165,7 @@ impl BilledStatement {
     pub(crate) fn add_quantity(&mut self, key: &BilledKey, measure: Measure, count: u64) {
         self.add_measures(key, [measure]);
         self.quantity_days.insert(key.day);
+        // A zero covers the day, which is why its line counts, but makes no group.
         if count > 0 {
             self.quantities.push(BilledQuantity { key: key.clone(), measure, count });
         }

@@ -97,6 +97,8 @@ impl OwnSums {
         self.cost = self.cost.plus(cost);
         self.calls = self.calls.saturating_add(calls);
         match (line.kind, line.is_estimated) {
+            // Apart: whether the provider bills an abandoned try is not known, and often the cause of a
+            // difference.
             (OwnKind::Retry, _) => {
                 self.retried.add(&line.usage);
                 self.retried_calls = self.retried_calls.saturating_add(calls);

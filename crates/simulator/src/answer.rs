@@ -27,32 +27,33 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// 200 with a JSON body.
-    pub(super) fn json(body: impl Into<Bytes>, behaviour: &Behaviour) -> Self {
-        let body = body.into();
-        let is_cut = behaviour.faults.stop.is_some_and(|stop| stop.how == Break::Cut);
+    fn new(status: StatusCode, content_type: &'static str, steps: Vec<BodyStep>) -> Self {
         Self {
-            status: StatusCode::OK,
-            content_type: "application/json",
-            announced_bytes: is_cut.then_some(body.len()),
+            status,
+            content_type,
+            announced_bytes: None,
             retry_after: None,
-            steps: script::whole(body, behaviour),
+            steps,
             error_name: None,
             withheld: None,
         }
     }
 
+    /// 200 with a JSON body.
+    pub(super) fn json(body: impl Into<Bytes>, behaviour: &Behaviour) -> Self {
+        let body = body.into();
+        // A cut body announces its whole length: a client can tell by that alone that something is
+        // missing.
+        let is_cut = behaviour.faults.stop.is_some_and(|stop| stop.how == Break::Cut);
+        let announced_bytes = is_cut.then_some(body.len());
+        let steps = script::whole(body, behaviour);
+        Self { announced_bytes, ..Self::new(StatusCode::OK, "application/json", steps) }
+    }
+
     /// 200 with an event stream.
     pub(super) fn events(stream: EventStream<'_>) -> Self {
-        Self {
-            status: StatusCode::OK,
-            content_type: "text/event-stream; charset=utf-8",
-            announced_bytes: None,
-            retry_after: None,
-            steps: stream.into_steps(),
-            error_name: None,
-            withheld: None,
-        }
+        let content_type = "text/event-stream; charset=utf-8";
+        Self::new(StatusCode::OK, content_type, stream.into_steps())
     }
 
     /// 200 with bytes that come piece by piece.
@@ -68,15 +69,10 @@ impl Answer {
 
     /// Status 200 with a body that is no answer at all.
     pub(super) fn garbage(streamed: bool) -> Self {
-        Self {
-            status: StatusCode::OK,
-            content_type: if streamed { "text/event-stream" } else { "application/json" },
-            announced_bytes: None,
-            retry_after: None,
-            steps: vec![BodyStep::Write(Bytes::from_static(GARBAGE))],
-            error_name: None,
-            withheld: None,
-        }
+        // The headers promise an answer: only who reads the body finds that there is none.
+        let content_type = if streamed { "text/event-stream" } else { "application/json" };
+        let steps = vec![BodyStep::Write(Bytes::from_static(GARBAGE))];
+        Self::new(StatusCode::OK, content_type, steps)
     }
 
     /// An error in OpenAI's envelope, whose `type` and `code` follow from the status.
@@ -104,6 +100,8 @@ impl Answer {
         behaviour: &Behaviour,
     ) -> Self {
         let code = behaviour.error_code.as_deref();
+        // Those who copied OpenAI's API fail in words of their own; other APIs have one provider
+        // each.
         let own = behaviour.provider.refusal(status, code, message);
         if let Some(own) = own.filter(|_| envelope == Envelope::Openai) {
             return Self {
@@ -120,15 +118,9 @@ impl Answer {
 
     /// An error with a body of the caller's.
     pub(super) fn with_error(status: StatusCode, body: &Value, behaviour: &Behaviour) -> Self {
-        Self {
-            status,
-            content_type: "application/json",
-            announced_bytes: None,
-            retry_after: behaviour.retry_after.clone(),
-            steps: vec![BodyStep::Write(body.to_string().into())],
-            error_name: None,
-            withheld: None,
-        }
+        let steps = vec![BodyStep::Write(body.to_string().into())];
+        let retry_after = behaviour.retry_after.clone();
+        Self { retry_after, ..Self::new(status, "application/json", steps) }
     }
 }
 

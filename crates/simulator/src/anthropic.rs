@@ -95,7 +95,7 @@ impl MessagesResponse {
         };
         let mut message = self.opened();
         message["content"] = json!([block]);
-        message["stop_reason"] = json!(self.stop_reason());
+        message["stop_reason"] = json!(self.reply.stop_reason());
         if let Some(usage) = self.usage {
             message["usage"] = usage_json(usage);
         }
@@ -106,6 +106,7 @@ impl MessagesResponse {
         let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
         let mut start = self.opened();
         if let Some(usage) = self.usage {
+            // The first report knows the input only. Anthropic counts an output token there already.
             start["usage"] = usage_json(CachedUsage { output: 1, ..usage });
         }
         let block = match &self.reply.tool {
@@ -116,6 +117,7 @@ impl MessagesResponse {
         };
         send(&mut stream, "message_start", json!({"message": start}));
         send(&mut stream, "content_block_start", json!({"index": 0, "content_block": block}));
+        // Anthropic sends pings anywhere in a stream; the first comes right here.
         send(&mut stream, "ping", json!({}));
         for piece in &self.reply.pieces {
             let delta = match &self.reply.tool {
@@ -126,8 +128,10 @@ impl MessagesResponse {
             stream.send_chunk(&event);
         }
         send(&mut stream, "content_block_stop", json!({"index": 0}));
-        let mut end = json!({"delta": {"stop_reason": self.stop_reason(), "stop_sequence": null}});
+        let mut end =
+            json!({"delta": {"stop_reason": self.reply.stop_reason(), "stop_sequence": null}});
         if let Some(usage) = self.usage {
+            // The last report leaves out what has not changed since the first.
             end["usage"] = json!({"output_tokens": usage.output});
         }
         send(&mut stream, "message_delta", end);
@@ -154,14 +158,6 @@ impl MessagesResponse {
 
     fn tool_id(&self) -> String {
         format!("toolu_sim_{}", self.number)
-    }
-
-    fn stop_reason(&self) -> &'static str {
-        match self.reply.finish_reason {
-            "length" => "max_tokens",
-            "tool_calls" => "tool_use",
-            _ => "end_turn",
-        }
     }
 }
 

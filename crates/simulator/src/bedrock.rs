@@ -60,6 +60,7 @@ impl ConverseRequest {
         if roles.first() != Some(&"user") {
             return Some("A conversation must start with a user message.");
         }
+        // Checked without `strict` as well: no model behind this API takes another order.
         if roles.windows(2).any(|pair| pair.first() == pair.last()) {
             return Some("Messages must alternate between user and assistant roles.");
         }
@@ -142,7 +143,7 @@ impl ConverseResponse {
         let mut answer = json!({
             "metrics": {"latencyMs": 1},
             "output": {"message": {"role": "assistant", "content": [block]}},
-            "stopReason": self.stop_reason(),
+            "stopReason": self.reply.stop_reason(),
         });
         if let Some(usage) = self.usage {
             answer["usage"] = usage_json(usage);
@@ -167,15 +168,20 @@ impl ConverseResponse {
                 Some(_) => json!({"toolUse": {"input": piece}}),
                 None => json!({"text": piece}),
             };
+            // Amazon pads its events with a member `p`, so that their lengths do not tell their
+            // texts.
             let delta = json!({"contentBlockIndex": 0, "delta": delta, "p": "abcdefgh"});
             let mut frame = event_frames::event("contentBlockDelta", &delta.to_string());
+            // Not the first piece: the gateway shall find the damage behind something that it has
+            // delivered.
             if at == 1 && behaviour.faults.checksum {
                 frame = event_frames::with_wrong_checksum(&frame);
             }
             stream.send_chunk(&frame);
         }
         send(&mut stream, "contentBlockStop", json!({"contentBlockIndex": 0}));
-        send(&mut stream, "messageStop", json!({"stopReason": self.stop_reason()}));
+        send(&mut stream, "messageStop", json!({"stopReason": self.reply.stop_reason()}));
+        // Usage comes behind the end of the message, where a meter must still wait for it.
         self.send_usage(&mut stream, |usage| usage);
         if matches!(form, UsageForm::Twice | UsageForm::Late) {
             self.send_usage(&mut stream, CachedUsage::tenfold);
@@ -192,14 +198,6 @@ impl ConverseResponse {
 
     fn tool_id(&self) -> String {
         format!("tooluse_sim_{}", self.number)
-    }
-
-    fn stop_reason(&self) -> &'static str {
-        match self.reply.finish_reason {
-            "length" => "max_tokens",
-            "tool_calls" => "tool_use",
-            _ => "end_turn",
-        }
     }
 }
 

@@ -82,6 +82,7 @@ impl ContentRequest {
             let mut parts = content["parts"].as_array().into_iter().flatten();
             content["role"] != "model" && parts.any(|part| part["text"].is_string())
         };
+        // Only the turn that is going on is checked: Google lets older calls lose their signatures.
         let turn = self.contents.iter().rev().take_while(|content| !is_of_user(content));
         turn.filter(|content| content["role"] == "model").any(|content| {
             let mut parts = content["parts"].as_array().into_iter().flatten();
@@ -168,6 +169,7 @@ pub(super) fn answer(
     };
     match (streams, has_events) {
         (_, true) => content.streamed(behaviour),
+        // Without `alt=sse` a stream is one JSON array, as Google's older clients read it.
         (true, false) => Answer::json(json!([content.whole()]).to_string(), behaviour),
         (false, false) => Answer::json(content.whole().to_string(), behaviour),
     }
@@ -229,6 +231,7 @@ impl GeneratedContent<'_> {
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
         let mut stream = EventStream::new(behaviour, Protocol::Google);
         for thought in self.thoughts() {
+            // Google reports usage in every chunk, so that a cut stream has one as well.
             let begun = self.usage.map(|usage| usage.after(0, 1).to_json());
             let chunk = self.document(&[thought], None, begun.as_ref()).to_string();
             stream.send(&stream.event(&chunk));
@@ -248,6 +251,7 @@ impl GeneratedContent<'_> {
             stream.send_chunk(&event);
         }
         let last = |usage: Option<ContentUsage>| {
+            // The last chunk often has an empty text beside its reason to finish.
             let (empty, usage) = (json!({"text": ""}), usage.map(ContentUsage::to_json));
             self.document(&[empty], Some(self.finish_reason()), usage.as_ref()).to_string()
         };

@@ -73,8 +73,10 @@ pub(super) fn count(dialect: CountDialect<'_>, body: &[u8], behaviour: &Behaviou
     if let Some(message) = refusal(dialect, &fields).filter(|_| behaviour.strict) {
         return Answer::refused(envelope, StatusCode::BAD_REQUEST, &message, behaviour);
     }
+    // Google counts `contents` alone unless the whole request is wrapped so.
     let inner = fields.get(CONTENT_REQUEST).map(|value| value.get().as_bytes());
     let counted = inner.map_or_else(|| of_fields(&fields), tokens);
+    // Real counters err by some percent; tests set by how many.
     let counted = counted.saturating_mul(u64::from(behaviour.count.percent)) / 100;
     let counted = i64::try_from(counted).unwrap_or(i64::MAX);
     let tokens = behaviour.usage.prompt.unwrap_or(counted);

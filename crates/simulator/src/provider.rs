@@ -75,9 +75,11 @@ impl ChatProvider {
                 let base_resp = minimax_base_resp(status, code, message);
                 let value = json!({"id": "sim", "choices": null, "created": 1_700_000_000,
                     "usage": {"total_tokens": 0, "total_characters": 0}, "base_resp": base_resp});
+                // MiniMax answers every failure with 200 and says so in `base_resp` alone.
                 let (status, content_type) = (StatusCode::OK, "application/json");
                 Some(ErrorBody { status, content_type, text: value.to_string() })
             }
+            // Mistral's validator is FastAPI's, whose errors are a list with a path each.
             Self::Mistral if number == 422 => body(mistral_forbidden(message)),
             Self::Mistral => body(json!({"object": "error", "message": message,
                 "type": "invalid_request_error", "param": null, "code": code})),

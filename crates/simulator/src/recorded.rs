@@ -76,6 +76,7 @@ impl Recorder {
             request.body = None;
         }
         let mut ring = self.0.lock();
+        // Counted before the oldest goes, so that tests under load can wait for a number.
         ring.received += 1;
         if ring.kept.len() == KEPT_MAX {
             ring.kept.pop_front();

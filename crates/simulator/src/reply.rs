@@ -152,14 +152,26 @@ impl Reply {
         };
         if let Some(bytes) = behaviour.faults.giant_bytes {
             let giant = "x".repeat(usize::try_from(bytes).unwrap_or_default());
+            // Behind the first piece: something is delivered before the piece that no event may
+            // hold.
             reply.pieces.insert(reply.pieces.len().min(1), giant.into());
         }
         reply
     }
 
+    /// The reason to stop in the words of Anthropic's API, and of Bedrock's.
+    pub(super) fn stop_reason(&self) -> &'static str {
+        match self.finish_reason {
+            "length" => "max_tokens",
+            "tool_calls" => "tool_use",
+            _ => "end_turn",
+        }
+    }
+
     /// A call of the tool `name` with arguments that its JSON Schema allows.
     pub(super) fn tool_call(name: &str, schema: &Value, tokens_max: u64) -> Self {
         let arguments = sample(schema);
+        // A schema may allow anything, and the input of a call is an object all the same.
         let arguments = if arguments.is_object() { arguments } else { serde_json::json!({}) };
         let reply = Self::json(&arguments, tokens_max, "tool_calls");
         Self { tool: Some(name.to_owned()), ..reply }
@@ -182,6 +194,7 @@ impl Reply {
         let mut left = tokens;
         let mut pieces = Vec::new();
         for _ in 0..behaviour.chunks {
+            // Chunks without words are still sent: benchmarks count events, not tokens.
             if left == 0 && per_chunk > 0 {
                 break;
             }

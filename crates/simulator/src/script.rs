@@ -84,6 +84,7 @@ impl Body for Script {
                 Some(BodyStep::Cut) => return Poll::Ready(Some(Err(ConnectionCut))),
                 // Nobody wakes this body again: it ends when the other side goes away.
                 Some(BodyStep::Hang) => {
+                    // Polled again by chance, it must still hang.
                     self.steps = vec![BodyStep::Hang].into_iter();
                     return Poll::Pending;
                 }
@@ -144,6 +145,7 @@ pub(super) struct EventStream<'a> {
 impl<'a> EventStream<'a> {
     pub(super) fn new(behaviour: &'a Behaviour, protocol: Protocol) -> Self {
         let capacity = usize::try_from(behaviour.chunks).unwrap_or_default() + 8;
+        // Chunks and what frames them: a benchmark's stream of thousands of events grows once.
         let steps = Vec::with_capacity(capacity);
         let mut stream = Self { behaviour, protocol, steps, chunks: 0, ended: false };
         stream.stop_if_due();
@@ -177,6 +179,7 @@ impl<'a> EventStream<'a> {
         if self.ended {
             return;
         }
+        // The first chunk waits for `delay` alone, which was over before the head went out.
         if self.chunks > 0 && !self.behaviour.interval.is_zero() {
             self.steps.push(BodyStep::Wait(self.behaviour.interval));
         }
@@ -218,6 +221,7 @@ impl<'a> EventStream<'a> {
                 Protocol::Google => self.event(
                     r#"{"error":{"code":503,"message":"The simulated upstream failed in the middle of the stream.","status":"UNAVAILABLE"}}"#,
                 ),
+                // Sound and pictures have no words for an error: such a stream goes on to its end.
                 Protocol::Bytes => return,
                 Protocol::Bedrock => event_frames::exception(
                     "modelStreamErrorException",

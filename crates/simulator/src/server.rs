@@ -81,6 +81,7 @@ pub(super) fn run(
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A test that stops and starts an upstream needs the same port at once.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -160,6 +161,8 @@ async fn answer(
     if behaviour.faults.refusal == Some(Refusal::Reset) {
         return Err(cut(&reset));
     }
+    // Read before the delay begins: it runs from the last byte of the request to the first of the
+    // answer.
     let received = receive(body, behaviour.blind).await?;
     if !behaviour.blind && !route::shows_what_was_recorded(head.uri.path()) {
         record(&server, &head, &received);
@@ -211,6 +214,7 @@ fn overridden(
     let mut behaviour = Arc::clone(server);
     let segments = head.uri.path().split('/').filter_map(|it| it.strip_prefix(PATH_SETTINGS));
     for pair in segments.flat_map(|settings| settings.split(';')) {
+        // Copied only here: nearly all requests share the server's settings.
         Arc::make_mut(&mut behaviour).set_pair(pair)?;
     }
     for (name, value) in &head.headers {

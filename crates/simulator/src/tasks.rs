@@ -166,6 +166,7 @@ impl Task {
         let [_, running, ended] = self.course();
         let now = Instant::now();
         match () {
+            // From the last state to the first: with no time in between, a task ends at once.
             () if now >= ended.0 => ended.1,
             () if now >= running.0 => running.1,
             () => TaskState::Pending,
@@ -251,6 +252,7 @@ impl TaskStore {
         {
             kept.numbers.remove(&oldest.id);
         }
+        // Never lowered, also where the oldest task goes: places are counted from it.
         kept.submitted += 1;
         kept.numbers.insert(id.clone(), number);
         kept.tasks.push_back(Task {
@@ -263,6 +265,7 @@ impl TaskStore {
             is_deleted: false,
             began: Instant::now(),
             settings: behaviour.task,
+            // Decided at the submit: settings that change later do not bring a lost task back.
             is_lost: behaviour.faults.task_lost,
             body_sha256: http_request.body_sha256.to_owned(),
             queries: 0,
@@ -305,6 +308,7 @@ impl TaskStore {
 
 impl StoredTasks {
     fn find(&mut self, id: &str) -> Option<&mut Task> {
+        // The queue only loses its oldest tasks, so a number and what was lost give the place.
         let forgotten = self.submitted - self.tasks.len() as u64;
         let place = usize::try_from(self.numbers.get(id)?.checked_sub(forgotten)?).ok()?;
         self.tasks.get_mut(place)
@@ -313,6 +317,7 @@ impl StoredTasks {
 
 /// Answer to an accepted submit, unless `behaviour` withholds it.
 pub(super) fn taken_in(body: &Value, behaviour: &Behaviour) -> Answer {
+    // The task is in the store by now: the fault takes only the answer away, and the upstream works.
     Answer { withheld: behaviour.faults.submit, ..record(body, behaviour) }
 }
 

@@ -120,6 +120,7 @@ impl Tasks {
             WebhookResponse::Rejected(retry_after) => match DELAYS.get(tries as usize) {
                 None => Webhook::GivenUp,
                 Some(delay) => {
+                    // Spread, or a receiver that comes back would meet all that waits for it at once.
                     let delay = delay.mul_f64(0.9 + 0.2 * fastrand::f64());
                     let delay = delay.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX));
                     Webhook::Due { tries: tries + 1, at: UnixMs(UnixMs::now().0 + as_ms(delay)) }
@@ -154,6 +155,7 @@ impl Tasks {
             data: &data,
         };
         let Ok(body) = serde_json::to_string(&body) else { return unsendable() };
+        // Of this try: receivers refuse what was signed minutes ago.
         let at_s = i64::try_from(UnixMs::now().0 / 1000).unwrap_or(i64::MAX);
         let Some(headers) = self.signer.headers(task, at_s, body.as_bytes()) else {
             return unsendable();

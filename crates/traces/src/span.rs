@@ -65,11 +65,7 @@ fn name(finished: &FinishedRequest<'_>) -> String {
 
 /// The conventions' name of an operation, or the gateway's where they have none.
 fn operation_name(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Chat | Operation::Messages | Operation::Responses => "chat",
-        Operation::GenerateContent => "generate_content",
-        other => other.as_str(),
-    }
+    operation.info().trace_name.unwrap_or(operation.as_str())
 }
 
 fn attributes(finished: &FinishedRequest<'_>) -> Vec<(&'static str, AttributeValue)> {

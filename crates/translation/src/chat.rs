@@ -12,9 +12,10 @@ mod read;
 mod read_messages;
 mod stream;
 mod thoughts;
+mod wire;
 mod write;
 
-use crate::kit::implement_dialect;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
 
 /// `format` of the entries of `reasoning_details` that this gateway writes.

@@ -2,8 +2,8 @@
 
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::Members;
-use crate::kit;
 use crate::part::{Effort, PromptPart, Sampling, Thinking, ToolChoice};
+use crate::thinking;
 use crate::turns::AlternatingTurns;
 
 /// The least that a model can be told to think, in tokens.
@@ -54,21 +54,24 @@ pub(crate) fn thinking(
             ThinkingSetting::Adaptive(Some(effort))
         }
         (Some(Thinking::Budget(tokens)), ThinkingStyle::Effort) => {
-            ThinkingSetting::Adaptive(Some(kit::effort_of(tokens)))
+            ThinkingSetting::Adaptive(Some(thinking::effort_of(tokens)))
         }
         (Some(Thinking::Adaptive), ThinkingStyle::Budget) => {
-            ThinkingSetting::Budget(kit::budget_of(Effort::Medium))
+            ThinkingSetting::Budget(thinking::budget_of(Effort::Medium))
         }
         (Some(Thinking::Effort(effort)), ThinkingStyle::Budget) => {
-            ThinkingSetting::Budget(kit::budget_of(effort))
+            ThinkingSetting::Budget(thinking::budget_of(effort))
         }
         (Some(Thinking::Budget(tokens)), ThinkingStyle::Budget) => ThinkingSetting::Budget(tokens),
     };
+    // "Thinking may not be enabled when tool_choice forces tool use" (Anthropic).
     let is_forced = parts
         .iter()
         .any(|part| matches!(part, PromptPart::ToolChoice(ToolChoice::Any | ToolChoice::Named(_))));
     let setting = match setting {
         ThinkingSetting::Budget(tokens) => {
+            // The budget must be below `max_tokens`, which the customer may have set without knowing
+            // that.
             ThinkingSetting::Budget(budget_below(tokens, output_max))
         }
         other => other,
@@ -113,6 +116,7 @@ pub(crate) fn end_turns(
     if !conversation.ends_with_assistant() {
         return Ok(());
     }
+    // A begun answer would not be JSON from its first byte.
     let has_format = parts.iter().any(|part| matches!(part, PromptPart::Format(_)));
     if has_format
         || target.thinking == ThinkingStyle::Effort
@@ -191,6 +195,7 @@ pub(crate) fn tool_choice(choice: &ToolChoice<'_>, is_single: bool, out: &mut Ve
             object.text(out, "name", name);
         }
     }
+    // Where no tool may be called there is nothing to limit.
     if is_single && *choice != ToolChoice::None {
         object.boolean(out, "disable_parallel_tool_use", true);
     }

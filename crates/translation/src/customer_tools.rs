@@ -43,6 +43,7 @@ impl<'a> CustomerTools<'a> {
     pub(crate) fn offer(&mut self, tool: Tool<'a>, is_deferred: bool) {
         match self.places.get(&tool.name).and_then(|place| self.tools.get_mut(*place)) {
             Some(offered) => {
+                // One of the two stands in the prompt: the name must not vanish from it.
                 let is_deferred = is_deferred && offered.is_deferred;
                 *offered = CustomerTool { tool, is_deferred };
             }
@@ -102,6 +103,7 @@ impl<'a> CustomerTools<'a> {
 
     /// Writes the tools that the model sees. What was called, or is to be called, has been found.
     pub(crate) fn put(mut self, conversation: &[PromptPart<'a>], parts: &mut Vec<PromptPart<'a>>) {
+        // Most requests defer nothing, and their conversation need not be walked.
         if self.tools.iter().any(|offered| offered.is_deferred) {
             for part in conversation.iter().chain(parts.iter()) {
                 match part {
@@ -118,6 +120,8 @@ impl<'a> CustomerTools<'a> {
             let place = self.places.get(&name).copied();
             let waiting = place.and_then(|place| Some((place, self.tools.get_mut(place)?)));
             if let Some((place, offered)) = waiting.filter(|(_, offered)| offered.is_deferred) {
+                // Taken out of the waiting at its first reference, so a second one does not place it
+                // again.
                 offered.is_deferred = self.needs_all;
                 found.push(place);
             }
@@ -128,6 +132,8 @@ impl<'a> CustomerTools<'a> {
         };
         let mut late: Vec<Option<Tool<'a>>> = Vec::new();
         if !self.needs_all {
+            // Found tools go behind the others: the beginning of the prompt stays as the cache knows
+            // it.
             late.resize_with(found.len(), || None);
         }
         for (place, CustomerTool { tool, is_deferred }) in self.tools.into_iter().enumerate() {

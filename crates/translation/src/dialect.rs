@@ -6,6 +6,10 @@ use std::fmt;
 use crate::names::{self, Aliases, CallIds, Naming};
 use crate::part::{AnswerPart, Effort, PromptPart, UpstreamFailure};
 
+/// A sign of life in dialects without an event for it: a comment, which readers of server-sent events skip
+/// (HTML standard, section 9.2.5).
+pub(crate) const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
 /// One protocol for talking to language models, on the side of upstreams: it writes requests, and reads
 /// answers.
 pub trait UpstreamDialect: Sync + fmt::Debug {
@@ -89,7 +93,7 @@ pub struct AnswerFrame {
     pub streams: bool,
     /// The customer wants the usage at the end of a stream, where the dialect leaves that to them.
     pub shows_usage: bool,
-    /// Tools that take free text: their inputs are unwrapped by [`crate::kit::unwrap_free`].
+    /// Tools that take free text: their inputs are unwrapped by [`crate::call_input::unwrap_free`].
     pub free_tools: Vec<String>,
     /// Tools that stand in a namespace, which other dialects do not have.
     pub namespaced: Vec<NamespacedTool>,
@@ -129,6 +133,12 @@ impl NamespacedTool {
 }
 
 impl AnswerFrame {
+    /// An id of the customer's dialect, such as `msg_` with the nonce behind it.
+    #[must_use]
+    pub fn id(&self, prefix: &str) -> String {
+        [prefix, &self.nonce].concat()
+    }
+
     /// The namespace of a tool that was called, and its name within that.
     #[must_use]
     pub fn apart<'f>(&'f self, name: &'f str) -> (Option<&'f str>, &'f str) {
@@ -417,3 +427,69 @@ pub trait WriteStream: Send + Sync {
         0
     }
 }
+
+/// Implements both traits for a dialect whose module has the submodules `read`, `write` and `answer`, from
+/// its names of tools and the types that read and write its streams. Its failures have OpenAI's shape.
+macro_rules! implement_dialect {
+    ($dialect:ty, $target:ident => $naming:expr, $reader:ty, $writer:ty) => {
+        impl $crate::dialect::UpstreamDialect for $dialect {
+            fn naming(
+                &self,
+                $target: &$crate::dialect::TranslationTarget,
+            ) -> $crate::names::Naming {
+                $naming
+            }
+
+            fn write_request(
+                &self,
+                parts: &[$crate::part::PromptPart<'_>],
+                target: &$crate::dialect::TranslationTarget,
+                losses: &mut $crate::dialect::Losses,
+            ) -> Result<Vec<u8>, $crate::dialect::Untranslatable> {
+                let naming = $crate::dialect::UpstreamDialect::naming(self, target);
+                write::request(&naming.applied(parts), target, losses)
+            }
+
+            fn read_answer<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<Vec<$crate::part::AnswerPart<'a>>, $crate::dialect::MalformedAnswer> {
+                answer::read(body)
+            }
+
+            fn stream_reader(&self) -> Box<dyn $crate::dialect::ReadStream> {
+                Box::new(<$reader>::default())
+            }
+
+            fn read_failure(&self, status: u16, body: &[u8]) -> $crate::part::UpstreamFailure {
+                $crate::failure::of_response(status, body)
+            }
+        }
+
+        impl $crate::dialect::Dialect for $dialect {
+            fn read_request<'a>(
+                &self,
+                body: &'a [u8],
+            ) -> Result<$crate::dialect::TranslatableRequest<'a>, $crate::dialect::Untranslatable>
+            {
+                read::request(body)
+            }
+
+            fn write_answer(
+                &self,
+                answer: &[$crate::part::AnswerPart<'_>],
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Vec<u8> {
+                answer::write(answer, frame)
+            }
+
+            fn stream_writer(
+                &self,
+                frame: &$crate::dialect::AnswerFrame,
+            ) -> Box<dyn $crate::dialect::WriteStream> {
+                Box::new(<$writer>::new(frame))
+            }
+        }
+    };
+}
+pub(crate) use implement_dialect;

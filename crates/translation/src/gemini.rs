@@ -7,6 +7,7 @@
 mod answer;
 mod calls;
 mod fields;
+mod members;
 mod read;
 mod schema;
 mod settings;
@@ -21,7 +22,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use base64::engine::{DecodePaddingMode, general_purpose};
 
-use crate::kit::implement_dialect;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
 use crate::seal::{self, Maker};
 

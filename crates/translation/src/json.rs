@@ -16,6 +16,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
     match std::str::from_utf8(text) {
         Ok(text) => serde_json::from_str(text),
+        // Only this parser's error says where the text is no UTF-8.
         Err(_) => serde_json::from_slice(text),
     }
 }
@@ -72,6 +73,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+                // The parser must stand behind the array afterwards, so all of it is read.
                 while all.next_element::<IgnoredAny>()?.is_some() {}
                 Ok(None)
             }

@@ -8,10 +8,15 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::dialect::{MalformedAnswer, Untranslatable};
+use crate::field_path::FieldPath;
 use crate::part::{MediaPart, Source};
 
 /// Letters of base64 in which a type is told: 24 bytes.
 const HEAD_CHARS: usize = 32;
+
+/// The name of a document where a dialect needs one and the customer has given none.
+pub(crate) const FILE_NAME: &str = "document.pdf";
 
 /// Content of a media part that is sent inline.
 pub(crate) enum MediaContent<'m> {
@@ -108,6 +113,55 @@ fn is_textual(media_type: &str) -> bool {
 /// The text of a file, if it is one.
 pub(crate) fn text_of(data: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(data).ok()?).ok()
+}
+
+/// Media type and base64 data of a `data:` URL; `None` for what is no such URL.
+pub(crate) fn data_url(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?;
+    Some((media_type.split(';').next().unwrap_or(media_type), data))
+}
+
+/// The `data:` URL of bytes in base64.
+pub(crate) fn to_data_url(media_type: &str, data: &str) -> String {
+    format!("data:{media_type};base64,{data}")
+}
+
+/// The source of media from a `data:` or web URL.
+pub(crate) fn source_of_url<'a>(
+    at: &FieldPath<'_>,
+    url: Cow<'a, str>,
+) -> Result<Source<'a>, Untranslatable> {
+    if !url.starts_with("data:") {
+        return Ok(Source::Url(url));
+    }
+    let inline = match &url {
+        Cow::Borrowed(url) => {
+            data_url(url).map(|(media_type, data)| (media_type.into(), data.into()))
+        }
+        Cow::Owned(url) => data_url(url)
+            .map(|(media_type, data)| (media_type.to_owned().into(), data.to_owned().into())),
+    };
+    match inline {
+        Some((media_type, data)) => Ok(Source::Inline { media_type, data }),
+        None => Err(at.malformed("a URL, or a data URL in base64")),
+    }
+}
+
+/// Refuses inline pictures that OpenAI does not take: it takes PNG, JPEG, WebP and GIF.
+pub(crate) fn check_openai_picture(media_type: &str) -> Result<(), Untranslatable> {
+    match media_type {
+        "image/png" | "image/jpeg" | "image/webp" | "image/gif" => Ok(()),
+        other => {
+            Err(Untranslatable::uncarried(format!("messages.content: an image of type {other}")))
+        }
+    }
+}
+
+/// Error for an answer that holds a picture: the picture was requested, and must not be charged without being
+/// delivered.
+pub(crate) fn undeliverable_picture() -> MalformedAnswer {
+    MalformedAnswer("a picture, for which the customer's dialect has no words".to_owned())
 }
 
 #[cfg(test)]

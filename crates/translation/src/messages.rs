@@ -11,7 +11,7 @@ mod read_turns;
 mod stream;
 mod write;
 
-use crate::kit::implement_dialect;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
 
 /// The dialect of Anthropic's Messages API.

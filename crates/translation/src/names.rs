@@ -34,6 +34,14 @@ pub fn in_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}{NAMESPACE_END}{name}")
 }
 
+/// An id for the call at `place` of an answer whose upstream gives none. `answer` is a word that no other
+/// answer has, so the id is that of one call in the whole conversation.
+#[must_use]
+pub fn call_id(answer: &str, place: usize) -> String {
+    let word: String = answer.chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("call_{}_{place}", word.get(word.len().saturating_sub(24)..).unwrap_or(&word))
+}
+
 /// A tool's name as a text for a model shows it: `namespace__name`.
 pub(crate) fn shown(name: &str) -> String {
     name.replace(NAMESPACE_END, "__")
@@ -119,6 +127,8 @@ impl Naming {
             PromptPart::ToolCall(call) => {
                 self.takes_name(&call.name)
                     && self.ids.takes(&call.id)
+                    // An id of two calls fits nothing, however it is spelled: results would go to
+                    // the wrong one.
                     && calls.insert(call.id.as_ref())
             }
             PromptPart::ToolResult(result) => self.ids.takes(&result.id),
@@ -153,6 +163,8 @@ impl Naming {
                 *name = Cow::Owned(alias.clone());
             }
         };
+        // Before the first alias: an id that is taken later in the conversation must not be given
+        // away here.
         ids.reserve(parts);
         let mut turn = 0;
         for part in parts {
@@ -195,6 +207,7 @@ impl Naming {
         if readable.len() + 1 + hash.len() <= self.name_chars_max {
             return format!("{readable}_{hash}");
         }
+        // All lengths are in ASCII here, so no letter is cut.
         let end = self.name_chars_max - NAME_HEAD_CHARS - hash.len() - 2;
         let (head, tail) = (&readable[..NAME_HEAD_CHARS], &readable[readable.len() - end..]);
         format!("{head}_{hash}_{tail}")
@@ -251,6 +264,8 @@ impl Aliases {
                 continue;
             }
             let joined = name.replace(NAMESPACE_END, NAMESPACE_END_WRITTEN);
+            // A readable `namespace__name` is best for the model; a hash follows only where that is
+            // taken.
             let plain = (joined != name && naming.takes_name(&joined)).then_some(joined);
             let hashed = (0..).map(|salt| naming.alias(name, salt));
             let mut all = plain.into_iter().chain(hashed);
@@ -267,6 +282,8 @@ impl Aliases {
     pub fn restore<'a>(&self, piece: AnswerPart<'a>) -> AnswerPart<'a> {
         match piece {
             AnswerPart::ToolCall { id, name, seal } if !self.by_name.is_empty() => {
+                // Few names of a request have aliases, so a second map for the way back does not
+                // pay.
                 let original = self.by_name.iter().find(|(_, alias)| **alias == name);
                 let name = original.map_or(name, |(original, _)| Cow::Owned(original.clone()));
                 AnswerPart::ToolCall { id, name, seal }
@@ -305,6 +322,7 @@ impl IdAliases {
 
     fn call(&mut self, id: &mut Cow<'_, str>, turn: usize) {
         let earlier = self.calls.entry(id.clone().into_owned()).or_default();
+        // The count is part of the alias, so later turns give the same calls the same ids again.
         let count = earlier.len() as u64;
         let written = if count == 0 && self.naming.takes(id) {
             id.clone().into_owned()
@@ -322,6 +340,7 @@ impl IdAliases {
     /// A result belongs to the latest turn that called by its id, and there to the first call without a
     /// result.
     fn result(&mut self, id: &mut Cow<'_, str>) {
+        // No call has this id; the writer decides what becomes of such a result.
         let Some(calls) = self.calls.get_mut(id.as_ref()) else {
             if !self.naming.takes(id) {
                 *id = Cow::Owned(self.naming.alias(id, 0));

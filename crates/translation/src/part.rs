@@ -312,6 +312,30 @@ pub enum AnswerPart<'a> {
 }
 
 impl AnswerPart<'_> {
+    /// The part, without a share in the bytes that it was read from.
+    #[must_use]
+    pub fn into_owned(self) -> AnswerPart<'static> {
+        let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        match self {
+            AnswerPart::Begin { id, counts } => AnswerPart::Begin { id: own(id), counts },
+            AnswerPart::Alive => AnswerPart::Alive,
+            AnswerPart::Text(text) => AnswerPart::Text(own(text)),
+            AnswerPart::Citation(Citation { back, url, title }) => {
+                AnswerPart::Citation(Citation { back, url: own(url), title: own(title) })
+            }
+            AnswerPart::Refusal(text) => AnswerPart::Refusal(own(text)),
+            AnswerPart::Reasoning(text) => AnswerPart::Reasoning(own(text)),
+            AnswerPart::Seal(text) => AnswerPart::Seal(own(text)),
+            AnswerPart::ToolCall { id, name, seal } => {
+                AnswerPart::ToolCall { id: own(id), name: own(name), seal: seal.map(own) }
+            }
+            AnswerPart::Input(text) => AnswerPart::Input(own(text)),
+            AnswerPart::Stop(stop) => AnswerPart::Stop(stop.into_owned()),
+            AnswerPart::End(counts) => AnswerPart::End(counts),
+            AnswerPart::Error(failure) => AnswerPart::Error(failure),
+        }
+    }
+
     /// Bytes of its text.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
@@ -462,4 +486,15 @@ pub enum FailureKind {
     Busy,
     /// The upstream itself failed.
     Upstream,
+}
+
+/// Texts at which an answer ends, each once. An empty one is refused, and ends nothing.
+pub(crate) fn stop_texts<'s>(texts: &'s [Cow<'_, str>]) -> Vec<&'s str> {
+    let mut stops: Vec<&str> = Vec::new();
+    for text in texts.iter().map(|text| &**text).filter(|text| !text.is_empty()) {
+        if !stops.contains(&text) {
+            stops.push(text);
+        }
+    }
+    stops
 }

@@ -49,6 +49,7 @@ impl<'a> Raw<'a> {
     /// The members of an object, in the order in which they were written.
     pub(crate) fn members(self) -> Option<Vec<(Cow<'a, str>, Self)>> {
         let mut reader = InsideReader::enter(self.0, b'{')?;
+        // Most objects of a request are messages and blocks, with two to four members.
         let mut members = Vec::with_capacity(4);
         while reader.has_next(b'}')? {
             let key = reader.value()?.string()?;
@@ -90,6 +91,7 @@ impl<'a> InsideReader<'a> {
         let is_first = std::mem::take(&mut self.is_first);
         if self.peek()? == close {
             self.at += 1;
+            // Text behind the closing bracket is no part of the value, so the value is none.
             return (self.at == self.text.len()).then_some(false);
         }
         if !is_first {
@@ -117,6 +119,7 @@ fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => end_of_string(text, at),
         b'{' | b'[' => end_of_container(text, at),
+        // A value is missing: an empty one would let `[,]` pass for two.
         b',' | b':' | b'}' | b']' => None,
         _ => {
             let rest = text.get(at..)?;
@@ -136,6 +139,7 @@ fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
         let found = at + memchr2(b'"', b'\\', text.get(at..)?)?;
         match text.get(found)? {
             b'"' => return Some(found + 1),
+            // The letter behind a backslash is passed over unseen: it may be a quote.
             _ => at = found + 2,
         }
     }
@@ -143,6 +147,7 @@ fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
 
 /// The position behind the array or the object that begins at `at`.
 fn end_of_container(text: &[u8], mut at: usize) -> Option<usize> {
+    // Counted instead of called again: a request of brackets alone must not fill the stack.
     let mut depth = 0_usize;
     loop {
         match text.get(at)? {

@@ -14,7 +14,7 @@ mod read_stream;
 mod write;
 mod write_stream;
 
-use crate::kit::implement_dialect;
+use crate::dialect::implement_dialect;
 use crate::names::Naming;
 
 /// The dialect of OpenAI's Responses API.

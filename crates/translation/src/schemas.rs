@@ -71,6 +71,7 @@ pub(crate) fn fit(schema: &str, subset: Subset) -> Result<FittedSchema<'_>, Untr
     let root = Raw::document(schema).ok_or_else(|| at.malformed("a JSON schema"))?;
     let mut fitter = Fitter { subset, root, differs: false, is_looser: false, depth: 0 };
     if subset == Subset::Claude {
+        // First: Claude takes no recursive schema, and what is written below follows references.
         merge::check_references(&at, root)?;
     }
     let mut out = Vec::with_capacity(schema.len() + 64);
@@ -174,6 +175,7 @@ impl Fitter<'_> {
         value: Raw<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
+        // Each level is a call: a schema of brackets alone must not fill the stack.
         if self.depth == DEPTH_MAX {
             return Err(at.malformed("a schema of 64 levels at most"));
         }
@@ -208,6 +210,7 @@ impl Fitter<'_> {
         at: &FieldPath<'_>,
         members: &Read<'_>,
     ) -> Result<Option<String>, Untranslatable> {
+        // Tools of Gemini take any keyword: merging would only lose what the model reads.
         if self.subset == Subset::GeminiTools {
             return Ok(None);
         }
@@ -258,6 +261,7 @@ impl Fitter<'_> {
         }
         let is_open = member(members, "additionalProperties").is_none();
         if self.subset == Subset::Claude && types.object && choice(members).is_none() && is_open {
+            // Structured outputs demand it of every object, as Anthropic's SDKs add it.
             object.boolean(out, "additionalProperties", false);
             self.differs = true;
         }

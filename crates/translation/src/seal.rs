@@ -7,8 +7,18 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+
+use crate::dialect::MalformedAnswer;
+use crate::json;
+use crate::part::{PromptPart, Reasoning, ToolCall};
+
 /// Prefix of every seal.
 const PREFIX: &str = "tg1.";
+
+/// A signature at most, in bytes: it is kept until it is whole, and those of long thoughts have some ten
+/// thousand.
+const SIGNATURE_BYTES_MAX: usize = 512 * 1024;
 
 /// Dialect whose token a seal wraps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +76,52 @@ pub fn is_wrapped(text: &str) -> bool {
 #[must_use]
 pub fn from_customer<'a>(maker: Maker, token: &'a str) -> Cow<'a, str> {
     if is_wrapped(token) { token.into() } else { wrap(maker, token).into() }
+}
+
+/// The signature of a call that Gemini's compatible API puts beside it.
+pub(crate) fn thought_signature(value: &str) -> Option<Cow<'_, str>> {
+    #[derive(Deserialize)]
+    struct Extra<'a> {
+        #[serde(borrow)]
+        google: Google<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Google<'a> {
+        #[serde(borrow)]
+        thought_signature: Cow<'a, str>,
+    }
+    json::read::<Extra<'_>>(value).map(|extra| extra.google.thought_signature)
+}
+
+/// Adds a piece to the signature of thoughts.
+pub(crate) fn push_signature(signature: &mut String, more: &str) -> Result<(), MalformedAnswer> {
+    if signature.len() + more.len() > SIGNATURE_BYTES_MAX {
+        return Err(MalformedAnswer("a signature that has no end".to_owned()));
+    }
+    signature.push_str(more);
+    Ok(())
+}
+
+/// Gives calls the seals that travelled in thoughts of their own before them, in dialects whose calls
+/// have no place for one.
+pub(crate) fn attach_to_calls(parts: &mut Vec<PromptPart<'_>>) {
+    let mut kept = Vec::with_capacity(parts.len());
+    let mut carried = None;
+    for part in parts.drain(..) {
+        match part {
+            PromptPart::Reasoning(Reasoning { text, seal: Some(seal) })
+                if text.is_empty() && open(Maker::Gemini, &seal).is_some() =>
+            {
+                carried = Some(seal);
+            }
+            PromptPart::ToolCall(call) => {
+                let seal = call.seal.clone().or(carried.take());
+                kept.push(PromptPart::ToolCall(ToolCall { seal, ..call }));
+            }
+            other => kept.push(other),
+        }
+    }
+    *parts = kept;
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::mem::size_of;
 
-use crate::kit;
 use crate::part::AnswerPart;
 
 /// Blocks of one answer, each with a key of the upstream's numbering.
@@ -67,7 +66,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         // Pieces are words or letters: each in a place of its own would take many times their length.
         let is_joined = block.pieces.last_mut().is_some_and(|last| last.join(&piece));
         if !is_joined {
-            block.pieces.push(kit::owned(piece));
+            block.pieces.push(piece.into_owned());
         }
         let place = if is_joined { 0 } else { size_of::<AnswerPart<'_>>() };
         self.held_bytes += grown + place;
@@ -77,6 +76,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         let found = self.waiting.iter().rposition(|block| block.key == key && !block.has_ended);
         let place = found.unwrap_or_else(|| {
             self.held_bytes += size_of::<WaitingBlock<K>>();
+            // In the order in which blocks began, which is that in which they are handed on.
             self.waiting.push_back(WaitingBlock { key, pieces: Vec::new(), has_ended: false });
             self.waiting.len() - 1
         });
@@ -98,8 +98,10 @@ impl<K: Copy + PartialEq> Sequencer<K> {
             && let Some(block) = self.waiting.pop_front()
         {
             block.pieces.into_iter().for_each(&mut *out);
+            // The first block that still grows passes its pieces at once from here on.
             self.open = (!block.has_ended).then_some(block.key);
         }
+        // Counted anew: joined pieces have grown in place, and what has passed is gone.
         self.held_bytes = self.waiting.iter().map(WaitingBlock::held_bytes).sum();
     }
 
@@ -150,6 +152,8 @@ impl ObjectEnd {
                 b'\\' if self.is_in_string => self.is_escaped = true,
                 b'"' => self.is_in_string = !self.is_in_string,
                 _ if self.is_in_string => {}
+                // Only a whole object can be an input: a list or a bare word waits for the end of
+                // the answer.
                 b'{' | b'[' => {
                     self.is_object |= self.depth == 0 && byte == b'{' && !self.has_ended;
                     self.depth = self.depth.saturating_add(1);

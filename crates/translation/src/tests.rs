@@ -354,7 +354,7 @@ fn frame() -> AnswerFrame {
 fn read_events(dialect: &dyn Dialect, events: &[u8]) -> Vec<AnswerPart<'static>> {
     let mut reader = dialect.stream_reader();
     let (mut answer, keep) = (Vec::new(), |answer: &mut Vec<_>, piece: AnswerPart<'_>| {
-        answer.push(crate::kit::owned(piece));
+        answer.push(piece.into_owned());
     });
     let text = std::str::from_utf8(events).expect("text");
     for event in text.split("\n\n").filter(|event| !event.is_empty()) {
@@ -914,7 +914,7 @@ fn free_text_of_tools_is_unwrapped_for_customers_who_know_it() {
     let answer = [
         AnswerPart::Begin { id: "up".into(), counts: Counts::default() },
         AnswerPart::ToolCall { id: "call_1".into(), name: "apply_patch".into(), seal: None },
-        AnswerPart::Input(crate::kit::wrap_free(patch).into()),
+        AnswerPart::Input(crate::call_input::wrap_free(patch).into()),
         AnswerPart::Stop(Stop::Tools),
         AnswerPart::End(Counts::default()),
     ];

@@ -59,6 +59,8 @@ pub(crate) fn of_tool(schema: &str) -> ToolSchema<'_> {
         return ToolSchema { text: Cow::Borrowed(schema), is_loosened: false };
     }
     let Some(Value::Object(mut root)) = json::read(schema) else {
+        // Nothing that is no object can be a tool's schema; without one the model may still call the
+        // tool.
         return ToolSchema { text: Cow::Borrowed(EMPTY_SCHEMA), is_loosened: true };
     };
     let is_loosened = loosen(&mut root);
@@ -100,6 +102,7 @@ fn is_object(schema: &str) -> bool {
 
 /// The schema, if an array somewhere in it lacks its `items`.
 fn lacking_items(schema: &str) -> Option<Value> {
+    // Most schemas have no array at all, and parsing them would cost more than the rest of the tool.
     memchr::memmem::find(schema.as_bytes(), b"\"array\"")?;
     json::read::<Value>(schema).filter(any_array_lacks_items)
 }
@@ -188,6 +191,7 @@ fn merge(root: &mut Map<String, Value>, choices: &[Value], is_all: bool) {
         shared = Some(match shared {
             None => required,
             Some(shared) if is_all => shared.into_iter().chain(required).collect(),
+            // Of alternatives only what each of them requires can be required of all.
             Some(shared) => shared.into_iter().filter(|one| required.contains(one)).collect(),
         });
     }
@@ -232,6 +236,7 @@ fn is_strict_node(node: &Value, depth: usize) -> bool {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == expected),
         _ => false,
     };
+    // An object without a type is one as well: OpenAI judges by the properties.
     if (is_kind("object") || members.contains_key("properties")) && !is_strict_object(members) {
         return false;
     }

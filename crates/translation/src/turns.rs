@@ -111,6 +111,8 @@ impl<'p> AlternatingTurns<'p> {
                 PromptPart::Instruction(text) if gathered.turns.is_empty() => {
                     gathered.instruct(text);
                 }
+                // Only a user can give one in the middle: these APIs have instructions at the
+                // beginning alone.
                 PromptPart::Instruction(text) => {
                     gathered.turn(Speaker::User).push_text(&text.text, text.cache);
                 }
@@ -124,9 +126,13 @@ impl<'p> AlternatingTurns<'p> {
                     let turn = gathered.turn(Speaker::User);
                     match open_call(&mut calls, &result.id) {
                         Some(call) => call.result = Some(result),
+                        // Agents cut old calls off when they shorten a conversation, and leave their
+                        // results.
                         None => turn.push_lost(result),
                     }
                 }
+                // Another maker's signature is refused here, and reasoning without a signature is
+                // too.
                 PromptPart::Reasoning(one) if !is_own(one) => {}
                 PromptPart::Reasoning(one) => {
                     if let Some(turn) = gathered.turns.last_mut() {
@@ -182,6 +188,8 @@ impl<'p> AlternatingTurns<'p> {
             let role = turn.role;
             let open = self.turn(role);
             open.blocks.extend(turn.blocks);
+            // Calls stand in the order of their turns, so one pass puts all results where they
+            // belong.
             while let Some(call) = calls.next_if(|call| call.turn == place) {
                 let cache = call.result.and_then(cache_of_result);
                 let results = self.turn(Speaker::User);
@@ -216,6 +224,7 @@ impl<'p> AlternatingTurns<'p> {
         else {
             return;
         };
+        // Thoughts come out first: what is trimmed below must be the last block that is sent.
         turn.blocks.retain(|block| !block.content.is_thought());
         if let Some(last) = turn.blocks.last_mut() {
             match &last.content {
@@ -320,6 +329,7 @@ impl<'p> MergedTurn<'p> {
     /// Marks what stands before a text that is left out: thoughts cannot be marked.
     fn mark_last(&mut self, cache: Option<Cache>) {
         let last = self.blocks.last_mut().filter(|block| !block.content.is_thought());
+        // The prompt up to here is the same without the blank text, so the mark keeps its meaning.
         if let Some(last) = last {
             last.cache = last.cache.or(cache);
         }
@@ -334,6 +344,8 @@ impl<'p> MergedTurn<'p> {
 
 /// The call whose result this is: of the latest turn with an open one, the first.
 fn open_call<'c, 'p>(calls: &'c mut [OpenCall<'p>], id: &str) -> Option<&'c mut OpenCall<'p>> {
+    // Some clients use an id again in a later turn; results belong to the latest call that lacks
+    // one.
     let is_open = |call: &OpenCall<'_>| call.result.is_none() && call.call.id == id;
     let turn = calls.iter().rev().find(|call| is_open(call))?.turn;
     let first = calls.partition_point(|call| call.turn < turn);

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use crate::call_input;
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
-use crate::kit;
 use crate::part::{Cache, PromptPart, ToolChoice};
 use crate::schemas::{self, Subset};
 use crate::tool_schema;
@@ -63,7 +63,8 @@ impl<'p> UpstreamTools<'p> {
                 losses.drop_hint(target.mode, format!("tools[{place}]"))?;
                 continue;
             }
-            let schema = if tool.is_free { Some(kit::FREE_SCHEMA) } else { tool.schema.as_deref() };
+            let schema =
+                if tool.is_free { Some(call_input::FREE_SCHEMA) } else { tool.schema.as_deref() };
             let input = schemas::tool_input(schema, subset);
             if input.is_uncallable {
                 losses.drop_hint(target.mode, format!("tools[{place}]"))?;

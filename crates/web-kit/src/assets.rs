@@ -64,6 +64,7 @@ static VERSION: Lazy<String> = Lazy::new(|| {
     let mut digest = Sha256::new();
     for asset in &ASSETS {
         digest.update(asset.name);
+        // Of all files together: one address changes with each of them, and no list of digests is needed.
         digest.update(asset.content);
     }
     digest.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect()
@@ -76,6 +77,7 @@ pub(super) fn directory(base: &str) -> String {
 
 /// `GET …/assets/{version}/{name}`
 pub async fn serve(Path((version, name)): Path<(String, String)>) -> Response {
+    // A page of an older version gets a 404: under its address another file would be cached for a year.
     let asset = ASSETS.iter().find(|asset| asset.name == name && version == *VERSION);
     match asset {
         Some(asset) => {

@@ -94,11 +94,13 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
         let now_ms = self.ms(now);
         let mut counts = self.counts.lock();
         let count = counts.get(&key);
+        // A refused try is not counted, or a persistent client would be locked out for ever.
         if !self.has_try(count, now_ms) {
             return false;
         }
         let count = match self.refill {
             Refill::OneByOne => {
+                // One number for each key (GCRA): the bucket is full again at this time.
                 let full_at_ms = count.full_at_ms.max(now_ms).saturating_add(self.period_ms);
                 Count { full_at_ms, taken: 0 }
             }
@@ -173,6 +175,7 @@ impl<K: Copy + Eq + Hash> Counts<K> {
         self.young.insert(key, count);
         self.old.remove(&key);
         if self.young.len() >= GENERATION_MAX {
+            // Forgetting half at once is constant work; evicting the oldest would need an order.
             self.old = std::mem::take(&mut self.young);
         }
     }

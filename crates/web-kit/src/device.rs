@@ -81,6 +81,7 @@ impl Devices {
         cookie.set_max_age(REMEMBERED_FOR.try_into().ok());
         cookie.set_http_only(true);
         cookie.set_secure(secure);
+        // Only this site's own log-in page needs it.
         cookie.set_same_site(SameSite::Strict);
         jar.add(cookie)
     }

@@ -85,7 +85,9 @@ impl<S: Send + Sync> FromRequest<S> for Form {
         let bytes = Bytes::from_request(request, state).await;
         let bytes = bytes.map_err(|_| StatusCode::BAD_REQUEST.into_response())?;
         let fields = url::form_urlencoded::parse(&bytes).into_owned();
+        // The CSRF token is masked anew on every page: with it, a repeated form would look like another one.
         let fields: Vec<_> = fields.filter(|(name, _)| name != CSRF_FIELD).collect();
+        // With the path: one token sent to two forms is a conflict, not a repetition.
         let digest = Sha256::digest(format!("{path} {fields:?}")).into();
         Ok(Self { fields, errors: FieldErrors::default(), digest })
     }
@@ -185,7 +187,7 @@ impl Form {
         if text.is_empty() {
             return Ok(None);
         }
-        let wrong = |error| FieldError::new(name, format!("This will not do: {error}."));
+        let wrong = |error| FieldError::new(name, format!("Not valid: {error}."));
         text.parse().map(Some).map_err(wrong)
     }
 
@@ -208,6 +210,7 @@ impl Form {
         if text.is_empty() {
             return Ok(None);
         }
+        // `datetime-local` leaves out the seconds when they are zero.
         let seconds = if text.len() == 16 { ":00" } else { "" };
         let time = UnixMs::parse_rfc3339(&format!("{text}{seconds}Z"));
         let wrong = || FieldError::new(name, "A time such as 2027-01-31T12:00, in UTC.");

@@ -18,18 +18,18 @@ pub struct NavItem {
 
 /// Severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tone {
+pub enum FlashLevel {
     /// The form had its effect.
-    Good,
+    Success,
     /// It was not done, and the message says why.
-    Bad,
+    Error,
 }
 
 /// Result of a form.
 #[derive(Clone, Debug)]
 pub struct Flash {
     /// Severity of the message.
-    pub tone: Tone,
+    pub level: FlashLevel,
     /// The sentence that the page shows.
     pub text: String,
 }
@@ -76,8 +76,8 @@ impl PageFrame {
     }
 
     /// This frame with a message above the content of its page.
-    pub fn saying(self, tone: Tone, text: impl Into<String>) -> Self {
-        Self { flash: Some(Flash { tone, text: text.into() }), ..self }
+    pub fn with_flash(self, level: FlashLevel, text: impl Into<String>) -> Self {
+        Self { flash: Some(Flash { level, text: text.into() }), ..self }
     }
 }
 
@@ -91,6 +91,7 @@ impl<T: Template> IntoResponse for HtmlPage<T> {
                 ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
             }
             Err(error) => {
+                // A template fails only if a value cannot be written; no part of the page was sent yet.
                 log::error!("a page could not be filled: {error}");
                 (StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.").into_response()
             }

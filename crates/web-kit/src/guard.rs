@@ -46,6 +46,7 @@ pub struct ConsoleGuard {
 pub async fn guard(State(guarded): State<ConsoleGuard>, request: Request, next: Next) -> Response {
     let client = request.extensions().get::<Client>().copied().unwrap_or_default();
     let valid = guarded.sessions.read(request.headers(), UnixMs::now());
+    // Guests have a session too: the token of the log-in form is bound to it, against log-ins by other sites.
     let session = valid.clone().unwrap_or_else(Session::guest);
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     let checked = if is_read { Ok(request) } else { check_form(&guarded, &session, request).await };
@@ -85,6 +86,7 @@ async fn check_form(
 ) -> Result<Request, Response> {
     let refused = |status, text: &'static str| (status, text).into_response();
     let (parts, body) = request.into_parts();
+    // Before the body is read: a form of another site costs no memory.
     if !is_same_origin(&parts.headers) {
         return Err(refused(StatusCode::FORBIDDEN, "This form was sent by another site."));
     }
@@ -98,6 +100,7 @@ async fn check_form(
             return Err(refused(StatusCode::REQUEST_TIMEOUT, "The form did not arrive in time."));
         }
     };
+    // A header for scripts, whose bodies are no forms. Pages of other sites cannot set it.
     let token = token(&parts.headers, &body);
     if !token.is_some_and(|token| guarded.sessions.is_form_token(session, &token)) {
         let text = "This page is too old, or its cookie was not kept. Go back, reload it and try \
@@ -116,6 +119,8 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     }
     match (text("origin"), text("host")) {
         (Some(origin), Some(host)) => {
+            // Without the scheme: a proxy that ends TLS hides it from the gateway. `null` has no authority
+            // and is refused.
             origin.split_once("://").is_some_and(|(_, authority)| authority == host)
         }
         _ => true,
@@ -140,6 +145,7 @@ fn protect(response: &mut Response, client: Client) {
         (true, false) => " blob: https: http:",
     };
     let policy = format!(
+        // No inline scripts or styles: text that slips through the escaping still cannot run.
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:{media}; \
          media-src 'self' data:{media}; connect-src 'self'; form-action 'self'; base-uri 'none'; \
          frame-ancestors 'none'"
@@ -162,6 +168,7 @@ fn protect(response: &mut Response, client: Client) {
         headers.insert(name, HeaderValue::from_static(value));
     }
     if client.tls {
+        // Without `includeSubDomains`: the gateway does not know what else the operator's domain serves.
         let for_a_year = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, for_a_year);
     }

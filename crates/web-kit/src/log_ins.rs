@@ -110,6 +110,7 @@ impl LogIns {
             None => self.take_anywhere(name, trying),
         };
         let begun = Try { log_ins: self, name, taken: taken? };
+        // Right passwords cost a hash as well: who knows one could keep the pool busy with it.
         if self.right.has_room(name) {
             return Some(begun);
         }

@@ -81,6 +81,7 @@ impl Passwords {
         if password.expose().chars().count() > CHARS_MAX {
             return Ok(false);
         }
+        // Hashed against a constant where there is no login, so that both take the same time.
         let exists = hash.is_some();
         let hash = hash.unwrap_or(NOBODY).to_owned();
         let matches = self

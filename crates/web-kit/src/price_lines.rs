@@ -35,6 +35,7 @@ fn together(when: &str, prices: &Value) -> Vec<PriceLine> {
         let Some((what, per)) = unit.price.split_once("per_") else { continue };
         let per = words(per).replace("1m ", "1M ").replace("1k ", "1,000 ");
         let price = format!("{} ${dollars}", words(what)).trim_start().to_owned();
+        // Units of one amount are neighbours in the table of units.
         match lines.last_mut().filter(|(other, _)| *other == per) {
             Some((_, prices)) => prices.push(price),
             None => lines.push((per, vec![price])),

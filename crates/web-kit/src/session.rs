@@ -69,6 +69,8 @@ impl Session {
 pub(super) fn key_in(data_dir: &Path) -> io::Result<Secret> {
     let file = data_dir.join("session-key");
     match fs::read_to_string(&file) {
+        // A shorter key could be guessed; a truncated file must not be replaced silently, since all sessions
+        // depend on it.
         Ok(text) if text.trim().len() >= 40 => Ok(Secret::new(text.trim().to_owned())),
         Ok(_) => Err(io::Error::other(format!("{} is no key", file.display()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -118,6 +120,7 @@ impl Sessions {
         let jar = SignedCookieJar::from_headers(headers, self.key.clone());
         let bytes = URL_SAFE_NO_PAD.decode(jar.get(self.cookie)?.value()).ok()?;
         let session: Session = postcard::from_bytes(&bytes).ok()?;
+        // A session that begins in the future was signed before the clock was set back.
         (session.since <= now && now < session.until).then_some(session)
     }
 
@@ -132,6 +135,7 @@ impl Sessions {
         cookie.set_path(self.path.clone());
         cookie.set_http_only(true);
         cookie.set_secure(secure);
+        // `Lax`, not `Strict`: a link in an e-mail leads to a page, not to the log-in.
         cookie.set_same_site(SameSite::Lax);
         SignedCookieJar::new(self.key.clone()).add(cookie)
     }

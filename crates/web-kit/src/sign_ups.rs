@@ -63,6 +63,8 @@ impl SignUps {
         if self.all.take(()) {
             return Some(place(None));
         }
+        // Others have used up the total: a site's first account of the hour comes from a reserve, so that a
+        // flood cannot close the sign-up for newcomers.
         if self.first.take(site) {
             if self.all_first.take(()) {
                 return Some(place(Some(site)));

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use tollgate::fleet::borrower::{Verdict, Waiter};
-use tollgate::fleet::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
+use tollgate::fleet::borrower::Waiter;
+use tollgate::fleet::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
 use tollgate::fleet::treasury::Treasury;
-use tollgate::ledger::{AccountId, HoldId, NodeId};
+use tollgate::ledger::{AccountId, HoldId, LeaseWait, NodeId};
 use tollgate::money::Nanousd;
 
 use super::node::{Call, Node};
@@ -433,27 +433,27 @@ impl World {
     }
 
     /// Tells customers what came of their waiting.
-    pub(crate) fn tell(&mut self, number: usize, message: Vec<(Waiter, Verdict)>) {
+    pub(crate) fn tell(&mut self, number: usize, message: Vec<(Waiter, LeaseWait)>) {
         for (waiter, verdict) in message {
             let local = self.nodes[number].local(self.now);
             let Some(process) = self.nodes[number].process.as_mut() else { return };
             let Some(call) = process.waiting.remove(&waiter) else { continue };
             let life = process.life;
-            if verdict == Verdict::Again {
+            if verdict == LeaseWait::Again {
                 process.promised.insert(call.account, local);
             }
             self.note(|| format!("node {number}: {call:?} is told {verdict:?}"));
             self.counts.longest_wait = self.counts.longest_wait.max(self.now - call.began);
             match verdict {
-                Verdict::Again => {
+                LeaseWait::Again => {
                     let wait = Duration::from_micros(self.rng.u64(1..3_000));
                     self.plan(wait, Event::Tries { node: number, life, call });
                 }
-                Verdict::Refused(_) => {
+                LeaseWait::Short(_) => {
                     self.counts.refused += 1;
                     call.check_refusal(local);
                 }
-                Verdict::CutOff => self.counts.cut_off += 1,
+                LeaseWait::CutOff => self.counts.cut_off += 1,
             }
         }
     }

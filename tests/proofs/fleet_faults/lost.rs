@@ -7,6 +7,9 @@ use super::place::{Fleet, PLENTY, PRICE, Rounds, Tally, pass, shared};
 use crate::harness::eventually;
 use crate::harness::load::{Call, Calling, Load};
 
+/// Behind the end of its term a node lets calls wait so long: `LATE_MAX` of `crates/fleet/src/shared.rs`.
+const LATE_MAX: Duration = Duration::from_secs(1);
+
 /// Calls that began in this time at this node.
 fn between(calls: &[Call], node: usize, from: Instant, to: Instant) -> Vec<&Call> {
     let began = |call: &&Call| call.node == node && call.at >= from && call.until < to;
@@ -74,17 +77,40 @@ fn an_answer_that_comes_late_for_a_term_costs_no_call() {
         let first = &fleet.nodes.nodes[0];
         let to = vec![first.listen];
         let load = Load::start(&Calling { to, ..fleet.calling(&[&customer.key]) });
-        pass(500 + random.u64(0..500));
+        // Without a lease for four seconds of calls they would wait for money, and not for the term.
+        eventually("a lease for the outage", || {
+            let calls = load.so_far();
+            let second = Duration::from_secs(1);
+            let recent =
+                calls.iter().filter(|call| call.status == 200 && call.at.elapsed() < second);
+            let spent = i64::try_from(recent.count()).expect("few") * PRICE;
+            spent > 0 && books.purse(&customer.account).leased >= 4 * spent
+        });
+        pass(random.u64(0..500));
         fleet.wire().stall();
-        eventually("the end of the term", || first.ready() == 503);
-        let over = Instant::now();
+        // The term ends behind the last moment at which the node was seen in it.
+        let mut in_term = Instant::now();
+        eventually("the end of the term", || {
+            let looked_at = Instant::now();
+            let ready = first.ready();
+            if ready == 200 {
+                in_term = looked_at;
+            }
+            ready == 503
+        });
         pass(random.u64(0..300));
         fleet.wire().resume();
         eventually("the next term", || first.ready() == 200);
-        let late = over.elapsed();
+        let late = in_term.elapsed();
         pass(300);
         let calls = load.stop();
-        let failed: Vec<_> = calls.iter().filter(|call| call.status != 200).collect();
+        // On a busy machine the answer may come later than calls wait for it: those are refused that
+        // have waited so long, and no other.
+        let may_fail = |call: &Call| {
+            late >= LATE_MAX && call.status == 503 && call.until >= in_term + LATE_MAX
+        };
+        let failed = calls.iter().filter(|call| call.status != 200 && !may_fail(call));
+        let failed: Vec<_> = failed.collect();
         assert!(failed.is_empty(), "{late:?} late: {:?} of {}", failed[0], Tally(&calls));
         books.balanced(&fleet.nodes, &customer.account, &calls);
     });

@@ -21,7 +21,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{Account, Actor, ActorScope, Ledger};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{
-    self as web, Client, FailurePage, Form, HtmlPage, PageFrame, Session, SessionChange, Tone,
+    self as web, Client, FailurePage, FlashLevel, Form, HtmlPage, PageFrame, Session, SessionChange,
 };
 
 /// Lifetime of an operator's session: a working day.
@@ -66,7 +66,7 @@ impl LoggedInOperator {
         let frame =
             self.console.frame(&self.session).logged_in(self.name.clone(), nav(self.admin()), here);
         match self.done {
-            Some(text) => frame.saying(Tone::Good, text),
+            Some(text) => frame.with_flash(FlashLevel::Success, text),
             None => frame,
         }
     }
@@ -122,9 +122,11 @@ impl FromRequestParts<OperatorConsole> for Visit {
         parts: &mut Parts,
         console: &OperatorConsole,
     ) -> Result<Self, Response> {
+        // Log-in first: a guest must not learn which accounts there are.
         let operator = LoggedInOperator::from_request_parts(parts, console).await?;
         let named = RawPathParams::from_request_parts(parts, console).await;
         let named = named.map_err(IntoResponse::into_response)?;
+        // By name: some paths have a second parameter behind the account.
         let id = named.iter().find(|(name, _)| *name == "account").map_or("", |(_, id)| id);
         match find(operator.admin(), id) {
             Ok(account) => Ok(Self { operator, account }),
@@ -135,8 +137,10 @@ impl FromRequestParts<OperatorConsole> for Visit {
 
 /// Name of the session's operator; `None` once that operator's token has changed.
 fn name(console: &OperatorConsole, session: &Session) -> Option<String> {
+    // From the right: the fingerprint has no space, whatever the name has.
     let (name, mark) = session.who.as_deref()?.rsplit_once(' ')?;
     let token = console.admin.token_of(name)?;
+    // The cookie alone stays valid until it expires; a log-out is therefore recorded in the ledger.
     let is_over = console.admin.ledger.is_operators_session_over(&session.id);
     (mark == self::mark(&token) && !is_over).then(|| name.to_owned())
 }
@@ -172,10 +176,11 @@ pub(super) async fn log_in(
     form: Form,
 ) -> Response {
     let refused = |status: StatusCode, text: &str| {
-        let frame = console.frame(&session).saying(Tone::Bad, text);
+        let frame = console.frame(&session).with_flash(FlashLevel::Error, text);
         (status, HtmlPage(LogIn { frame })).into_response()
     };
     let address = web::customer(client.and_then(|Extension(client)| client.address));
+    // Taken before the comparison and given back afterwards: parallel guesses cannot exceed the limit.
     if !console.attempts.take(address) {
         return refused(
             StatusCode::TOO_MANY_REQUESTS,
@@ -185,11 +190,13 @@ pub(super) async fn log_in(
     let token = Secret::new(form.text("token").to_owned());
     let operator = console.admin.operator(token.expose().as_bytes());
     let Some(name) = operator.as_ref().and_then(Actor::name) else {
+        // Without the token: it may be the right one of another gateway.
         log::warn!("somebody tried to log in to the operators' console with a wrong token");
         return refused(StatusCode::FORBIDDEN, "This is not a token of the admin API.");
     };
     console.attempts.give_back(address);
     let who = format!("{name} {}", mark(&token));
+    // A new session id with each log-in, so that an id planted in the browser before is worth nothing.
     let begun = SessionChange::Begin(Session::begin(Some(who), LIFETIME));
     (Extension(begun), Redirect::to(BASE)).into_response()
 }
@@ -210,6 +217,7 @@ pub(super) async fn log_out(
                 text: "The gateway could not write down that you log out. Go back and try again."
                     .to_owned(),
             };
+            // The cookie stays: removing it would look like a log-out, while a stolen copy still worked.
             return (StatusCode::SERVICE_UNAVAILABLE, HtmlPage(failed)).into_response();
         }
     }
@@ -231,6 +239,7 @@ impl<T: DeserializeOwned + Default> FromRequestParts<OperatorConsole> for Lenien
         parts: &mut Parts,
         _: &OperatorConsole,
     ) -> Result<Self, Infallible> {
+        // Links are typed and bookmarked by people: a stale parameter shows the first page, not an error.
         let read = Query::<T>::try_from_uri(&parts.uri);
         Ok(Self(read.map(|Query(query)| query).unwrap_or_default()))
     }

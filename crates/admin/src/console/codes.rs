@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/codes";
@@ -54,14 +54,13 @@ fn render(
     made: Option<Secret>,
 ) -> HtmlPage<Codes> {
     let ledger = operator.ledger();
+    // Ids are random, so the cursor's place is found by the time of creation.
     let place = |issued: &IssuedCode| (issued.code.created_at, issued.code.id);
     let after = query.after.and_then(|id| ledger.code(id)).map(|after| place(&after));
     let mut rows = ledger.codes();
     rows.retain(|issued| after.is_none_or(|after| place(issued) < after));
     rows.reverse();
-    let has_more = rows.len() > PAGE;
-    rows.truncate(PAGE);
-    let last = rows.last().filter(|_| has_more).map(|last| last.code.id);
+    let last = cut_page(&mut rows, PAGE, |last| last.code.id);
     let older = last.map(|id| format!("?after={id}"));
     HtmlPage(Codes { frame, form, once: new_submit_token(), made, rows, now: UnixMs::now(), older })
 }
@@ -73,9 +72,10 @@ pub(super) async fn create(operator: LoggedInOperator, form: Form) -> Response {
         Ok(made) => {
             let frame = match made {
                 Some(_) => frame,
-                None => {
-                    frame.saying(Tone::Bad, "This code was made before. It is not shown again.")
-                }
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This code was made before. It is not shown again.",
+                ),
             };
             let none = CodesQuery::default();
             render(&operator, frame, Form::default(), none, made).into_response()
@@ -96,6 +96,7 @@ async fn submit_code(operator: &LoggedInOperator, form: &Form) -> FormResult<Opt
     };
     let amount = match kind {
         CodeKind::Credit => Some(form.amount_above_zero("amount")?),
+        // An invite without credit is possible: the field may be empty or zero.
         CodeKind::Invite => form.amount("amount")?.filter(|amount| !amount.is_zero()),
     };
     let new = NewCode {
@@ -134,6 +135,7 @@ fn state(issued: &IssuedCode, now: UnixMs) -> (&'static str, &'static str) {
     let is_used_up = issued.used as u64 >= u64::from(issued.code.uses_max);
     match (issued.revoked_at, is_expired, is_used_up) {
         (Some(_), _, _) => ("revoked", "bad"),
+        // Before the expiry: a code that did its work is nothing to worry about.
         (None, _, true) => ("used up", ""),
         (None, true, false) => ("expired", "warn"),
         (None, false, false) => ("usable", "good"),

@@ -12,7 +12,7 @@ use tollgate_config::{self as config, Change, Diagnostic, LastReload};
 use tollgate_reload::{self as reload, Attempt};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/configuration";
@@ -146,12 +146,12 @@ fn files(config: &config::ConfigHandle, key: &Secret) -> Files {
 /// `POST /operator/configuration/try`: says what a reload would do.
 pub(super) async fn try_out(operator: LoggedInOperator) -> Response {
     let attempt = reload::try_out(&operator.admin().config).await;
-    let (tone, text) = if attempt.is_in_order() {
-        (Tone::Good, "The files are in order. They are not in force yet.")
+    let (level, text) = if attempt.is_in_order() {
+        (FlashLevel::Success, "The files are in order. They are not in force yet.")
     } else {
-        (Tone::Bad, "The files are not in order.")
+        (FlashLevel::Error, "The files are not in order.")
     };
-    render_attempt(&operator, &attempt, tone, text).await
+    render_attempt(&operator, &attempt, level, text).await
 }
 
 /// `POST /operator/configuration/reload`
@@ -164,7 +164,7 @@ pub(super) async fn apply(operator: LoggedInOperator, form: Form) -> Response {
         return done::redirect(HERE, "reloaded");
     }
     let text = "The files are not in order: the configuration that runs stays in force.";
-    render_attempt(&operator, &attempt, Tone::Bad, text).await
+    render_attempt(&operator, &attempt, FlashLevel::Error, text).await
 }
 
 async fn put_in_force(operator: &LoggedInOperator, form: &Form) -> FormResult<Attempt> {
@@ -175,10 +175,10 @@ async fn put_in_force(operator: &LoggedInOperator, form: &Form) -> FormResult<At
 async fn render_attempt(
     operator: &LoggedInOperator,
     attempt: &Attempt,
-    tone: Tone,
+    level: FlashLevel,
     text: &str,
 ) -> Response {
-    let frame = operator.frame(HERE).saying(tone, text);
+    let frame = operator.frame(HERE).with_flash(level, text);
     let page = render(operator, frame, Some(AttemptOutcome::from_result(&attempt.result))).await;
     let status = if attempt.is_in_order() {
         axum::http::StatusCode::OK

@@ -5,9 +5,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 
 use super::access::{LoggedInOperator, Visit};
-use super::customer_credit::TypedHolds;
 use super::done;
 use super::form::{self, FormResult};
+use super::hold_rules::{self, TypedHolds};
 use tollgate_ledger::{Account, AccountId, AccountPatch, Balance, Ledger, RatesPatch};
 use tollgate_limits::Rates;
 use tollgate_money::money::Nanousd;
@@ -96,6 +96,7 @@ impl From<Rates> for TypedRates {
 pub(super) async fn page(Visit { operator, account }: Visit) -> Response {
     let frame = operator.frame(HERE);
     let page = render(&operator, frame, Form::default(), account, None).await;
+    // The page is shown even then, but monitoring and scripts see that the ledger did not answer.
     let is_whole = page.0.figures.is_ok();
     let status = if is_whole { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, page).into_response()
@@ -190,58 +191,70 @@ pub(super) fn movement_id(note: &str, once: &str) -> String {
 }
 
 /// `POST /operator/customers/{account}/suspend`: suspends it or takes it up again.
-pub(super) async fn suspend(Visit { operator, account }: Visit, form: Form) -> Response {
+pub(super) async fn suspend(visit: Visit, form: Form) -> Response {
     let suspended = form.text("to") != "resumed";
-    let result = submit_suspension(&operator, account.id, suspended, &form).await;
-    let word = if suspended { "suspended" } else { "resumed" };
-    finish(&operator, account, form, result, word).await
-}
-
-async fn submit_suspension(
-    operator: &LoggedInOperator,
-    account: AccountId,
-    suspended: bool,
-    form: &Form,
-) -> FormResult<()> {
     let patch = AccountPatch { suspended: Some(suspended), ..AccountPatch::default() };
-    operator.by(form)?.update_account(account, patch).await?;
-    Ok(())
+    update(visit, form, Ok(patch), if suspended { "suspended" } else { "resumed" }).await
 }
 
 /// `POST /operator/customers/{account}/name`
-pub(super) async fn rename(Visit { operator, account }: Visit, form: Form) -> Response {
-    let result = submit_name(&operator, account.id, &form).await;
-    finish(&operator, account, form, result, "renamed").await
-}
-
-async fn submit_name(
-    operator: &LoggedInOperator,
-    account: AccountId,
-    form: &Form,
-) -> FormResult<()> {
-    let name = form::name(form, "name")?.to_owned();
-    let patch = AccountPatch { name: Some(name), ..AccountPatch::default() };
-    operator.by(form)?.update_account(account, patch).await?;
-    Ok(())
+pub(super) async fn rename(visit: Visit, form: Form) -> Response {
+    let name = form::name(&form, "name").map(|name| Some(name.to_owned()));
+    let patch = name.map(|name| AccountPatch { name, ..AccountPatch::default() });
+    update(visit, form, patch, "renamed").await
 }
 
 /// `POST /operator/customers/{account}/limits`
-pub(super) async fn limit(Visit { operator, account }: Visit, form: Form) -> Response {
-    let result = submit_limits(&operator, account.id, &form).await;
-    finish(&operator, account, form, result, "limited").await
+pub(super) async fn limit(visit: Visit, form: Form) -> Response {
+    let patch = rates_patch(&form).map(|rates| AccountPatch { rates, ..AccountPatch::default() });
+    update(visit, form, patch, "limited").await
 }
 
-async fn submit_limits(
-    operator: &LoggedInOperator,
-    account: AccountId,
-    form: &Form,
-) -> FormResult<()> {
-    let rates = RatesPatch {
+fn rates_patch(form: &Form) -> FormResult<RatesPatch> {
+    Ok(RatesPatch {
         requests_per_minute: Some(form.count("requests_per_minute")?),
         tokens_per_minute: Some(form.count("tokens_per_minute")?),
         concurrent_requests: Some(form.count("concurrent_requests")?),
+    })
+}
+
+/// `POST /operator/customers/{account}/credit`
+pub(super) async fn set_line(visit: Visit, form: Form) -> Response {
+    let credit_limit = form.amount("credit_limit").map(|limit| Some(limit.unwrap_or_default()));
+    let patch =
+        credit_limit.map(|credit_limit| AccountPatch { credit_limit, ..AccountPatch::default() });
+    update(visit, form, patch.map_err(Into::into), "credit-set").await
+}
+
+/// `POST /operator/customers/{account}/holds`
+pub(super) async fn set_holds(visit: Visit, form: Form) -> Response {
+    let holds = hold_rules::patch(&form);
+    let patch = holds.map(|holds| AccountPatch { holds, ..AccountPatch::default() });
+    update(visit, form, patch.map_err(Into::into), "holds-set").await
+}
+
+/// Writes the changes of a form to the account.
+async fn update(
+    Visit { operator, account }: Visit,
+    form: Form,
+    patch: FormResult<AccountPatch>,
+    word: &'static str,
+) -> Response {
+    let result = match patch {
+        Ok(patch) => submit(&operator, account.id, &form, patch).await,
+        Err(error) => Err(error),
     };
-    let patch = AccountPatch { rates, ..AccountPatch::default() };
-    operator.by(form)?.update_account(account, patch).await?;
+    finish(&operator, account, form, result, word).await
+}
+
+async fn submit(
+    operator: &LoggedInOperator,
+    account: AccountId,
+    form: &Form,
+    patch: AccountPatch,
+) -> FormResult<()> {
+    let updated = operator.by(form)?.update_account(account, patch).await;
+    // Only a credit line can be refused for its amount: what is lent already cannot be withdrawn.
+    updated.map_err(|error| form::refuse_amount("credit_limit", error))?;
     Ok(())
 }

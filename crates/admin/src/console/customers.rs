@@ -81,6 +81,7 @@ async fn render(
     // Newest first.
     let older = found.len().checked_sub(PAGE + 1).and_then(|at| found.get(at + 1));
     let older = older.map(|last| link(&query.q, last.id));
+    // Figures of one page only: in a fleet they come from the database.
     let found = ledger.with_figures(found.into_iter().rev().take(PAGE).collect()).await?;
     let rows = found.into_iter().map(|account| CustomerRow::new(ledger, account)).collect();
     Ok(HtmlPage(Customers { frame, form, once: new_submit_token(), q: query.q, rows, older }))
@@ -94,6 +95,7 @@ fn matches(ledger: &Ledger, account: &Account, q: &str) -> bool {
 
 fn link(q: &str, after: AccountId) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
+    // The search is kept in the link: without it the next page would list everybody.
     query.append_pair("q", q).append_pair("after", &after.to_string());
     format!("?{}", query.finish())
 }

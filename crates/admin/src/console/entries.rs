@@ -13,7 +13,7 @@ use tollgate_ledger::{Account, AccountId, Call, Entry, EntryKind, HoldId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Usage};
 use tollgate_types::clock::UnixMs;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
+use tollgate_web_kit::{Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// Entries on one page.
 const PAGE: usize = 50;
@@ -41,7 +41,7 @@ struct EntryRow {
     at: UnixMs,
     what: &'static str,
     /// A class of the style sheet.
-    tone: &'static str,
+    badge_class: &'static str,
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
@@ -51,10 +51,10 @@ struct EntryRow {
 
 impl From<Entry> for EntryRow {
     fn from(entry: Entry) -> Self {
-        let plain = |what, tone, detail: String, amount| Self {
+        let plain = |what, badge_class, detail: String, amount| Self {
             at: entry.at,
             what,
-            tone,
+            badge_class,
             detail,
             call: entry.call.clone(),
             amount,
@@ -155,9 +155,7 @@ async fn render(
         Ok(entries) => entries,
         Err(error) => return operator.failed(error),
     };
-    let has_more = entries.len() > PAGE;
-    entries.truncate(PAGE);
-    let last = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let last = cut_page(&mut entries, PAGE, |last| last.seq);
     HtmlPage(EntriesPage {
         frame,
         head: CustomerHead::new(operator.ledger(), &account, "/entries"),
@@ -190,6 +188,7 @@ async fn submit_refund(
     let unknown = || ApiError::invalid("hold", "There is no such call.");
     let hold: HoldId = form.text("hold").parse().map_err(|_| unknown())?;
     let amount = form.amount_above_zero("amount")?;
+    // The form's token is the id of the refund, so that a form sent twice refunds once.
     let id = movement_id("", form::require_token(form)?);
     let given = operator.by(form)?.refund(account, &id, hold, amount).await;
     given.map_err(|error| form::refuse_amount("amount", error))?;

@@ -113,6 +113,7 @@ async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
 
 /// A page of leases, and whether there are more.
 async fn leases(fleet: &Fleet, filter: LeaseFilter) -> Result<(Vec<LeaseOut>, bool), LedgerError> {
+    // One more than is shown tells whether there are more.
     let limit = PAGE.saturating_add(1);
     let mut leases = fleet.db().leases(LeaseFilter { limit, ..filter }).await?;
     let has_more = leases.len() > PAGE as usize;
@@ -138,6 +139,7 @@ async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResu
     let node = node.ok_or_else(unknown)?;
     let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
     let note = form::note(form, "note")?;
+    // The audit log is the only place that tells later why money was released or charged.
     if note.is_empty() {
         return Err(FormError::at("note", "Say what was found out."));
     }
@@ -162,13 +164,13 @@ fn took(ms: &u64) -> String {
 
 /// State of a node, with its class of the style sheet.
 fn state(node: &NodeOverview) -> (&'static str, &'static str) {
-    let tone = match node.state {
+    let badge_class = match node.state {
         NodeState::Alive => "good",
         NodeState::Joining => "warn",
         NodeState::Silent => "bad",
         NodeState::Gone => "",
     };
-    (node.state.as_str(), tone)
+    (node.state.as_str(), badge_class)
 }
 
 /// The fleet in a line, for the overview: `3 of 3 nodes alive, $0.00 in suspense`. Nodes that were

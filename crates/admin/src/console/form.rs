@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use crate::error::ApiError;
 use tollgate_ledger::key_rules::{self, NAME_BYTES_MAX, NOTE_CHARS_MAX, TextError};
 use tollgate_ledger::{IdempotencyKey, LedgerError};
-use tollgate_web_kit::{FieldError, Form, PageFrame, Tone};
+use tollgate_web_kit::{FieldError, FlashLevel, Form, PageFrame};
 
 /// Reason why a form had no effect.
 #[derive(Debug)]
@@ -102,10 +102,10 @@ pub(super) fn refuse(
         FormError::Field(error) => {
             form.errors.note(error.field, error.text);
             let text = "Nothing was done: something in the form is not in order.";
-            (StatusCode::UNPROCESSABLE_ENTITY, form, frame.saying(Tone::Bad, text))
+            (StatusCode::UNPROCESSABLE_ENTITY, form, frame.with_flash(FlashLevel::Error, text))
         }
         FormError::Whole(error) => {
-            let frame = frame.saying(Tone::Bad, error.message());
+            let frame = frame.with_flash(FlashLevel::Error, error.message());
             (error.status(), form, frame)
         }
     }

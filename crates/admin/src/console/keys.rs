@@ -13,7 +13,7 @@ use tollgate_ledger::{Account, AccountId, Key, KeyId, KeyLimits, KeyPatch, NewKe
 use tollgate_limits::Rates;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
 /// Keys that are listed: customers have a handful, and a page stays one page.
 const LISTED_MAX: usize = 200;
@@ -77,6 +77,7 @@ fn render(
     let ledger = operator.ledger();
     let keys = ledger.keys_of(account.id);
     let left_out = keys.len().saturating_sub(LISTED_MAX);
+    // The newest: operators look for the key that was just made or has just failed.
     let newest = keys.iter().rev().take(LISTED_MAX);
     let rows = newest.map(|key| KeyRow::new(key, ledger.key_limits(key.id))).collect();
     let head = CustomerHead::new(operator.ledger(), &account, "/keys");
@@ -90,7 +91,10 @@ pub(super) async fn create(Visit { operator, account }: Visit, form: Form) -> Re
             let frame = operator.frame(HERE);
             let frame = match secret {
                 Some(_) => frame,
-                None => frame.saying(Tone::Bad, "This key was made before. It is not shown again."),
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This key was made before. It is not shown again.",
+                ),
             };
             render(&operator, frame, Form::default(), account, secret).into_response()
         }
@@ -139,6 +143,7 @@ pub(super) async fn switch(
     form: Form,
 ) -> Response {
     let found = key.parse().ok().and_then(|id| operator.ledger().key_by_id(id));
+    // A key of another account is not changed through this page, and nothing shows that it exists.
     let Some(key) = found.filter(|key| key.account == account.id) else {
         return operator.failed(ApiError::not_found("This customer has no such key."));
     };

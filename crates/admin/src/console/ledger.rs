@@ -10,7 +10,7 @@ use super::access::{LenientQuery, LoggedInOperator};
 use crate::ledger::{self, JournalReportView};
 use crate::request::Params;
 use tollgate_ledger::{AccountId, ExportFormat, Seq};
-use tollgate_web_kit::{HtmlPage, PageFrame, Tone, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, HtmlPage, PageFrame, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/ledger";
@@ -38,12 +38,15 @@ pub(super) async fn verify(operator: LoggedInOperator) -> Response {
         Err(error) => return operator.failed(error),
     };
     verified.violations.truncate(VIOLATIONS_MAX);
-    let (tone, text) = if verified.ok {
-        (Tone::Good, "The journal is in order.")
+    let (level, text) = if verified.ok {
+        (FlashLevel::Success, "The journal is in order.")
     } else {
-        (Tone::Bad, "The journal is not in order. Keep a copy of the data directory, and look.")
+        (
+            FlashLevel::Error,
+            "The journal is not in order. Keep a copy of the data directory, and look.",
+        )
     };
-    let frame = operator.frame(HERE).saying(tone, text);
+    let frame = operator.frame(HERE).with_flash(level, text);
     HtmlPage(LedgerPage { frame, once: new_submit_token(), verified: Some(verified) })
         .into_response()
 }
@@ -70,7 +73,7 @@ pub(super) async fn export(
         _ => {
             let text =
                 "Nothing was exported: the customer is an id, and the first record a number.";
-            let frame = operator.frame(HERE).saying(Tone::Bad, text);
+            let frame = operator.frame(HERE).with_flash(FlashLevel::Error, text);
             let page = HtmlPage(LedgerPage { frame, once: new_submit_token(), verified: None });
             return (StatusCode::UNPROCESSABLE_ENTITY, page).into_response();
         }
@@ -78,6 +81,7 @@ pub(super) async fn export(
     let (format, name) = match typed.format.as_str() {
         "focus" => (ExportFormat::Focus, "attachment; filename=\"focus.csv\""),
         "csv" => (ExportFormat::Csv, "attachment; filename=\"ledger.csv\""),
+        // `attachment`: a browser would otherwise render megabytes of records in the tab.
         _ => (ExportFormat::Jsonl, "attachment; filename=\"ledger.jsonl\""),
     };
     let typed = ledger::ExportQuery { from_seq, format: Some(format), account };

@@ -8,7 +8,7 @@ use super::form::{self, FormError, FormResult};
 use crate::login::refused;
 use tollgate_ledger::{AccountId, LedgerError, normal_email};
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{Form, Tone};
+use tollgate_web_kit::{FlashLevel, Form};
 
 /// Characters of a password: some 120 bits, and short enough to be read out.
 const CHARACTERS: usize = 20;
@@ -19,12 +19,14 @@ pub(super) async fn set(Visit { operator, account }: Visit, form: Form) -> Respo
         Ok(password) => {
             let frame = operator.frame(HERE);
             let frame = match password {
-                Some(_) => {
-                    frame.saying(Tone::Good, "The log-in was set. Older sessions have ended.")
-                }
-                None => {
-                    frame.saying(Tone::Bad, "This password was made before. It is not shown again.")
-                }
+                Some(_) => frame.with_flash(
+                    FlashLevel::Success,
+                    "The log-in was set. Older sessions have ended.",
+                ),
+                None => frame.with_flash(
+                    FlashLevel::Error,
+                    "This password was made before. It is not shown again.",
+                ),
             };
             render(&operator, frame, Form::default(), account, password).await.into_response()
         }

@@ -67,14 +67,14 @@ struct MarginMoney {
     /// The margin as a share of what was charged.
     share: String,
     /// A class of the style sheet.
-    tone: &'static str,
+    badge_class: &'static str,
 }
 
 impl MarginMoney {
     fn new(charged: Nanousd, cost: Nanousd) -> Self {
         let margin = charged.checked_sub(cost).unwrap_or_default();
-        let tone = if margin < Nanousd::ZERO { "bad" } else { "" };
-        Self { charged, cost, margin, share: share(margin, charged), tone }
+        let badge_class = if margin < Nanousd::ZERO { "bad" } else { "" };
+        Self { charged, cost, margin, share: share(margin, charged), badge_class }
     }
 }
 
@@ -115,6 +115,7 @@ pub(super) async fn page(
 ) -> Response {
     let days = query.days.filter(|days| DAYS.contains(days)).unwrap_or(DAYS_DEFAULT);
     let by = query.by.unwrap_or(MarginBy::Model);
+    // One below the largest, since the end of the range is `today + 1`.
     let today = u32::try_from(UnixMs::now().0 / MS_PER_DAY).unwrap_or(u32::MAX - 1);
     let cells = operator.ledger().margins(today.saturating_sub(days - 1)..today + 1).await;
     let cells = match cells {
@@ -126,6 +127,7 @@ pub(super) async fn page(
     let mut rows = summed(cells, Some(by));
     match by {
         MarginBy::Day => rows.reverse(),
+        // The worst first: a page is cut at its end, and losses must not be what is left out.
         _ => rows.sort_by_key(|row| row.margin),
     }
     let left_out = rows.len().saturating_sub(ROWS_MAX);

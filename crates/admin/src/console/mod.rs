@@ -8,7 +8,6 @@ mod audit;
 mod codes;
 mod configuration;
 mod customer;
-mod customer_credit;
 mod customer_prices;
 mod customers;
 mod done;
@@ -16,6 +15,7 @@ mod doubts;
 mod entries;
 mod fleet;
 mod form;
+mod hold_rules;
 mod keys;
 mod ledger;
 mod login;
@@ -74,6 +74,7 @@ const NAV: &[NavItem] = &[
 /// The ways through the console of this gateway.
 fn nav(admin: &AdminState) -> &'static [NavItem] {
     match (admin.ledger.fleet(), NAV.split_last()) {
+        // The fleet's page is last, so that a single gateway drops it by length.
         (None, Some((_, single))) => single,
         _ => NAV,
     }
@@ -109,8 +110,8 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/customers/{account}/grants", post(customer::grant))
         .route("/operator/customers/{account}/write-offs", post(customer::write_off))
         .route("/operator/customers/{account}/limits", post(customer::limit))
-        .route("/operator/customers/{account}/credit", post(customer_credit::set_line))
-        .route("/operator/customers/{account}/holds", post(customer_credit::set_holds))
+        .route("/operator/customers/{account}/credit", post(customer::set_line))
+        .route("/operator/customers/{account}/holds", post(customer::set_holds))
         .route("/operator/customers/{account}/keys", get(keys::page).post(keys::create))
         .route("/operator/customers/{account}/keys/{key}", post(keys::switch))
         .route("/operator/customers/{account}/entries", get(entries::page))
@@ -155,10 +156,12 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .route("/operator/login", get(access::page).post(access::log_in))
         .route("/operator/logout", post(access::log_out))
         .route("/operator/{*path}", get(access::nowhere))
+        // The layer added last runs first: the guard needs the client's address and scheme from `introduce`.
         .layer(from_fn_with_state(ConsoleGuard { sessions }, web::guard))
         .layer(from_fn_with_state(console.clone(), introduce))
         .with_state(console);
     Ok(pages
+        // Behind the layers: scripts and style sheets are public, and need no session to be cached.
         .route("/operator/assets/{version}/{name}", get(web::assets))
         .layer(CompressionLayer::new()))
 }
@@ -173,6 +176,7 @@ async fn introduce(
     if let Some(peer) = client.address {
         let (headers, config) = (request.headers(), console.admin.config.load());
         client.address = Some(forwarded::address(peer, headers, &config.trusted_proxies));
+        // `|=`: a proxy may end TLS before a gateway that speaks it too; either makes the cookie `Secure`.
         client.tls |= forwarded::is_tls(peer, headers, &config.trusted_proxies);
     }
     request.extensions_mut().insert(client);

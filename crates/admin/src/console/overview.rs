@@ -122,6 +122,8 @@ async fn figures(operator: &LoggedInOperator) -> Result<Figures, LedgerError> {
 
 /// The fleet in a line, as it was seen in the last seconds.
 async fn fleet(operator: &LoggedInOperator) -> Option<String> {
+    // The node's copy of the last seconds: every open tab asks for it again and again, and the database is
+    // shared.
     let seen = operator.ledger().fleet()?.overview().await;
     let unseen = || "The database of the fleet has not answered yet".to_owned();
     Some(seen.map_or_else(unseen, |overview| super::fleet::line(&overview)))

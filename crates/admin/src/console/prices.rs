@@ -76,6 +76,7 @@ pub(super) async fn create_group(operator: LoggedInOperator, form: Form) -> Resp
 async fn submit_new(operator: &LoggedInOperator, form: &Form) -> FormResult<()> {
     let (name, rules) = (form.text("name"), rule_text::typed(form)?);
     let by = operator.by(form)?;
+    // Only if there is none: a second operator's group of the same name is not overwritten.
     let made = by.set_price_group(name, rules, IfMatch::Exactly(None)).await;
     made.map_err(|error| match error {
         LedgerError::Changed => {

@@ -76,6 +76,7 @@ pub(super) async fn page(
     let is_plain = [&typed.account, &typed.key, &typed.model, &typed.status, &typed.errors]
         .iter()
         .all(|field| field.is_empty());
+    // The tail has no filter: above a filtered list it would show requests that the list leaves out.
     let tail = is_plain && typed.before.is_none() && log.is_on();
     let rows = found.records;
     let page = Requests { frame, typed, wrong, rows, older, enabled: log.is_on(), tail };

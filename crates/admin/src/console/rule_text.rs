@@ -45,6 +45,7 @@ fn rule(line: &str) -> Result<PriceRule, String> {
         let Some((name, value)) = word.split_once('=') else {
             return Err(format!("`{word}` is no name and value such as `factor=0.9`."));
         };
+        // Two values of one name are a typing error that decides about money.
         if !names.insert(name) {
             return Err(format!("`{name}` is there twice."));
         }
@@ -58,6 +59,7 @@ fn rule(line: &str) -> Result<PriceRule, String> {
             }
         }
     }
+    // The API's reader: the line is the same rule in another spelling, and gets the same checks.
     rule.read(0).map_err(|error| error.message().to_owned())
 }
 

@@ -77,6 +77,7 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
     let mut hours: BTreeMap<u64, Hour> = BTreeMap::new();
     for minute in minutes {
         // A minute belongs to the hour in which it began.
+        // The last minute of an hour ends in the next one.
         let begin = minute.end.0.saturating_sub(MINUTE_MS) / MS_PER_HOUR * MS_PER_HOUR;
         let hour = hours.entry(begin).or_default();
         hour.begin = UnixMs(begin);
@@ -117,6 +118,7 @@ pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, Ledge
 
 /// Charges by day up to now, days without usage included, in the form that app.js draws.
 pub(super) fn spend(days: &[Day], now: UnixMs) -> String {
+    // Days without usage are drawn as zero; the ledger has no rows for them.
     let first = (now.0 / MS_PER_DAY + 1).saturating_sub(DAYS);
     let x: Vec<u64> = (first..first + DAYS).map(|day| day * MS_PER_DAY / 1000).collect();
     let charged = x.iter().map(|begin| {

@@ -21,6 +21,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// `GET /operator/requests/tail`
 pub(super) async fn follow(operator: LoggedInOperator) -> Response {
     let log = &operator.admin().requests;
+    // One bound for the API and the console: each follower costs a copy of every record.
     if log.followers() >= TAILS_MAX {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many look on.").into_response();
     }

@@ -70,6 +70,7 @@ fn explained(
         return None;
     }
     let parsed: Option<KeyId> = key.parse().ok();
+    // Checked here to mark the key's field; the API's error does not say which of the two was not found.
     if !key.is_empty() && parsed.is_none_or(|id| operator.ledger().key_by_id(id).is_none()) {
         return Some(Err(("key", "There is no key with this id.".to_owned())));
     }

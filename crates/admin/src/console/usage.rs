@@ -68,6 +68,7 @@ fn by_model(rows: &[UsageRow]) -> Vec<(String, UsageTotal)> {
     }
     let mut models: Vec<_> =
         models.into_iter().map(|(model, total)| (model.to_owned(), total)).collect();
+    // Dearest first, so that what the cut leaves out is the cheapest.
     models.sort_by_key(|(_, total)| std::cmp::Reverse(total.charged));
     models.truncate(MODELS_MAX);
     models

@@ -83,6 +83,7 @@ async fn tasks(
     query: TasksQuery,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
     let found = operator.ledger().tasks(account, None, query.after, PAGE).await;
+    // `None` is a cursor that is no longer in the list: the page is empty, with a link to the first.
     let page = found?.unwrap_or_default();
     Ok((page.tasks, page.next_after.map(|id| format!("?after={id}"))))
 }
@@ -127,8 +128,8 @@ fn state(listed: &ListedTask) -> (String, &'static str) {
         TaskPhase::InDoubt => ("in doubt".to_owned(), "warn"),
         TaskPhase::Submitted { .. } => ("running".to_owned(), ""),
         TaskPhase::Ended(ended) => {
-            let tone = if ended.state == "succeeded" { "good" } else { "bad" };
-            (ended.state.clone(), tone)
+            let badge_class = if ended.state == "succeeded" { "good" } else { "bad" };
+            (ended.state.clone(), badge_class)
         }
     }
 }

@@ -4,7 +4,6 @@ use super::super::candidate::{Candidate, RankedChannel, TargetRank};
 use super::*;
 use crate::sample;
 use tollgate_config::snapshot::Upstream;
-use tollgate_protocols::Operation;
 
 const RULES: CircuitRules = CircuitRules {
     failures: 3,
@@ -76,7 +75,7 @@ proptest! {
         let (at, mut now) = (channel(), Instant::now());
         for (outcome, account, wait_ms, is_count) in calls {
             now += Duration::from_millis(wait_ms);
-            let kind = if is_count { CallKind::from(Operation::CountTokens) } else { CallKind::from(Operation::Compact) };
+            let kind = if is_count { sample::token_count() } else { sample::compact() };
             make(&at, planned(kind, account), outcome, now);
             for paying in [account, 99] {
                 let call = planned(CallKind::GENERATION, paying);
@@ -92,23 +91,15 @@ proptest! {
 #[test]
 fn each_kind_is_shut_by_its_own_failures() {
     let (at, now) = (channel(), Instant::now());
-    let counts = |account| {
-        make(&at, planned(CallKind::from(Operation::CountTokens), account), Outcome::Failed, now)
-    };
+    let counts = |account| make(&at, planned(sample::token_count(), account), Outcome::Failed, now);
     assert!((1..=3).all(counts), "three accounts");
     assert!(!counts(4), "shut for all");
-    assert!(
-        make(&at, planned(CallKind::from(Operation::Compact), 4), Outcome::Ok, now),
-        "another kind goes on"
-    );
+    assert!(make(&at, planned(sample::compact(), 4), Outcome::Ok, now), "another kind goes on");
     let shut = at.1.shut_kinds(now, &RULES);
-    assert_eq!(
-        shut.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
-        [CallKind::from(Operation::CountTokens)]
-    );
+    assert_eq!(shut.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [sample::token_count()]);
     // One token count is the probe after the pause; billed calls are not affected.
     let due = now + RULES.open;
-    assert!(make(&at, planned(CallKind::from(Operation::CountTokens), 5), Outcome::Ok, due));
+    assert!(make(&at, planned(sample::token_count(), 5), Outcome::Ok, due));
     assert!(at.1.shut_kinds(due, &RULES).is_empty(), "it works again");
 }
 
@@ -119,26 +110,20 @@ fn failures_of_the_main_kind_and_of_connections_concern_all_kinds() {
     for account in 1..=3 {
         make(&at, planned(CallKind::GENERATION, account), Outcome::Failed, now);
     }
-    assert!(
-        !is_made(CallKind::GENERATION, now)
-            && !is_made(CallKind::from(Operation::CountTokens), now)
-    );
+    assert!(!is_made(CallKind::GENERATION, now) && !is_made(sample::token_count(), now));
     let due = now + RULES.open;
-    assert!(is_made(CallKind::from(Operation::CountTokens), due));
+    assert!(is_made(sample::token_count(), due));
     let call = planned(CallKind::GENERATION, 9);
     assert_eq!(at.1.standing_of(call, due, &RULES), CircuitStanding::ProbeDue, "a paid call's");
 
     let (at, now) = (channel(), Instant::now());
     for _ in 0..3 {
-        make(&at, planned(CallKind::from(Operation::CountTokens), 1), Outcome::Unreachable, now);
+        make(&at, planned(sample::token_count(), 1), Outcome::Unreachable, now);
     }
     let standing = |kind, now| at.1.standing_of(planned(kind, 9), now, &RULES);
     assert_eq!(standing(CallKind::GENERATION, now), CircuitStanding::Open(RULES.open));
     let due = now + RULES.open;
-    assert!(
-        make(&at, planned(CallKind::from(Operation::CountTokens), 1), Outcome::Failed, due),
-        "it finds out"
-    );
+    assert!(make(&at, planned(sample::token_count(), 1), Outcome::Failed, due), "it finds out");
     let reached = standing(CallKind::GENERATION, due);
     assert!(matches!(reached, CircuitStanding::Ready { .. }), "there is a connection: {reached:?}");
 }
@@ -151,10 +136,7 @@ fn a_call_that_costs_nothing_takes_no_share_of_the_load() {
         let ranked = RankedChannel { rank: TargetRank::default(), target, channel };
         Candidate::begin(ranked, 0, false, planned(kind, 1), Instant::now(), RULES)
     };
-    let counts = [
-        begin(CallKind::from(Operation::CountTokens)),
-        begin(CallKind::from(Operation::CountTokens)),
-    ];
+    let counts = [begin(sample::token_count()), begin(sample::token_count())];
     assert_eq!((channel.in_flight(), channel.upstream.in_flight()), (0, 2));
     assert!(counts[0].quota_channel().is_none(), "its answers tell of other quotas");
     let paid = begin(CallKind::GENERATION);

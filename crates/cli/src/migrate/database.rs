@@ -33,7 +33,7 @@ Examples:
   tollgate migrate up --dry-run
   tollgate migrate up --routes /etc/tollgate/routes.yaml --models /etc/tollgate/models.yaml
 
-{CODES} Here 4 is a database or a schema that will not do, and 5 a database that does not answer."))]
+{CODES} Here 4 is an unsuitable database or schema, and 5 a database that does not answer."))]
 pub(super) struct DatabaseUp {
     /// Print the statements without running them.
     #[arg(long)]
@@ -49,7 +49,7 @@ Examples:
   tollgate migrate status
   tollgate migrate status --json | jq .standing
 
-{CODES} Here 1 is a schema that lacks steps, 4 a database or a schema that will not do, and 5 a \
+{CODES} Here 1 is a schema that lacks steps, 4 an unsuitable database or schema, and 5 a \
 database that does not answer."))]
 pub(super) struct DatabaseStatus {
     /// Print one JSON document instead of a table.
@@ -60,10 +60,6 @@ pub(super) struct DatabaseStatus {
 }
 
 impl DatabaseUp {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         output(&self.files, async |db| {
             if self.dry_run {
@@ -81,6 +77,7 @@ impl DatabaseUp {
 
 async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
     let standing = migrate::standing(db).await?;
+    // The statements of this version mean nothing on a schema that it does not know.
     if !matches!(standing, SchemaState::Current | SchemaState::Missing | SchemaState::Behind { .. })
     {
         return Err(migrate::refusal(db.place(), &standing));
@@ -96,10 +93,6 @@ async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
 }
 
 impl DatabaseStatus {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         output(&self.files, async |db| {
             let standing = migrate::standing(&db).await?;
@@ -147,6 +140,7 @@ fn output(
     let options = options(files)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async {
+        // Without the check of the schema that a node makes: this command is what mends it.
         let db = Db::for_migrations(&options).await?;
         ask(db).await
     });

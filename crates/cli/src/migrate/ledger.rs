@@ -95,10 +95,6 @@ enum RecoveryChoice {
 }
 
 impl MoveLedger {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The obstacle to the move.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let is_inward = self.way.to.is_some();
         if !is_inward && (self.data.is_none() || self.dry_run || self.recovery.is_some()) {
@@ -110,6 +106,7 @@ impl MoveLedger {
         if is_inward {
             archive::connect(&dir, &self.files)?;
         }
+        // Not in a dry run: resolving open holds charges or releases money.
         if let (Some(recovery), false) = (self.recovery, self.dry_run) {
             recover(&dir, recovery)?;
         }
@@ -162,6 +159,7 @@ impl MoveLedger {
 
 /// Resolve holds that a crash left open, as a start does.
 fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()> {
+    // Opening would create an empty ledger in a mistyped directory.
     if !dir.join("journal").exists() {
         return Ok(());
     }
@@ -170,6 +168,7 @@ fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()
         RecoveryChoice::Floor => RecoveryPolicy::Floor,
     };
     let (ledger, found) = Ledger::open(Options { recovery, ..Options::new(dir) })?;
+    // Closed before the move, which opens the same directory.
     ledger.close();
     errln!("{} calls were open, and are in doubt now", found.in_doubt.len());
     Ok(())

@@ -108,6 +108,7 @@ impl KeyForm {
                 spend_per_month: errors.take(self.money("per_month")),
             },
         };
+        // All fields are read first, so that the page shows every error at once.
         let is_wrong = errors.is_any();
         self.typed.errors = errors;
         if is_wrong { Err(()) } else { Ok(new) }
@@ -120,6 +121,7 @@ impl KeyForm {
         let written = self.typed.text("others").split_whitespace();
         let mut models: Vec<String> =
             self.typed.texts("model").chain(written).map(str::to_owned).collect();
+        // A model may be ticked and typed as well.
         models.sort();
         models.dedup();
         let text = match check_key_models(Some(&models)) {
@@ -144,6 +146,7 @@ impl KeyForm {
         if typed.is_empty() {
             return Ok(None);
         }
+        // The form shows days only: an unchanged day keeps the exact time that the API may have set.
         if let Some(before) = before.filter(|before| last_day(*before) == typed) {
             return Ok(Some(before));
         }
@@ -165,6 +168,7 @@ impl KeyForm {
 
 /// The last day on which a key works.
 fn last_day(ends_at: UnixMs) -> String {
+    // A key that ends at midnight works on the day before.
     show::day(&UnixMs(ends_at.0.saturating_sub(1)))
 }
 

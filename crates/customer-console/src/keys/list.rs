@@ -5,8 +5,9 @@ use axum::extract::{Query, State};
 use axum::response::IntoResponse as _;
 use serde::Deserialize;
 
+use crate::CustomerConsole;
 use crate::customer::{LoggedInCustomer, PageResult};
-use crate::{CustomerConsole, playground};
+use crate::playground_keys::is_playground_key;
 use tollgate_ledger::{Key, KeyId};
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{HtmlPage, PageFrame, show};
@@ -41,7 +42,7 @@ impl KeyState {
     }
 
     /// The class of the state's badge.
-    pub(super) fn tone(self) -> &'static str {
+    pub(super) fn badge_class(self) -> &'static str {
         match self {
             Self::Works => "good",
             Self::Off => "warn",
@@ -114,10 +115,11 @@ pub(crate) async fn page(
     let now = UnixMs::now();
     let mut keys = console.ledger.keys_of(customer.account.id);
     // A key of the playground that has ended is of no use to anybody.
-    keys.retain(|key| !(playground::is_its(key) && key.is_expired(now)));
+    keys.retain(|key| !(is_playground_key(key) && key.is_expired(now)));
     keys.reverse();
     if let Some(before) = &query.before {
         let place = before.parse().ok().and_then(|id| keys.iter().position(|key| key.id == id));
+        // Not the first page: whoever pages through the list would begin again.
         let place = place.ok_or_else(|| customer.nowhere(&console))?;
         keys.drain(..=place);
     }

@@ -22,7 +22,7 @@ use form::{KeyForm, ListedModels};
 use list::{KeyRow, KeyState};
 use tollgate_ledger::{Key, KeyId, KeyPatch, LedgerError, NewKey};
 use tollgate_types::clock::UnixMs;
-use tollgate_web_kit::{DoneMessages, Form, HtmlPage, PageFrame, Tone, new_submit_token};
+use tollgate_web_kit::{DoneMessages, FlashLevel, Form, HtmlPage, PageFrame, new_submit_token};
 
 pub(super) use list::page as list;
 
@@ -92,7 +92,7 @@ pub(super) async fn make(
     sent: &Form,
 ) -> PageResult {
     let refused = |status: StatusCode, text: &str| {
-        let frame = customer.frame(console, "/keys").saying(Tone::Bad, text);
+        let frame = customer.frame(console, "/keys").with_flash(FlashLevel::Error, text);
         let form = KeyForm::from_sent(sent);
         let listed = ListedModels::from_config(&console.config.load());
         let page = NewKeyPage { frame, form, listed, once: new_submit_token() };
@@ -134,6 +134,7 @@ pub(super) fn why_no_key(
     if keys.len() >= EVER_MAX {
         return Some("The account has made so many keys that it can make no more.");
     }
+    // Ended keys stay in the ledger for ever, so they may not count towards the keys in use.
     let live = keys.iter().filter(|key| KeyState::from_key(key, now) != KeyState::Ended).count();
     let text = "The account has 100 keys. Revoke one that is no longer used, and try again.";
     (live >= LIVE_MAX).then_some(text)
@@ -197,7 +198,7 @@ pub(super) async fn show(
     let form = KeyForm::from_key(&key, &console.ledger.key_limits(key.id));
     let mut page = KeyPage::new(&console, &customer, &key, form);
     if let Some(text) = before.done.as_deref().and_then(|word| DONE.text(word)) {
-        page.frame = page.frame.saying(Tone::Good, text);
+        page.frame = page.frame.with_flash(FlashLevel::Success, text);
     }
     Ok(HtmlPage(page).into_response())
 }
@@ -209,6 +210,7 @@ async fn find(
     id: &str,
 ) -> PageResult<Arc<Key>> {
     let key = id.parse().ok().and_then(|id| console.ledger.key_by_id(id));
+    // 404 and not 403: nothing tells whether another account's key exists.
     let own = key.filter(|key| key.account == customer.account.id);
     own.ok_or_else(|| customer.nowhere(console))
 }
@@ -277,7 +279,7 @@ pub(super) async fn revoke(
 }
 
 fn too_many_changes(mut page: KeyPage) -> Response {
-    page.frame = page.frame.saying(Tone::Bad, super::TOO_MANY_CHANGES);
+    page.frame = page.frame.with_flash(FlashLevel::Error, super::TOO_MANY_CHANGES);
     (StatusCode::TOO_MANY_REQUESTS, HtmlPage(page)).into_response()
 }
 

@@ -16,24 +16,12 @@ use serde_json::{Value, json};
 
 use super::address::GatewayUrl;
 use super::customer::{LoggedInCustomer, PageResult};
+use super::playground_keys::{self, KEY_LIFETIME_MS, KEY_NAME};
 use super::{CustomerConsole, keys};
-use tollgate_ledger::{
-    CallMoney, CallName, EntryKind, Key, KeyPatch, LedgerError, NewKey, RequestId,
-};
+use tollgate_ledger::{CallMoney, CallName, EntryKind, LedgerError, NewKey, RequestId};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, ShowsMedia};
-
-/// Name of the playground's keys.
-const KEY_NAME: &str = "Playground";
-/// Lifetime of such a key, in milliseconds.
-const KEY_LIFETIME_MS: u64 = 3_600_000;
-
-/// True for a key of the playground.
-pub(super) fn is_its(key: &Key) -> bool {
-    let lives = key.expires_at.map(|end| end.0.saturating_sub(key.created_at.0));
-    key.name == KEY_NAME && lives.is_some_and(|lives| lives <= KEY_LIFETIME_MS)
-}
 
 #[derive(Template)]
 #[template(path = "customer_playground.html")]
@@ -70,6 +58,7 @@ pub(super) async fn page(
         frame,
     };
     let mut response = HtmlPage(page).into_response();
+    // Pictures and videos come from providers: the content policy of this page allows their origins.
     response.extensions_mut().insert(ShowsMedia);
     response
 }
@@ -82,6 +71,7 @@ pub(super) async fn key(
     if let Some(why) = keys::why_no_key(&console, &customer) {
         return Ok(refused(StatusCode::FORBIDDEN, why));
     }
+    // The ledger holds every key for ever: a page that is reloaded in a loop must not fill it.
     if !console.key_makings.take(customer.account.id) {
         let text = "These are many keys in a short time. Wait half a minute and try again.";
         return Ok(refused(StatusCode::TOO_MANY_REQUESTS, text));
@@ -90,27 +80,12 @@ pub(super) async fn key(
         log::error!("the playground got no key: {error}");
         refused(StatusCode::SERVICE_UNAVAILABLE, "The gateway could not make a key.")
     };
-    end_keys(&console, &customer).await.map_err(failed)?;
+    playground_keys::end(&console, &customer).await.map_err(failed)?;
     let until = UnixMs(UnixMs::now().0.saturating_add(KEY_LIFETIME_MS));
     let new = NewKey { name: KEY_NAME.to_owned(), expires_at: Some(until), ..NewKey::default() };
     let secret = customer.create_key(&console, new, &Form::default()).await.map_err(failed)?;
     let secret = secret.as_ref().map(tollgate_types::secret::Secret::expose);
     Ok(Json(json!({"key": secret, "until": until.0})).into_response())
-}
-
-/// Switches off the keys that the playground was given.
-pub(super) async fn end_keys(
-    console: &CustomerConsole,
-    customer: &LoggedInCustomer,
-) -> Result<(), LedgerError> {
-    let now = UnixMs::now();
-    for key in console.ledger.keys_of(customer.account.id) {
-        if is_its(&key) && !key.disabled && !key.is_expired(now) {
-            let patch = KeyPatch { disabled: Some(true), ..KeyPatch::default() };
-            customer.update_key(console, key.id, patch).await?;
-        }
-    }
-    Ok(())
 }
 
 fn refused(status: StatusCode, message: &str) -> Response {

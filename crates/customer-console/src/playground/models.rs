@@ -24,6 +24,7 @@ pub(super) fn all(config: &Snapshot) -> Vec<Value> {
         }
     }
     for (_, models) in &mut forms {
+        // Cut at the end, not by operation: several operations share a form.
         models.truncate(EACH_MAX);
     }
     let some = forms.into_iter().filter(|(_, models)| !models.is_empty());

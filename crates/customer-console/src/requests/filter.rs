@@ -66,6 +66,7 @@ impl Filter {
             Err(text) => filter.status_wrong = text,
         }
         let before = typed.before.map(|before| before.parse().ok());
+        // A wrong cursor is an error of the request; the other fields have a place beside them.
         filter.before_wrong = matches!(before, Some(None));
         filter.before = before.flatten();
         filter

@@ -47,7 +47,7 @@ struct AppliedPrice {
 /// Facts from the request log.
 struct Facts {
     status: String,
-    tone: &'static str,
+    badge_class: &'static str,
     error: String,
     began_at: String,
     ended_at: String,
@@ -69,7 +69,7 @@ impl Facts {
     fn from_logged(logged: &RequestRecord, keys: &KeyNames) -> Self {
         Self {
             status: super::status(logged),
-            tone: request_list::status_class(logged),
+            badge_class: request_list::status_class(logged),
             error: logged.error_code.clone(),
             began_at: show::time(&logged.began_at()),
             ended_at: show::time(&logged.ended_at),

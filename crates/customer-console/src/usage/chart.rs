@@ -38,6 +38,7 @@ fn series(
     let values = |days: &BTreeMap<UnixMs, UsageTotal>| -> Vec<Value> {
         period.all().map(|day| value(days.get(&day).unwrap_or(&none))).collect()
     };
+    // The dearest come first; more lines than these cannot be told apart by colour.
     let (own, others) = sums.models.split_at(sums.models.len().min(MODELS_MAX));
     let days_of = |model: &Arc<str>| sums.models_by_day.get(model);
     let line = |label: &str, days: &BTreeMap<UnixMs, UsageTotal>| json!({"label": label, "values": values(days)});

@@ -41,12 +41,14 @@ pub(crate) async fn download(
 
 fn file(used: &[UsageRow], names: &KeyNames) -> Result<Vec<u8>, String> {
     let mut writer =
+        // RFC 4180 ends lines with CRLF.
         csv::WriterBuilder::new().terminator(csv::Terminator::CRLF).from_writer(Vec::new());
     let describe = |error: csv::Error| error.to_string();
     let units = Usage::ZERO.shown().map(|(unit, _)| unit.name);
     writer.write_record(BEFORE.into_iter().chain(units).chain([BEHIND])).map_err(describe)?;
     for UsageRow { begin: day, model, key, total } in used {
         let counts = [total.calls].into_iter().chain(total.usage.shown().map(|(_, count)| count));
+        // Names are typed by people; ids and days have a fixed form.
         let texts = [show::day(day), plain(model), key.to_string(), plain(&names.name(*key))];
         let cells = texts
             .into_iter()

@@ -26,7 +26,7 @@ struct VideoPage {
     /// By which the customer knows it.
     id: String,
     record: Record,
-    tone: &'static str,
+    badge_class: &'static str,
     is_open: bool,
     model: String,
     key: String,
@@ -56,7 +56,7 @@ pub(crate) async fn page(
         frame: customer.frame(&console, "/videos"),
         page_id: page_id(&task),
         id: customer_id(&task).unwrap_or_else(|| NO_ID.to_owned()),
-        tone: record.tone(),
+        badge_class: record.badge_class(),
         is_open: task.ended().is_none(),
         model: task.intent.model.to_string(),
         key: keys.name(task.intent.key),
@@ -66,6 +66,7 @@ pub(crate) async fn page(
         lines: money.iter().flat_map(|money| StatementLine::from_call(money, &keys)).collect(),
         record,
     };
+    // The video is embedded from its provider: the content policy of this page allows it.
     let page = HtmlPage(shown);
     Ok((Extension(ShowsMedia), page).into_response())
 }

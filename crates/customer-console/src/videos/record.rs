@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// The class of the state's badge.
-    pub(super) fn tone(&self) -> &'static str {
+    pub(super) fn badge_class(&self) -> &'static str {
         match self.state.as_str() {
             "succeeded" => "good",
             "failed" | "expired" | "cancelled" => "bad",
@@ -69,6 +69,7 @@ impl Record {
 /// A text, a number or a truth as a text; nothing else.
 fn text(value: &Value) -> Option<String> {
     match value {
+        // Bounded and without control characters; askama escapes the rest.
         Value::String(text) if !text.is_empty() => Some(show::text(text).into_owned()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(truth) => Some(truth.to_string()),
@@ -81,6 +82,7 @@ fn text(value: &Value) -> Option<String> {
 fn video_url(record: &Value) -> Option<String> {
     let content = &record["content"];
     let url_text = content[0]["video_url"].as_str().or_else(|| content["video_url"].as_str())?;
+    // Parsed and written again: the page has a normalised address, not the upstream's text.
     let url = Url::parse(url_text).ok().filter(|_| url_text.len() <= URL_BYTES_MAX)?;
     matches!(url.scheme(), "http" | "https").then(|| url.to_string())
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, Verdict, WAIT_MAX, Waiter};
-use crate::lease::Shortage;
+use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, WAIT_MAX, Waiter};
+use tollgate_ledger::{LeaseWait, Shortfall};
 use tollgate_money::money::Nanousd;
 
 /// More than what would be spent in this time is given back.
@@ -49,7 +49,7 @@ pub(super) struct Need {
     measured_at: Duration,
     pub(super) used_at: Duration,
     /// The treasury's last answer, if it had too little.
-    pub(super) short: Option<Shortage>,
+    pub(super) short: Option<Shortfall>,
     /// The earliest time of the next request after that.
     pub(super) ask_at: Duration,
     /// True if the treasury lent less than requested: another request soon would bring little.
@@ -72,6 +72,7 @@ impl Need {
             available
         } else if self.is_recalled || self.is_idle {
             Nanousd::ZERO
+        // Far above the threshold of a request, or money would travel with each pause of a moment.
         } else if available > self.ahead(EXCESS_S, cover_s.saturating_mul(2)).max(FLOOR) {
             self.enough(cover_s)
         } else {
@@ -88,6 +89,7 @@ impl Need {
     /// The call to request money for: the first, unless there is enough only for a later one.
     pub(super) fn next_to_serve(&self, available: Nanousd) -> Option<&Waiting> {
         let reach = self.within_reach(available);
+        // Where the first one asks for more than there is, a smaller one behind it need not fail with it.
         let within = self.waiting.iter().find(|waiting| waiting.amount <= reach);
         within.filter(|_| self.short.is_some()).or(self.waiting.first())
     }
@@ -98,7 +100,7 @@ impl Need {
         &mut self,
         available: Nanousd,
         now: Duration,
-        verdicts: &mut Vec<(Waiter, Verdict)>,
+        verdicts: &mut Vec<(Waiter, LeaseWait)>,
     ) {
         let mut left = available;
         let served = self.waiting.extract_if(.., |waiting| {
@@ -109,7 +111,7 @@ impl Need {
             is_served
         });
         let before = verdicts.len();
-        verdicts.extend(served.map(|waiting| (waiting.id, Verdict::Again)));
+        verdicts.extend(served.map(|waiting| (waiting.id, LeaseWait::Again)));
         if verdicts.len() > before {
             self.served_at = Some(now);
         }
@@ -117,6 +119,7 @@ impl Need {
         let reach = self.within_reach(left);
         let may_come = short.elsewhere > Nanousd::ZERO || self.returning > Nanousd::ZERO;
         let expired = self.waiting.extract_if(.., |waiting| {
+            // The answer does not speak of calls that came after the sync was sent.
             if !waiting.is_requested || waiting.amount <= reach {
                 return false;
             }
@@ -124,7 +127,7 @@ impl Need {
             let waited = now.saturating_sub(waiting.since);
             !may_come || requested_for >= RECALL_WAIT || waited >= WAIT_MAX
         });
-        verdicts.extend(expired.map(|waiting| (waiting.id, Verdict::Refused(short))));
+        verdicts.extend(expired.map(|waiting| (waiting.id, LeaseWait::Short(short))));
         let is_in_reach = self.waiting.iter().any(|waiting| waiting.amount <= reach);
         self.ask_at = if is_in_reach { now } else { now.saturating_add(RECALL_BEAT) };
     }
@@ -154,6 +157,8 @@ impl Need {
         }
         let smoothed = |before: i64, grown: Nanousd| {
             let pace = grown.get().saturating_mul(1000).checked_div(ms.max(1)).unwrap_or(0);
+            // A rise counts at once and a fall by halves: too little makes calls wait, too much only
+            // returns.
             let mean = before.saturating_add(pace).checked_div(2).unwrap_or(0);
             if is_first { 0 } else { pace.max(mean) }
         };

@@ -264,6 +264,7 @@ impl Account {
         };
         let intent = Arc::new(Intent { hold: new, ..Intent::clone(&task.intent) });
         let task = Task { intent, ..Task::clone(&task) };
+        // A journal's first record of a task is its submit, whatever has become of it.
         if task.ended().is_none() && task.stage != TaskPhase::Submitting {
             let begun = Task { stage: TaskPhase::Submitting, ..task.clone() };
             arriving.add(Record::Task(Arc::new(begun)))?;

@@ -7,16 +7,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{MoveError, MoveReport, Tallies};
+use super::{MoveError, MoveReport, ReadDirectory, Tallies};
 use crate::postgres::moving::{Finish, MoveOutcome};
 use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
 use tollgate_ledger::moving::{DirectoryState, Leaving, Parts, lines};
-use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Record, Seq};
+use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Seq};
 
-/// The most writes of the directory that are pulled at one time.
-const PULLED_MAX: u32 = 1000;
 /// Rows of usage that one statement writes.
 const ROWS_MAX: usize = 2_000;
 /// Attempts at the last transaction: others write into the directory meanwhile, or a COMMIT is not answered.
@@ -24,37 +22,7 @@ const TRIES_MAX: u32 = 20;
 /// The wait before it is tried again.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// The directory of the fleet, as far as it was read.
-struct Fleet {
-    followed: DirectoryState,
-    head: Seq,
-}
-
-impl Fleet {
-    fn new() -> Self {
-        Self { followed: DirectoryState::default(), head: 0 }
-    }
-
-    /// Reads to its end.
-    async fn catch_up(&mut self, db: &Db) -> Result<(), MoveError> {
-        loop {
-            let pulled = db.pull(self.head, PULLED_MAX).await?;
-            for group in pulled.groups {
-                let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
-                    DbError::Failed(format!(
-                        "the directory cannot be read at {}: {error}",
-                        group.seq
-                    ))
-                })?;
-                self.followed.take(&records)?;
-                self.head = group.seq;
-            }
-            if self.head >= pulled.head {
-                return Ok(());
-            }
-        }
-    }
-
+impl ReadDirectory {
     /// Refuses a ledger that has anything in common with the fleet.
     async fn check(&self, db: &Db, leaving: &Leaving, holds: &[Seq]) -> Result<(), MoveError> {
         let names = self.followed.names();
@@ -97,8 +65,8 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     }
     let mut parts = leaving.parts()?;
     while parts.next_part()?.is_some() {}
-    let mut fleet = Fleet::new();
-    fleet.catch_up(db).await?;
+    let mut fleet = ReadDirectory::default();
+    fleet.catch_up(db, |_| Ok(())).await?;
     check(db, &leaving, &parts, &fleet).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
     Ok(MoveReport { tallies, was_done: false })
@@ -119,8 +87,8 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     }
     let mut parts = leaving.parts()?;
     while parts.next_part()?.is_some() {}
-    let mut fleet = Fleet::new();
-    fleet.catch_up(db).await?;
+    let mut fleet = ReadDirectory::default();
+    fleet.catch_up(db, |_| Ok(())).await?;
     if let Err(error) = check(db, &leaving, &parts, &fleet).await {
         // With itself, where another process has moved it meanwhile.
         let Some(tallies) = has_moved(db, &leaving).await? else { return Err(error) };
@@ -129,6 +97,8 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     }
     let (count, writes) = put(db, &leaving).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
+    // Another process may finish the same move meanwhile, and takes away what is compared here: that it
+    // differs counts only if none did.
     let compared = compare(db, &leaving, &tallies).await;
     if let Some(tallies) = has_moved(db, &leaving).await? {
         marker.keep(dir)?;
@@ -177,7 +147,7 @@ async fn check(
     db: &Db,
     leaving: &Leaving,
     parts: &Parts<'_>,
-    fleet: &Fleet,
+    fleet: &ReadDirectory,
 ) -> Result<(), MoveError> {
     if db.head().await?.moved_out.is_some() {
         return Err(MoveError::MovedOut);
@@ -272,7 +242,7 @@ async fn finish(
     leaving: &Leaving,
     parts: &Parts<'_>,
     tallies: &Tallies,
-    fleet: &mut Fleet,
+    fleet: &mut ReadDirectory,
     count: u64,
     writes: u64,
 ) -> Result<(), MoveError> {
@@ -306,7 +276,7 @@ async fn finish(
                 tokio::time::sleep(WAIT).await;
             }
             Ok(MoveOutcome::Behind) if tries < TRIES_MAX => {
-                fleet.catch_up(db).await?;
+                fleet.catch_up(db, |_| Ok(())).await?;
                 if let Err(error) = check(db, leaving, parts, fleet).await {
                     return has_moved(db, leaving).await?.map(|_| ()).ok_or(error);
                 }

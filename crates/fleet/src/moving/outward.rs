@@ -9,35 +9,29 @@ use std::time::{Duration, Instant};
 
 use super::account::Account;
 use super::calls::Calls;
-use super::{MoveError, MoveReport, Tallies, Tally};
+use super::{MoveError, MoveReport, ReadDirectory, Tallies, Tally};
+use crate::postgres::Db;
 use crate::postgres::moving::NodeOut;
-use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
 use tollgate_ledger::moving::{Arriving, DirectoryState, Leaving};
-use tollgate_ledger::{AccountId, NodeId, Record, Seq, WriteId, verify};
+use tollgate_ledger::{AccountId, NodeId, Record, WriteId, verify};
 use tollgate_money::money::Nanousd;
 
-/// The most writes of the directory that are pulled at one time.
-const PULLED_MAX: u32 = 1000;
 /// The interval between checks of the nodes' terms.
 const POLL: Duration = Duration::from_millis(500);
 /// The longest that the treasury waits for a node: twice the longest term.
 const TERMS_MAX: Duration = Duration::from_secs(130);
 
-/// The directory's writes, except those that move money, which wait for their account's turn.
-struct DirectoryBacklog {
-    head: Seq,
-    money: BTreeMap<AccountId, VecDeque<Record>>,
-    followed: DirectoryState,
-}
+/// The writes that move money, which wait for their account's turn.
+type MoneyBacklog = BTreeMap<AccountId, VecDeque<Record>>;
 
 /// Moves all money and everything else out of the database and into `dir`, which is empty. All nodes
 /// must be stopped. Begun again after whatever has ended it, it does the same once.
 ///
 /// # Errors
 /// [`MoveError`]; the fleet is as it was then, and the new ledger cannot be opened. After
-/// [`DbError::Unknown`] it may have moved: move it out again.
+/// [`DbError::Unknown`](crate::postgres::DbError::Unknown) it may have moved: move it out again.
 pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     if let Some(id) = db.head().await?.moved_out {
         return moved_before(dir, id);
@@ -51,16 +45,28 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
         id: id.clone(),
     };
     let mut arriving = Arriving::begin(dir, &marker)?;
-    let mut backlog = write_directory(db, &mut arriving).await?;
-    let expected = write_accounts(db, &mut arriving, &mut backlog, &nodes).await?;
+    let (mut directory, mut backlog) = (ReadDirectory::default(), MoneyBacklog::new());
+    let add = |record| match record {
+        Record::Central(record) => {
+            let of_account = backlog.entry(record.account()).or_default();
+            of_account.push_back(Record::clone(&record));
+            Ok(())
+        }
+        record => Ok(arriving.add(record).map(drop)?),
+    };
+    directory.catch_up(db, add).await?;
+    let followed = &directory.followed;
+    let expected = write_accounts(db, &mut arriving, followed, backlog, &nodes).await?;
     arriving.end()?;
-    let (found, mut differences) = count(dir, Some(&backlog.followed))?;
+    // Before the fleet is left: until then its nodes can start again as if nothing had been.
+    let (found, mut differences) = count(dir, Some(followed))?;
     differences.extend(expected.differences(&found));
     if !differences.is_empty() {
         return Err(MoveError::Differs(differences));
     }
+    // All that the gateway needs is in place before the database says that it was left.
     secrets::share(db, dir).await?;
-    if !db.mark_moved_out(&id, backlog.head, &nodes).await? {
+    if !db.mark_moved_out(&id, directory.head, &nodes).await? {
         let changed = "something was written into the directory while it was moved out";
         return Err(MoveError::NotStopped(vec![changed.to_owned()]));
     }
@@ -116,54 +122,25 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
     }
 }
 
-/// Adds the directory's writes in order, except those that move money.
-async fn write_directory(db: &Db, arriving: &mut Arriving) -> Result<DirectoryBacklog, MoveError> {
-    let mut backlog =
-        DirectoryBacklog { head: 0, money: BTreeMap::new(), followed: DirectoryState::default() };
-    loop {
-        let pulled = db.pull(backlog.head, PULLED_MAX).await?;
-        for group in pulled.groups {
-            let records: Vec<Record> = postcard::from_bytes(&group.bytes).map_err(|error| {
-                DbError::Failed(format!("the directory cannot be read at {}: {error}", group.seq))
-            })?;
-            backlog.followed.take(&records)?;
-            backlog.head = group.seq;
-            for record in records {
-                match record {
-                    Record::Central(record) => {
-                        let of_account = backlog.money.entry(record.account()).or_default();
-                        of_account.push_back(Record::clone(&record));
-                    }
-                    record => {
-                        arriving.add(record)?;
-                    }
-                }
-            }
-        }
-        if backlog.head >= pulled.head {
-            return Ok(backlog);
-        }
-    }
-}
-
 /// Adds the money of each account, and gives what there must be in the end.
 async fn write_accounts(
     db: &Db,
     arriving: &mut Arriving,
-    backlog: &mut DirectoryBacklog,
+    followed: &DirectoryState,
+    mut backlog: MoneyBacklog,
     nodes: &[NodeOut],
 ) -> Result<Tallies, MoveError> {
     let nodes: Vec<NodeId> =
         [NodeId::SINGLE].into_iter().chain(nodes.iter().map(|node| node.node)).collect();
     let ids = db.account_ids().await?;
     let mut expected = db.tallies_of(&ids).await?;
-    (expected.codes, expected.uses) = backlog.followed.codes();
-    for (account, keys) in backlog.followed.keys() {
+    (expected.codes, expected.uses) = followed.codes();
+    for (account, keys) in followed.keys() {
         expected.of(account).keys = keys;
     }
     for id in ids {
         let tally = expected.of(id);
-        let money = backlog.money.remove(&id).unwrap_or_default();
+        let money = backlog.remove(&id).unwrap_or_default();
         tell_account(db, arriving, id, money, &nodes, tally).await?;
     }
     Ok(expected)
@@ -191,6 +168,8 @@ async fn tell_account(
         })
         .collect();
     let calls = Calls::new(db, id, nodes);
+    // All calls are read twice: what was lost or borne is known only of their sum, and each is written with
+    // its part of it.
     let lost = account.weigh(calls, &payments, tally.spent, tally.debt, unaccounted).await?;
     let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {

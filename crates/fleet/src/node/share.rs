@@ -1,4 +1,4 @@
-//! Exchanges shares of limits with the other nodes, for as long as the node runs.
+//! Syncs shares of limits with the other nodes, for as long as the node runs.
 //!
 //! These syncs are their own, beside those about money: a limit that is slow to move must not keep
 //! money waiting, nor the other way around.
@@ -57,6 +57,7 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
         };
         let begun = Instant::now();
         sharing.sync().await;
+        // A hurried sync has calls waiting, and the next one may be due already.
         if !is_hurried {
             sharing.clean().await;
         }
@@ -68,6 +69,7 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Re
 impl Sharing {
     async fn sync(&mut self) {
         let fleet = Arc::clone(&self.fleet);
+        // Numbered before the requests are collected: whoever comes in between waits for the next sync.
         let number = fleet.share_queue().begin();
         // Before anything else: what is granted for a term holds from here.
         let sent_at = self.limits.now();
@@ -92,12 +94,13 @@ impl Sharing {
             Err(error) => return self.failed(number, &sync, &error),
         };
         if std::mem::take(&mut self.is_failing) {
-            log::info!("shares of limits are exchanged again");
+            log::info!("shares of limits are synced again");
         }
         let grant = sync.share_requests.iter().zip(answer.grant);
         let is_less = self.limits.apply_grants(sent_at, term, grant);
         let is_lowered = self.ledger.take_caps(sync.caps.iter().zip(answer.caps));
         fleet.share_queue().end(number, true);
+        // What was lowered here is what others wait for; and where one sync was full, more limits wait.
         if is_less || is_lowered || is_more {
             fleet.share_queue().hurry();
         }
@@ -118,9 +121,10 @@ impl Sharing {
     }
 
     fn failed(&mut self, number: u64, sync: &ShareSync, why: &dyn std::fmt::Display) {
+        // It is not known if the database has it: the next sync says all of it again.
         self.ledger.retell_caps(&sync.caps);
         if !std::mem::replace(&mut self.is_failing, true) {
-            log::warn!("shares of limits cannot be exchanged now: {why}");
+            log::warn!("shares of limits cannot be synced now: {why}");
         }
         self.fleet.share_queue().end(number, false);
     }

@@ -4,7 +4,7 @@ use tokio_postgres::Row;
 
 use super::DbError;
 use crate::treasury::AccountFunds;
-use tollgate_ledger::Seq;
+use tollgate_ledger::{NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
@@ -23,9 +23,21 @@ pub(super) fn id<T: std::str::FromStr>(text: &str) -> Result<T, DbError> {
     text.parse().map_err(|_| DbError::Failed(format!("{text:?} is no id of this program")))
 }
 
+/// The node whose number stands in a column.
+pub(super) fn node(row: &Row, column: usize) -> Result<NodeId, DbError> {
+    let number: i32 = row.try_get(column)?;
+    let node = u16::try_from(number).ok().and_then(NodeId::from_number);
+    node.ok_or_else(|| DbError::Failed(format!("{number} is no node")))
+}
+
+/// The amount of money in a column.
+pub(super) fn amount(row: &Row, column: usize) -> Result<Nanousd, DbError> {
+    Ok(Nanousd::new(row.try_get(column)?))
+}
+
 /// The parts of an account's money, or of all accounts', in the columns behind the first.
 pub(super) fn funds(row: &Row) -> Result<AccountFunds, DbError> {
-    let amount = |column: usize| row.try_get(column).map(Nanousd::new);
+    let amount = |column| amount(row, column);
     Ok(AccountFunds {
         granted: amount(1)?,
         available: amount(2)?,
@@ -54,5 +66,10 @@ pub(super) fn read_place(place: i64) -> Result<Seq, DbError> {
 
 /// Times that a clock gives fit for 290 million years.
 pub(super) fn at_ms(at: UnixMs) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
+    number(at.0)
+}
+
+/// A number of rows, such as a query's limit.
+pub(super) fn size(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

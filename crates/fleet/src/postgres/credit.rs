@@ -1,5 +1,6 @@
 //! Credit lines in SQL: set by operators, in the transaction that writes it down.
 
+use super::columns::amount;
 use super::error::WriteRefused;
 use super::recall::RECALL;
 use super::statement_line::put_line;
@@ -30,7 +31,7 @@ pub(super) async fn set(
     let Some(row) = transaction.query_opt(LOCK, &[&id]).await? else {
         return Ok(Some(WriteRefused::UnknownAccount(account)));
     };
-    let amount = |column: usize| row.try_get(column).map(Nanousd::new);
+    let amount = |column| amount(&row, column);
     let state = CreditState {
         granted: amount(0)?,
         available: amount(1)?,
@@ -62,15 +63,7 @@ impl Db {
     /// # Errors
     /// See [`DbError`].
     pub(super) async fn recall(&self, account: AccountId) -> Result<(), DbError> {
-        let accounts = vec![account.to_string()];
-        let accounts = &accounts;
-        self.transact(|tx| {
-            Box::pin(async move {
-                tx.execute(RECALL, &[accounts]).await?;
-                Ok(())
-            })
-        })
-        .await?;
+        self.execute(RECALL, &[&vec![account.to_string()]]).await?;
         self.announce_recall(NodeId::DIRECTORY);
         Ok(())
     }

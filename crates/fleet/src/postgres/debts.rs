@@ -3,7 +3,7 @@
 
 use tokio_postgres::Row;
 
-use super::columns::{count, encoded, number};
+use super::columns::{count, encoded, number, size};
 use super::error::WriteRefused;
 use super::statement_line::put_line;
 use super::{Db, DbError, Transaction};
@@ -48,6 +48,7 @@ pub(super) fn paid(
     let debt =
         |treasury: &Treasury| treasury.funds(account).map(|funds| funds.debt).unwrap_or_default();
     let settled = sync.report.iter().flat_map(|report| &report.settled);
+    // A report can add a debt and pay it: what was owed at the most is what tells.
     let owed = settled
         .filter(|settled| settled.account == account)
         .map(|settled| settled.owed)
@@ -87,6 +88,7 @@ pub(super) async fn give_up(
     if transaction.execute(GIVE_UP, &[&account, &amount]).await? == 0 {
         return Ok(Some(WriteRefused::NotOwed));
     }
+    // A write under a used id is refused, which takes back the change above.
     let noted = transaction.execute(NOTE, &[&account, id, &amount, note, &number(at.0)]).await?;
     Ok((noted == 0).then_some(WriteRefused::GivenBefore))
 }
@@ -133,8 +135,8 @@ impl Db {
             let sum = LossSum { count: count(row.try_get(1)?), amount };
             losses.sums.insert(row.try_get(0)?, sum);
         }
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let rows = self.query(LAST, &[&limit]).await?;
+        // By `number`, the order in which they were reported: `seq` counts within a node.
+        let rows = self.query(LAST, &[&size(limit)]).await?;
         losses.last = rows.iter().map(listed).collect::<Result<_, _>>()?;
         Ok(losses)
     }

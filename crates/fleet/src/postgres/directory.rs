@@ -3,8 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use super::columns::{at_ms, place, read_place};
 pub use super::error::WriteRefused;
 use super::statement_line::put_line;
@@ -109,6 +107,7 @@ impl Db {
             if begun.elapsed() + wait >= UNKNOWN_TIMEOUT {
                 return Err(error);
             }
+            // The same id again: written, it is found; not written, it is written now.
             unknown = Some(error);
             tokio::time::sleep(wait).await;
             wait *= 2;
@@ -116,20 +115,13 @@ impl Db {
     }
 
     async fn append_once(&self, row: &Row<'_>) -> Result<DirectoryAppend, DbError> {
-        let refused = Mutex::new(None);
         let db = self.ahead();
-        let done = db.transact(|transaction| Box::pin(write(transaction, row, &refused))).await;
-        match (done, refused.into_inner()) {
-            // What was refused was rolled back.
-            (Err(DbError::Failed(_)), Some(refused)) => {
-                if let WriteRefused::CreditInFlight(account, _) = refused {
-                    // What no call holds comes back before the write is tried again.
-                    db.recall(account).await?;
-                }
-                Ok(DirectoryAppend::Refused(refused))
-            }
-            (done, _) => done,
+        let done = db.transact_or_refuse(|transaction| Box::pin(write(transaction, row))).await?;
+        if let Err(WriteRefused::CreditInFlight(account, _)) = done {
+            // What no call holds comes back before the write is tried again.
+            db.recall(account).await?;
         }
+        Ok(done.unwrap_or_else(DirectoryAppend::Refused))
     }
 
     /// Notifies other nodes, which would otherwise find it with their next poll. A database without
@@ -175,8 +167,7 @@ impl Db {
 async fn write(
     transaction: &Transaction<'_>,
     row: &Row<'_>,
-    refused: &Mutex<Option<WriteRefused>>,
-) -> Result<DirectoryAppend, DbError> {
+) -> Result<Result<DirectoryAppend, WriteRefused>, DbError> {
     let moved = transaction
         .query_opt(
             "UPDATE tollgate.head SET seq = seq + 1 WHERE id = 1 AND seq = $1 RETURNING seq",
@@ -188,10 +179,8 @@ async fn write(
         let made = transaction
             .query_opt("SELECT seq FROM tollgate.directory WHERE write_id = $1", &[&row.write_id])
             .await?;
-        return match made {
-            Some(made) => Ok(DirectoryAppend::At(read_place(made.try_get(0)?)?)),
-            None => Ok(DirectoryAppend::Behind),
-        };
+        let made = made.map(|made| read_place(made.try_get(0)?)).transpose()?;
+        return Ok(Ok(made.map_or(DirectoryAppend::Behind, DirectoryAppend::At)));
     };
     let seq: i64 = moved.try_get(0)?;
     transaction
@@ -203,11 +192,10 @@ async fn write(
         .await?;
     for record in row.records {
         if let Some(why) = take_effect(transaction, record, seq).await? {
-            *refused.lock() = Some(why);
-            return Err(DbError::Failed("the treasury refuses the write".to_owned()));
+            return Ok(Err(why));
         }
     }
-    Ok(DirectoryAppend::At(read_place(seq)?))
+    Ok(Ok(DirectoryAppend::At(read_place(seq)?)))
 }
 
 /// Applies a record at this position to the treasury's money; returns the reason for a refusal.
@@ -274,6 +262,8 @@ async fn give(
     amount: Nanousd,
     at: UnixMs,
 ) -> Result<Option<WriteRefused>, DbError> {
+    // In the condition, not read before: two grants at one time must not pass the end of the range
+    // together.
     let (name, room) = (account.to_string(), i64::MAX.saturating_sub(amount.get()));
     let given = transaction
         .execute(

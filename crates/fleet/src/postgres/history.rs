@@ -33,6 +33,7 @@ pub(super) async fn put_history(tx: &Transaction<'_>, history: &History) -> Resu
     put_usage(tx, usage).await?;
     debts::put_losses(tx, losses).await?;
     if !used.is_empty() {
+        // Nodes report in any order; the statement keeps the latest.
         let keys: Vec<String> = used.iter().map(|(key, ..)| key.to_string()).collect();
         let accounts: Vec<String> =
             used.iter().map(|(_, account, _)| account.to_string()).collect();

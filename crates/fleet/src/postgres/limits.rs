@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio_postgres::Row;
 
-use super::columns::{count, number};
-use super::{Db, DbError, Transaction};
+use super::columns::{amount, count, number};
+use super::{Db, DbError, Param, Transaction};
 use crate::caps::{self, CapShare};
 use crate::lease::{Epoch, Turn};
 use crate::shares::{self, Claim, Pool, ShareDecision};
@@ -153,10 +153,7 @@ impl Db {
         const LEAVE: &str = "DELETE FROM tollgate.limit_shares
             WHERE node = (SELECT id FROM tollgate.nodes WHERE id = $1 AND epoch = $2)";
         let (node, epoch) = (i32::from(node.number()), number(epoch));
-        self.transact(|tx| {
-            Box::pin(async move { tx.execute(LEAVE, &[&node, &epoch]).await.map(|_| ()) })
-        })
-        .await
+        self.execute(LEAVE, &[&node, &epoch]).await.map(|_| ())
     }
 
     /// Removes what is over.
@@ -182,9 +179,12 @@ async fn share(
 ) -> Result<Option<ShareSyncResponse>, DbError> {
     let node = i32::from(sync.node.number());
     let (epoch, turn) = (number(sync.epoch), number(sync.turn));
+    // Syncs of limits are not repeated. One that was given up on may still arrive behind the next one,
+    // whose state is newer.
     let Some(row) = tx.query_opt(TAKE_TURN, &[&node, &epoch, &turn]).await? else {
         return Ok(None);
     };
+    // One clock refills what nobody has claimed, whatever the clocks of the nodes say: the database's.
     let (nodes, now_ms) = (unit(row.try_get(0)?), count(row.try_get(1)?));
     let mut answer = ShareSyncResponse::default();
     if !sync.share_requests.is_empty() {
@@ -196,55 +196,75 @@ async fn share(
     Ok(Some(answer))
 }
 
+/// Locks the rows of these names in one order, and creates those that are missing.
+async fn lock(
+    tx: &Transaction<'_>,
+    names: &[String],
+    (lock, add): (&str, &str),
+    new: &[Param<'_>],
+) -> Result<Vec<Row>, DbError> {
+    let mut rows = tx.query(lock, &[&names]).await?;
+    if rows.len() < names.len() {
+        tx.execute(add, new).await?;
+        rows = tx.query(lock, &[&names]).await?;
+    }
+    if rows.len() == names.len() { Ok(rows) } else { Err(missing_row()) }
+}
+
+/// A row that was cleaned away in the moment before it was locked: the next sync creates it again.
+fn missing_row() -> DbError {
+    DbError::Unavailable("a limit was removed at the same time".to_owned())
+}
+
+/// The parts that nodes have of a limit, by node.
+type PartsByLimit<T> = HashMap<String, BTreeMap<i32, T>>;
+
+/// Reads the parts of all nodes, by the name of the limit: a name and a node, and what `read` reads.
+async fn parts<T>(
+    tx: &Transaction<'_>,
+    sql: &str,
+    names: &[String],
+    read: fn(&Row) -> Result<T, DbError>,
+) -> Result<PartsByLimit<T>, DbError> {
+    let mut parts = PartsByLimit::new();
+    for row in tx.query(sql, &[&names]).await? {
+        parts.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?, read(&row)?);
+    }
+    Ok(parts)
+}
+
 async fn share_limits(
     tx: &Transaction<'_>,
     sync: &ShareSync,
     nodes: u32,
     now_ms: u64,
 ) -> Result<Vec<ShareGrant>, DbError> {
-    let node = i16::try_from(sync.node.number()).unwrap_or(i16::MAX);
+    let node = sync.node.number();
     let names: Vec<String> = sync.share_requests.iter().map(name).collect();
-    let pools = lock(tx, &names, &sync.share_requests, now_ms).await?;
-    let mut claims: HashMap<String, Vec<Claim>> = HashMap::new();
-    for row in tx.query(SHARES, &[&names]).await? {
-        claims.entry(row.try_get(0)?).or_default().push(claim(&row)?);
-    }
+    let whole: Vec<i64> = sync.share_requests.iter().map(|request| request.limit.into()).collect();
+    let new: [Param<'_>; 3] = [&names, &whole, &number(now_ms)];
+    // The names in their order in each transaction, or two nodes would wait for each other.
+    let rows = lock(tx, &names, (LOCK, ADD), &new).await?;
+    let mut claims = parts(tx, SHARES, &names, claim).await?;
     let mut settled = Vec::with_capacity(names.len());
+    // The rows are locked, and so read, in the order of their names, which is not that of the requests.
+    let rows = rows.iter().map(|row| Ok((row.try_get(0)?, pool(row)?)));
+    let pools = rows.collect::<Result<HashMap<&str, Pool>, DbError>>()?;
     for (name, request) in names.iter().zip(&sync.share_requests) {
-        let pool = *pools.get(name).ok_or_else(missing_row)?;
         let mut others = claims.remove(name).unwrap_or_default();
-        let own = others.iter().position(|claim| claim.node == node);
-        let had = own.map_or(0, |index| others.swap_remove(index).share);
+        let had = others.remove(&node.into()).map_or(0, |claim| claim.share);
+        let others: Vec<_> = others.into_values().collect();
+        let node = i16::try_from(node).unwrap_or(i16::MAX);
+        let pool = *pools.get(&**name).ok_or_else(missing_row)?;
         settled.push(shares::settle(pool, now_ms, &others, node, had, request, nodes));
     }
     put(tx, sync, &names, &settled).await?;
     Ok(settled.into_iter().map(|settled| settled.grant).collect())
 }
 
-/// Locks the limits, and creates the rows of new ones.
-async fn lock(
-    tx: &Transaction<'_>,
-    names: &[String],
-    share_requests: &[ShareRequest],
-    now_ms: u64,
-) -> Result<HashMap<String, Pool>, DbError> {
-    let mut rows = tx.query(LOCK, &[&names]).await?;
-    if rows.len() < names.len() {
-        let whole: Vec<i64> = share_requests.iter().map(|request| request.limit.into()).collect();
-        tx.execute(ADD, &[&names, &whole, &number(now_ms)]).await?;
-        rows = tx.query(LOCK, &[&names]).await?;
-    }
-    let pool = |row: Row| {
-        let units = unit(row.try_get(1)?);
-        let (micros, at_ms) = (count(row.try_get(2)?), count(row.try_get(3)?));
-        Ok((row.try_get(0)?, Pool { units, micros, at_ms }))
-    };
-    rows.into_iter().map(pool).collect()
-}
-
-/// A row that was cleaned away in the moment before it was locked.
-fn missing_row() -> DbError {
-    DbError::Unavailable("a limit was removed at the same time".to_owned())
+fn pool(row: &Row) -> Result<Pool, DbError> {
+    let (micros, at_ms) = (count(row.try_get(2)?), count(row.try_get(3)?));
+    Ok(Pool { units: unit(row.try_get(1)?), micros, at_ms })
 }
 
 fn claim(row: &Row) -> Result<Claim, DbError> {
@@ -280,11 +300,13 @@ async fn put(
             rows.iter().map(|(_, row, _)| number(part(row))).collect()
         };
         let whole: Vec<i64> = rows.iter().map(|(.., limit)| (*limit).into()).collect();
+        // The node stops using its shares a term after it has sent this, by its own clock. Others wait for
+        // twice as long, since clocks differ and an answer travels.
         let term = sync.term.saturating_mul(TERMS_WAITED);
         let until_ms = number(u64::try_from(term.as_millis()).unwrap_or(u64::MAX));
         let (share, demand) = (claims(|row| row.share.into()), claims(|row| row.demand));
         let (need, floor) = (claims(|row| row.need.into()), claims(|row| row.floor.into()));
-        let values: [super::Param<'_>; 8] =
+        let values: [Param<'_>; 8] =
             [&node, &until_ms, &named, &share, &whole, &demand, &need, &floor];
         tx.execute(PUT_SHARES, &values).await?;
     }
@@ -303,22 +325,12 @@ async fn share_caps(
 ) -> Result<Vec<CapGrant>, DbError> {
     let node = i32::from(sync.node.number());
     let names: Vec<String> = sync.caps.iter().map(cap_name).collect();
-    if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
-        let ends_at: Vec<i64> = sync.caps.iter().map(|request| request.span.ends_at_s()).collect();
-        tx.execute(ADD_CAPS, &[&names, &ends_at]).await?;
-        if tx.query(LOCK_CAPS, &[&names]).await?.len() < names.len() {
-            return Err(missing_row());
-        }
-    }
-    let mut rows: HashMap<String, BTreeMap<i32, CapShare>> = HashMap::new();
-    for row in tx.query(CAP_SHARES, &[&names]).await? {
-        let amount = |column| row.try_get(column).map(Nanousd::new);
-        let (share, spent) = (amount(2)?, amount(3)?);
-        let share = CapShare { share, spent, held: amount(4)?, lacks: amount(5)? };
-        rows.entry(row.try_get(0)?).or_default().insert(row.try_get(1)?, share);
-    }
+    let ends_at: Vec<i64> = sync.caps.iter().map(|request| request.span.ends_at_s()).collect();
+    lock(tx, &names, (LOCK_CAPS, ADD_CAPS), &[&names, &ends_at]).await?;
+    let mut rows = parts(tx, CAP_SHARES, &names, cap_share).await?;
     let settled = names.iter().zip(&sync.caps).map(|(name, request)| {
         let mut others = rows.remove(name).unwrap_or_default();
+        // Shares of spending have no end in the period: what a lost node was granted counts as spent.
         let had = others.remove(&node);
         let others: Vec<_> = others.into_values().collect();
         caps::settle(&others, had, request, nodes)
@@ -331,4 +343,9 @@ async fn share_caps(
     let (held, lacks) = (amounts(|row| row.held), amounts(|row| row.lacks));
     tx.execute(PUT_CAP_SHARES, &[&node, &names, &share, &spent, &held, &lacks]).await?;
     Ok(grant)
+}
+
+fn cap_share(row: &Row) -> Result<CapShare, DbError> {
+    let amount = |column| amount(row, column);
+    Ok(CapShare { share: amount(2)?, spent: amount(3)?, held: amount(4)?, lacks: amount(5)? })
 }

@@ -66,6 +66,7 @@ async fn listen(
                 log::debug!(place = db.place(), cause = cause.as_str(); "listening broke off");
             }
         }
+        // Spread, since a restarted database loses all nodes in the same moment.
         wait = if connected { FIRST_WAIT } else { (wait * 2).min(WAIT_MAX) };
         tokio::select! {
             () = sender.closed() => return,
@@ -122,6 +123,7 @@ where
             begun = &mut begin, if !*connected => match begun {
                 Ok(Ok(())) => {
                     *connected = true;
+                    // What was announced before is lost: a look at everything is due now.
                     for channel in channels {
                         announce(sender, channel, "");
                     }

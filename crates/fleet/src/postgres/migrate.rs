@@ -175,6 +175,7 @@ type AllTaken = BTreeMap<i64, AppliedMigration>;
 fn compare(taken: &AllTaken, migrations: &[Migration]) -> Option<SchemaState> {
     let at = taken.keys().next_back().copied().unwrap_or_default();
     let knows = migrations.last().map_or(0, |step| step.version);
+    // First: a newer schema asks for a newer program, whatever else differs.
     if at > knows {
         return Some(SchemaState::Ahead { at, knows });
     }

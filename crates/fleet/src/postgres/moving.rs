@@ -1,6 +1,6 @@
 //! The database's side of moving a ledger in, and of moving all data out.
 
-use super::columns::{count, encoded, id, number};
+use super::columns::{amount, count, encoded, id, number};
 use super::history::put_history;
 use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
@@ -134,6 +134,7 @@ impl Db {
         let (writes, history) = (&writes, &history);
         let put = self.transact(|tx| {
             Box::pin(async move {
+                // Each part once and in its order: a repetition finds the number taken.
                 let begun = "UPDATE tollgate.moved_in SET parts = $2
                              WHERE ledger = $1 AND parts + 1 = $2 AND finished_at IS NULL";
                 if tx.execute(begun, &[&ledger, &number(part.number)]).await? == 0 {
@@ -173,30 +174,17 @@ impl Db {
     /// one behind the other, its money in the accounts. What the database has then is compared before
     /// anybody sees it.
     pub(crate) async fn finish_move(&self, finish: &Finish<'_>) -> Result<MoveOutcome, DbError> {
-        let refused = parking_lot::Mutex::new(None);
-        let refusal = &refused;
-        let done = self.transact(move |tx| {
+        let finished = self.transact_or_refuse(move |tx| {
             Box::pin(async move {
-                *refusal.lock() = None;
-                match finish_move(tx, finish).await? {
-                    MoveOutcome::Done => Ok(MoveOutcome::Done),
-                    other => {
-                        // An error takes back what was written by then.
-                        *refusal.lock() = Some(other);
-                        Err(DbError::Failed("the ledger is not moved in".to_owned()))
-                    }
-                }
+                let finished = finish_move(tx, finish).await?;
+                Ok(if finished == MoveOutcome::Done { Ok(finished) } else { Err(finished) })
             })
         });
-        let done = done.await;
-        match (done, refused.into_inner()) {
-            (Err(DbError::Failed(_)), Some(refused)) => Ok(refused),
-            (Ok(finished), _) => {
-                self.announce();
-                Ok(finished)
-            }
-            (error, _) => error,
+        let finished = finished.await?;
+        if finished.is_ok() {
+            self.announce();
         }
+        Ok(finished.unwrap_or_else(|refused| refused))
     }
 }
 
@@ -245,6 +233,7 @@ async fn finish_move(tx: &Transaction<'_>, finish: &Finish<'_>) -> Result<MoveOu
     let Finish { ledger, head, parts, .. } = *finish;
     let sql = "UPDATE tollgate.moved_in SET finished_at = now(), proof = $3
                WHERE ledger = $1 AND parts = $2 AND finished_at IS NULL";
+    // This locks the ledger's row: another process that finishes it too waits here, and finds it done.
     if tx.execute(sql, &[&ledger, &number(parts), &finish.proof]).await? == 0 {
         let sql = "SELECT 1 FROM tollgate.moved_in WHERE ledger = $1 AND finished_at IS NOT NULL";
         return match tx.query_opt(sql, &[&ledger]).await? {
@@ -378,7 +367,7 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
     let sql = "SELECT id, granted, available + leased, held, spent + suspense, debt,
                    written_off, credit FROM tollgate.accounts WHERE id = ANY($1)";
     for row in tx.query(sql, &[&ids]).await? {
-        let money = |column| row.try_get(column).map(Nanousd::new);
+        let money = |column| amount(&row, column);
         *tallies.of(id(row.try_get(0)?)?) = Tally {
             granted: money(1)?,
             available: money(2)?,

@@ -2,7 +2,7 @@
 
 use tokio_postgres::Row;
 
-use super::columns::{count, funds, id};
+use super::columns::{count, funds, id, node};
 use super::{Db, DbError};
 use crate::treasury::AccountFunds;
 use tollgate_ledger::{AccountId, NodeId, Seq};
@@ -190,13 +190,13 @@ impl Db {
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
     pub async fn overview(&self) -> Result<Overview, DbError> {
+        // Each is one statement: they may lie a moment apart, but either adds up in itself.
         let (sums, nodes) = tokio::try_join!(self.sums(), self.nodes())?;
         Ok(Overview { sums, nodes })
     }
 
     async fn sums(&self) -> Result<Sums, DbError> {
-        let rows = self.query(SUMS, &[]).await?;
-        let row = rows.first().ok_or_else(|| DbError::Failed("there are no sums".to_owned()))?;
+        let row = &self.query_one(SUMS, &[]).await?;
         Ok(Sums {
             accounts: count(row.try_get(0)?),
             money: funds(row)?,
@@ -221,6 +221,7 @@ impl Db {
     pub async fn leases(&self, filter: LeaseFilter) -> Result<Vec<LeaseOut>, DbError> {
         let (after_node, after_account) = match filter.after {
             Some((node, account)) => (i32::from(node.number()), account.to_string()),
+            // Before the first: nodes are counted from 1.
             None => (0, String::new()),
         };
         let node = filter.node.map(|node| i32::from(node.number()));
@@ -233,12 +234,6 @@ impl Db {
     }
 }
 
-fn node_id(row: &Row) -> Result<NodeId, DbError> {
-    let number: i32 = row.try_get(0)?;
-    let node = u16::try_from(number).ok().and_then(NodeId::from_number);
-    node.ok_or_else(|| DbError::Failed(format!("{number} is no node")))
-}
-
 fn time(row: &Row, column: usize) -> Result<Option<UnixMs>, DbError> {
     let at: Option<i64> = row.try_get(column)?;
     Ok(at.map(|at| UnixMs(count(at))))
@@ -249,12 +244,14 @@ fn read_node(row: &Row) -> Result<NodeOverview, DbError> {
     let out = Nanousd::new(row.try_get(12)?);
     let state = match (is_alive, is_joining) {
         (true, _) => NodeState::Alive,
+        // Before the next line: a process that is about to join does not have the money of the one before
+        // it.
         (false, _) if out > Nanousd::ZERO => NodeState::Silent,
         (false, true) => NodeState::Joining,
         (false, false) => NodeState::Gone,
     };
     Ok(NodeOverview {
-        node: node_id(row)?,
+        node: node(row, 0)?,
         name: row.try_get(1)?,
         version: row.try_get(2)?,
         state,
@@ -272,7 +269,7 @@ fn read_node(row: &Row) -> Result<NodeOverview, DbError> {
 
 fn read_lease(row: &Row) -> Result<LeaseOut, DbError> {
     Ok(LeaseOut {
-        node: node_id(row)?,
+        node: node(row, 0)?,
         node_name: row.try_get(1)?,
         account: id(row.try_get(2)?)?,
         account_name: row.try_get(3)?,

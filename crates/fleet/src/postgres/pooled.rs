@@ -25,6 +25,8 @@ impl Db {
 
     /// A connection of the pool.
     pub(super) async fn lend(&self) -> Result<PooledConnection, DbError> {
+        // In line before the pool: its own queue is for whoever may have a connection, so the node's syncs
+        // never stand behind reads.
         let place = if self.is_ahead { None } else { Some(self.place_in_line().await?) };
         let object = self.shared.pool.get().await.map_err(|error| self.no_connection(error))?;
         Ok(PooledConnection { object: Some(object), whole: false, _place: place })
@@ -67,6 +69,7 @@ pub(super) struct PooledConnection {
 impl PooledConnection {
     /// The client, while the connection is lent.
     pub(super) fn client(&self) -> Result<&Object, tokio_postgres::Error> {
+        // The driver has no public constructor of an error. None is made: only `drop` takes the object.
         self.object.as_ref().ok_or_else(tokio_postgres::Error::__private_api_timeout)
     }
 
@@ -100,6 +103,7 @@ impl Drop for PooledConnection {
         if let Some(object) = self.object.take()
             && !self.whole
         {
+            // Detached from the pool, so that it is closed; the server rolls back what was open.
             drop(Object::take(object));
         }
     }

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 
-use super::columns::{count, id, number};
+use super::columns::{amount, count, id, number, size};
 use super::usage::{USAGE, USAGE_OF_ALL, total};
 use super::{Db, DbError};
 use tollgate_ledger::{
     AccountId, Balance, CallName, Grain, HoldId, JournaledRecord, KeyId, NodeId, OpenHold, Record,
-    Seq, Totals, UsageCell, UsageTotal, charged_in, read_chunk,
+    Seq, Totals, UsageCell, UsageOfModel, UsageTotal, charged_in, read_chunk,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -83,9 +83,6 @@ struct SearchRange {
     bytes_max: usize,
 }
 
-/// Usage of all accounts: the hour or day, the model, and what was used.
-type OfAll = (u32, Arc<str>, UsageTotal);
-
 impl Db {
     /// At most `limit` lines of an account's statement from before `before`, the last reported first.
     /// The place of each is its cursor: the number of its chunk, and its own in the chunk.
@@ -99,6 +96,7 @@ impl Db {
         limit: usize,
     ) -> Result<Vec<JournaledRecord>, DbError> {
         let (account, mut last) = (account.to_string(), number(before >> LINE_BITS));
+        // Lines are filtered after they are read, so one query may give too few of them.
         let mut found = Vec::new();
         while found.len() < limit {
             let most = limit.saturating_sub(found.len()).min(CHUNKS_PER_QUERY);
@@ -132,6 +130,8 @@ impl Db {
         let from = match name {
             CallName::Request(_, from) => Some(from),
             CallName::Hold(hold, from) => {
+                // The number of a hold names its node and its place there, so this reads least; the time is
+                // for ends that lie too far behind it.
                 let found = self.search(BY_PLACE, range.behind(hold), find).await?;
                 if found.is_some() {
                     return Ok(found);
@@ -268,6 +268,7 @@ impl Db {
             let model: &str = row.try_get(2)?;
             let (time, key) = (time(row.try_get(0)?, each), id::<KeyId>(row.try_get(1)?)?);
             let cell = UsageCell { account, time, key, model: model.into() };
+            // Units without a column of their own come in rows of their own.
             found.entry(cell).or_default().add(&total(row, 3)?);
         }
         Ok(found.into_iter().collect())
@@ -278,7 +279,7 @@ impl Db {
         &self,
         grain: Grain,
         times: Range<u32>,
-    ) -> Result<Vec<OfAll>, DbError> {
+    ) -> Result<Vec<UsageOfModel>, DbError> {
         let Hours { first, end, each } = Hours::new(grain, &times);
         let rows = self.query(&USAGE_OF_ALL, &[&first, &end, &each]).await?;
         let mut found: BTreeMap<(u32, Arc<str>), UsageTotal> = BTreeMap::new();
@@ -362,10 +363,6 @@ fn time(hour: i32, each: i32) -> u32 {
     u32::try_from(hour.checked_div(each).unwrap_or(0)).unwrap_or(0)
 }
 
-fn size(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 fn unreadable(error: postcard::Error) -> DbError {
     DbError::Failed(format!("what a node has reported cannot be read: {error}"))
 }
@@ -374,6 +371,7 @@ fn unreadable(error: postcard::Error) -> DbError {
 fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<JournaledRecord>, DbError> {
     let mut lines = read_chunk(bytes).map_err(unreadable)?;
     let first = count(chunk) << LINE_BITS;
+    // Two lines would have the same cursor, and a page would begin in the wrong place.
     if lines.len() > 1 << LINE_BITS {
         return Err(DbError::Failed(format!("chunk {chunk} of entries has too many lines")));
     }
@@ -385,7 +383,7 @@ fn lines(chunk: i64, bytes: &[u8]) -> Result<Vec<JournaledRecord>, DbError> {
 
 /// Reads a balance and its write-off from a row, after its first column.
 fn balance(row: &Row) -> Result<(Balance, Nanousd), DbError> {
-    let amount = |column| row.try_get::<_, i64>(column).map(Nanousd::new);
+    let amount = |column| amount(row, column);
     let balance = Balance {
         granted: amount(1)?,
         available: amount(2)?,

@@ -17,6 +17,7 @@ impl Db {
         let value = own.expose();
         let offer = self.transact(|tx| {
             async move {
+                // Of two nodes that offer at one time the first one's stands, and both read that.
                 tx.execute(OFFER, &[&name, &value]).await?;
                 let row = tx.query_one(READ, &[&name]).await?;
                 Ok(row.try_get::<_, String>(0)?)

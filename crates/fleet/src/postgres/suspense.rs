@@ -57,6 +57,7 @@ pub(super) async fn resolve(
     if transaction.execute(SHUT_OUT, &[&node]).await? == 0 {
         return Ok(false);
     }
+    // The amount that the operator saw, and no other: it may have changed since.
     if transaction.execute(TAKE, &[&node, &account, &amount]).await? == 0 {
         return Ok(false);
     }

@@ -1,13 +1,12 @@
-//! Exchanges in SQL: the rows that one touches are locked in their order, the rules of
+//! Syncs in SQL: the rows that one touches are locked in their order, the rules of
 //! [`Treasury`] decide, and what has changed is written.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use parking_lot::Mutex;
 
-use super::columns::{count, encoded, funds, id, number};
+use super::columns::{count, encoded, funds, id, node, number};
 use super::history::put_history;
 use super::recall::{FORGET_RECALLS, RECALL, RECALLED};
 use super::{Db, DbError, DbOperation, Outcome, Transaction, debts, suspense};
@@ -77,10 +76,7 @@ impl Db {
     /// # Errors
     /// [`DbError`].
     pub(crate) async fn fleet(&self) -> Result<String, DbError> {
-        let rows = self.query("SELECT fleet FROM tollgate.head", &[]).await?;
-        let row = rows.first();
-        let row = row.ok_or_else(|| DbError::Failed("tollgate.head is empty".to_owned()))?;
-        Ok(row.try_get(0)?)
+        Ok(self.query_one("SELECT fleet FROM tollgate.head", &[]).await?.try_get(0)?)
     }
 
     /// Creates a node and returns its number; `None` if another was created at the same time, and nothing has
@@ -89,6 +85,7 @@ impl Db {
     /// # Errors
     /// [`DbError`]. After `Unknown` a node may stay behind that never joins.
     pub async fn new_node(&self, name: &str) -> Result<Option<NodeId>, DbError> {
+        // A node's records begin at its number times 2^48, so that no two nodes have the same.
         const ADD: &str = "INSERT INTO tollgate.nodes
             (id, name, version, epoch, turn, answer, reported)
             SELECT COALESCE(MAX(id), 0) + 1, $1, '', 0, 0, ''::bytea,
@@ -97,9 +94,8 @@ impl Db {
         let add = self.transact(|tx| async move { tx.query_opt(ADD, &[&name]).await }.boxed());
         let added = add.await?;
         let Some(row) = added else { return Ok(None) };
-        let number: i32 = row.try_get(0)?;
-        let node = u16::try_from(number).ok().and_then(NodeId::from_number);
-        node.map(Some).ok_or_else(|| DbError::Failed("there are too many nodes".to_owned()))
+        let too_many = |_| DbError::Failed("there are too many nodes".to_owned());
+        node(&row, 0).map(Some).map_err(too_many)
     }
 
     /// Joins a process as a node and excludes the process before it. `None` if there is no such node.
@@ -118,6 +114,7 @@ impl Db {
         let node = i32::from(node.number());
         let join = self.transact(|tx| {
             async move {
+                // The head, then the node: rows are locked in this order everywhere.
                 super::moving::is_still_here(tx).await?;
                 tx.query_opt(JOIN, &[&node, &name, &version]).await
             }
@@ -138,24 +135,9 @@ impl Db {
     /// [`DbError`]: sent again as it is, it is done or answered as it was.
     pub async fn sync(&self, sync: &SyncRequest, term: Duration) -> Result<SyncRows, DbError> {
         let begun = Instant::now();
-        // A refusal takes back the turn, too: it rolls the transaction back.
-        let (refused, db) = (Mutex::new(None), self.ahead());
-        let done = db.transact(|tx| {
-            let refused = &refused;
-            Box::pin(async move {
-                match apply(tx, sync, term).await? {
-                    Ok(answer) => Ok(answer),
-                    Err(why) => {
-                        *refused.lock() = Some(why);
-                        Err(DbError::Failed(format!("the exchange is refused: {why:?}")))
-                    }
-                }
-            })
-        });
-        let outcome = match (done.await, refused.into_inner()) {
-            (Err(DbError::Failed(_)), Some(refused)) => Ok(Err(refused)),
-            (done, _) => done.map(Ok),
-        };
+        let db = self.ahead();
+        // A refusal takes back the turn, too: it was taken before the report was read.
+        let outcome = db.transact_or_refuse(|tx| Box::pin(apply(tx, sync, term))).await;
         self.observe(DbOperation::Sync, Outcome::from_result(&outcome), begun);
         if let Ok(Ok(answer)) = &outcome
             && is_short(sync, answer)
@@ -181,9 +163,7 @@ impl Db {
     /// # Errors
     /// [`DbError`].
     pub async fn sweep(&self) -> Result<Vec<NodeId>, DbError> {
-        let ids = self.ahead().transact(|tx| Box::pin(suspend_overdue(tx))).await?;
-        let node = |id: i32| u16::try_from(id).ok().and_then(NodeId::from_number);
-        Ok(ids.into_iter().filter_map(node).collect())
+        self.ahead().transact(|tx| Box::pin(suspend_overdue(tx))).await
     }
 }
 
@@ -198,7 +178,9 @@ fn is_short(sync: &SyncRequest, answer: &SyncResponse) -> bool {
     })
 }
 
-async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
+async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<NodeId>, DbError> {
+    // A node whose row is locked is in a sync, so it is not silent: it is passed over. Then the accounts,
+    // in the order in which syncs lock both.
     let rows = tx.query(OVERDUE, &[]).await?;
     let ids = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i32>, _>>()?;
     if !ids.is_empty() {
@@ -207,7 +189,7 @@ async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<i32>, DbError> {
         tx.execute(MARK_SUSPENDED, &[&ids]).await?;
     }
     tx.execute(FORGET_RECALLS, &[]).await?;
-    Ok(ids)
+    Ok(rows.iter().filter_map(|row| node(row, 0).ok()).collect())
 }
 
 async fn apply(
@@ -224,6 +206,7 @@ async fn apply(
     };
     let own = NodeRecord {
         epoch: sync.epoch,
+        // The statement has taken the turn; the rules see the node as it was before.
         turn: sync.turn.saturating_sub(1),
         reported: count(row.try_get(0)?),
         is_suspended: row.try_get(1)?,
@@ -245,6 +228,7 @@ async fn apply(
     // Behind the lines of the calls that are paid for.
     debts::put_paid(tx, sync, &before, &after).await?;
     let reported = after.nodes.get(&sync.node).map_or(0, |node| number(node.reported));
+    // Stored with what it says: a repetition of this turn gets the same answer, and lends nothing again.
     let kept = encoded(&answer)?;
     tx.execute(
         "UPDATE tollgate.nodes SET answer = $2, reported = $3, suspended_at = NULL WHERE id = $1",
@@ -286,19 +270,18 @@ async fn load(
         .collect();
     let touched: Vec<String> = touched.iter().map(AccountId::to_string).collect();
     for row in tx.query(ALIVE, &[&node, &touched]).await? {
-        let (other, account): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
-        match u16::try_from(other).ok().and_then(NodeId::from_number) {
-            Some(other) => {
-                let alive = NodeRecord { term_ends: Duration::MAX, ..NodeRecord::default() };
-                treasury.nodes.insert(other, alive);
-            }
-            None => {
-                treasury.recalls.insert(id(account)?, Duration::MAX);
-            }
+        let account: &str = row.try_get(1)?;
+        if account.is_empty() {
+            let alive = NodeRecord { term_ends: Duration::MAX, ..NodeRecord::default() };
+            treasury.nodes.insert(self::node(&row, 0)?, alive);
+        } else {
+            treasury.recalls.insert(id(account)?, Duration::MAX);
         }
     }
     let own = treasury.nodes.get(&sync.node);
+    // Clearing and coming back move everything that the node has out, of which it names nothing.
     let all_own = sync.is_clear || own.is_some_and(|own| own.is_suspended);
+    // Most syncs only renew the term: they must not wait for accounts that others have locked.
     if touched.is_empty() && !all_own && treasury.recalls.is_empty() {
         return Ok(());
     }

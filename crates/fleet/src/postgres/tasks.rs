@@ -18,13 +18,13 @@ mod open;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 pub use self::due::{Claims, UpstreamProgress};
 pub use self::list::Listing;
 pub use self::open::{CommitState, OpenOutcome, Opening};
+use super::columns::{at_ms, id, number};
 use super::{Db, DbError, Transaction};
 use crate::Fleet;
 use tollgate_ledger::{
@@ -81,7 +81,7 @@ impl SharedTasks {
 
     /// The life of the node in which it acts.
     fn epoch(&self) -> i64 {
-        i64::try_from(self.0.epoch()).unwrap_or(i64::MAX)
+        number(self.0.epoch())
     }
 
     /// The account's task with this id, or with this id at its upstream. One query, so that its duration does
@@ -131,11 +131,11 @@ impl SharedTasks {
         let params = (account.to_string(), &repeat.key[..], before(at, within));
         let rows = self.db().query(sql, &[&params.0, &params.1, &params.2]).await?;
         let Some(row) = rows.first() else { return Ok(RepeatLookup::New) };
+        // The same key with another body is a mistake of the customer, not a repetition.
         if row.try_get::<_, &[u8]>(1)? != repeat.body {
             return Ok(RepeatLookup::Other);
         }
-        let task: &str = row.try_get(0)?;
-        Ok(RepeatLookup::Same(task.parse().map_err(|_| unreadable("a task's id"))?))
+        Ok(RepeatLookup::Same(id(row.try_get(0)?)?))
     }
 
     /// Counts the repetitions of a task's submit from `at`.
@@ -152,12 +152,12 @@ async fn count_from(tx: &Transaction<'_>, task: &Task, at: UnixMs) -> Result<(),
     let Some(repeat) = task.intent.repeat else { return Ok(()) };
     let sql = "UPDATE tollgate.submits SET at = $4 WHERE account = $1 AND key = $2 AND task = $3";
     let (account, id) = (task.intent.account.to_string(), task.id().to_string());
-    tx.execute(sql, &[&account, &&repeat.key[..], &id, &ms(at)]).await?;
+    tx.execute(sql, &[&account, &&repeat.key[..], &id, &at_ms(at)]).await?;
     Ok(())
 }
 
 /// The word for a task's stage.
-fn stage_of(task: &Task) -> &'static str {
+pub(super) fn stage_of(task: &Task) -> &'static str {
     match task.stage {
         TaskPhase::Submitting => "submitting",
         TaskPhase::InDoubt => "in_doubt",
@@ -171,13 +171,13 @@ fn read(row: &Row) -> Result<SharedTask, DbError> {
     let state: Option<String> = row.try_get(2)?;
     let document: Option<String> = row.try_get(3)?;
     let changed_at: Option<i64> = row.try_get(4)?;
-    let asked_ago_ms: Option<i64> = row.try_get(5)?;
+    let polled_ago_ms: Option<i64> = row.try_get(5)?;
     let status = state.zip(document).map(|(state, document)| StoredStatus {
         state,
         document,
         changed_at: UnixMs(changed_at.and_then(|at| at.try_into().ok()).unwrap_or_default()),
     });
-    let polled_ago = asked_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
+    let polled_ago = polled_ago_ms.map(|ms| Duration::from_millis(ms.try_into().unwrap_or(0)));
     Ok(SharedTask {
         task: Arc::new(decode(row.try_get(0)?)?),
         tried: tried.map(decode).transpose()?,
@@ -186,26 +186,13 @@ fn read(row: &Row) -> Result<SharedTask, DbError> {
     })
 }
 
-fn encode(value: &impl Serialize) -> Result<Vec<u8>, DbError> {
-    postcard::to_stdvec(value).map_err(|error| DbError::Failed(error.to_string()))
-}
-
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DbError> {
     postcard::from_bytes(bytes)
         .map_err(|error| DbError::Failed(format!("a task cannot be read: {error}")))
 }
 
-fn unreadable(what: &str) -> DbError {
-    DbError::Failed(format!("{what} cannot be read"))
-}
-
-/// A time as a column value, far from the end of its range.
-fn ms(at: UnixMs) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
-}
-
 /// The moment that lies `within` before `at`, in milliseconds since 1970.
 fn before(at: UnixMs, within: Duration) -> i64 {
     let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
-    ms(UnixMs(at.0.saturating_sub(within)))
+    at_ms(UnixMs(at.0.saturating_sub(within)))
 }

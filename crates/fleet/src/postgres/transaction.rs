@@ -1,6 +1,7 @@
 //! Transactions: all of it or nothing, and an honest word about which.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
@@ -39,6 +40,18 @@ enum TransactionAttempt<T> {
     Again(DbError),
 }
 
+pub(super) fn no_row(sql: &str) -> DbError {
+    DbError::Failed(format!("one row was expected of: {sql}"))
+}
+
+pub(super) fn at_most_one(mut rows: Vec<Row>, sql: &str) -> Result<Option<Row>, DbError> {
+    let row = rows.pop();
+    if rows.is_empty() {
+        return Ok(row);
+    }
+    Err(DbError::Failed(format!("at most one row was expected of: {sql}")))
+}
+
 impl Transaction<'_> {
     /// Rows of a statement, which is prepared once per connection.
     ///
@@ -53,8 +66,7 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Transaction::query`], and when there is none or more than one.
     pub async fn query_one(&self, sql: &str, params: &[Param<'_>]) -> Result<Row, DbError> {
-        let found = self.query_opt(sql, params).await?;
-        found.ok_or_else(|| DbError::Failed(format!("one row was expected of: {sql}")))
+        self.query_opt(sql, params).await?.ok_or_else(|| no_row(sql))
     }
 
     /// The only row, if there is one.
@@ -62,12 +74,7 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`Transaction::query`], and when there is more than one.
     pub async fn query_opt(&self, sql: &str, params: &[Param<'_>]) -> Result<Option<Row>, DbError> {
-        let mut rows = self.query(sql, params).await?;
-        let row = rows.pop();
-        if rows.is_empty() {
-            return Ok(row);
-        }
-        Err(DbError::Failed(format!("at most one row was expected of: {sql}")))
+        at_most_one(self.query(sql, params).await?, sql)
     }
 
     /// Runs a statement and returns the number of changed rows.
@@ -131,6 +138,52 @@ impl Db {
             tokio::time::sleep(wait.mul_f64(fastrand::f64())).await;
             wait = (wait * 2).min(WAIT_MAX);
         }
+    }
+
+    /// As [`Db::transact`], for work that can be refused: a refusal rolls back what was written before it, and
+    /// is returned.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub(super) async fn transact_or_refuse<'env, T, R, W>(
+        &'env self,
+        work: W,
+    ) -> Result<Result<T, R>, DbError>
+    where
+        T: Send + 'env,
+        R: Send + 'env,
+        W: for<'a> Fn(&'a Transaction<'env>) -> BoxFuture<'a, Result<Result<T, R>, DbError>>
+            + Send
+            + Sync,
+    {
+        let refusal = Arc::new(Mutex::new(None));
+        let of_last_try = Arc::clone(&refusal);
+        let done = self.transact(move |tx| {
+            let (work, refusal) = (work(tx), Arc::clone(&of_last_try));
+            Box::pin(async move {
+                // A conflict may have ended an earlier try behind its refusal: that one decided nothing.
+                *refusal.lock() = None;
+                work.await?.map_err(|why| {
+                    *refusal.lock() = Some(why);
+                    // Only an error rolls back.
+                    DbError::Failed("the transaction was refused".to_owned())
+                })
+            })
+        });
+        let done = done.await;
+        let refusal = refusal.lock().take();
+        match (done, refusal) {
+            (Err(DbError::Failed(_)), Some(why)) => Ok(Err(why)),
+            (done, _) => done.map(Ok),
+        }
+    }
+
+    /// Runs one statement in a transaction of its own, and returns the number of changed rows.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub(super) async fn execute(&self, sql: &str, params: &[Param<'_>]) -> Result<u64, DbError> {
+        self.transact(|tx| Box::pin(tx.execute(sql, params))).await
     }
 
     async fn attempt<'env, T, W>(&'env self, work: &W, deadline: Instant) -> TransactionAttempt<T>

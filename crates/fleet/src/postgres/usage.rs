@@ -108,6 +108,7 @@ struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     fn new(cells: impl Iterator<Item = &'a UsageCell> + Clone) -> Self {
+        // The column is an `int`: hours since 1970 fill it for 245,000 years.
         let hour = |cell: &UsageCell| i32::try_from(cell.time).unwrap_or(i32::MAX);
         Self {
             accounts: cells.clone().map(|cell| cell.account.to_string()).collect(),
@@ -137,6 +138,7 @@ pub(super) async fn put_usage(
     let money = |amount: fn(&UsageTotal) -> Nanousd| -> Vec<i64> {
         usage.iter().map(|(_, total)| amount(total).get()).collect()
     };
+    // In the order of `columns`, which the statement was made of.
     let mut figures = vec![
         usage.iter().map(|(_, total)| number(total.calls)).collect::<Vec<i64>>(),
         money(|total| total.charged),
@@ -181,6 +183,7 @@ pub(super) fn total(row: &Row, first: usize) -> Result<UsageTotal, DbError> {
     let mut total = UsageTotal::default();
     let (money, units) = figures.split_at(MONEY.len());
     if let Some(name) = row.try_get::<_, Option<&str>>(first.saturating_add(figures.len()))? {
+        // Leaving it out would show less than was used.
         let unit = UNITS.iter().find(|unit| unit.name == name).ok_or_else(|| {
             let what = "was counted by a node of a later version";
             DbError::Failed(format!("the unit {name:?} {what}: bring this node up to date"))

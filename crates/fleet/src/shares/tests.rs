@@ -72,7 +72,7 @@ struct SimulatedNode {
     epoch: u64,
     turn: u64,
     sync: Option<(u64, OnItsWay)>,
-    /// Exchanges that the node has given up, and that may still be done.
+    /// Syncs that the node has given up, and that may still be done.
     late: Vec<OnItsWay>,
     next_at_ms: u64,
     cut_off_until_ms: u64,
@@ -178,7 +178,7 @@ impl Sim {
         true
     }
 
-    /// Exchanges that are due begin, are done, and are answered. `trouble` of 100 go wrong.
+    /// Syncs that are due begin, are done, and are answered. `trouble` of 100 go wrong.
     fn sync(&mut self, trouble: u32) {
         let now_ms = self.now_ms();
         for index in 0..self.nodes.len() {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::ports::node_status::{JournalProgress, NodeStatus};
 use crate::ports::tasks::TaskStore;
@@ -38,7 +39,7 @@ pub enum LeaseWait {
 }
 
 /// Location of the money of an account that the treasury cannot lend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shortfall {
     /// Amount available to lend.
     pub available: Nanousd,

@@ -35,6 +35,7 @@ impl NoProxy {
     /// True if the host and port are listed.
     pub(super) fn has(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok().map(|address| address.to_canonical());
+        // `example.com.` is the same host, fully qualified.
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         self.0.iter().any(|entry| {
             entry.port.is_none_or(|only| only == port)
@@ -45,6 +46,7 @@ impl NoProxy {
                         let above = host.strip_suffix(domain.as_str());
                         above.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
                     }
+                    // Names are not resolved here: the answer must not depend on DNS.
                     (Hosts::Network(_), None) | (Hosts::Domain(_), Some(_)) => false,
                 }
         })

@@ -45,9 +45,10 @@ impl DialedConnection {
     }
 }
 
-macro_rules! forward {
-    ($this:expr, $stream:ident => $call:expr) => {
-        match $this {
+/// Calls the stream of a connection, whichever kind it is.
+macro_rules! with_stream {
+    ($io:expr, $stream:ident => $call:expr) => {
+        match $io {
             Io::Plain($stream) => $call,
             Io::Tls($stream) => $call,
             Io::TlsInTls($stream) => $call,
@@ -55,82 +56,63 @@ macro_rules! forward {
     };
 }
 
-impl AsyncRead for Io {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), stream => Pin::new(stream).poll_read(context, buffer))
-    }
+/// Reads and writes through what `$io` makes of a value.
+macro_rules! forward {
+    ($type:ty, $this:ident => $io:expr) => {
+        impl AsyncRead for $type {
+            fn poll_read(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                buffer: &mut ReadBuf<'_>,
+            ) -> Poll<io::Result<()>> {
+                let $this = self.get_mut();
+                with_stream!(&mut $io, stream => Pin::new(stream).poll_read(context, buffer))
+            }
+        }
+
+        impl AsyncWrite for $type {
+            fn poll_write(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                bytes: &[u8],
+            ) -> Poll<io::Result<usize>> {
+                let $this = self.get_mut();
+                with_stream!(&mut $io, stream => Pin::new(stream).poll_write(context, bytes))
+            }
+
+            fn poll_write_vectored(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+                pieces: &[io::IoSlice<'_>],
+            ) -> Poll<io::Result<usize>> {
+                let $this = self.get_mut();
+                with_stream!(&mut $io, stream => {
+                    Pin::new(stream).poll_write_vectored(context, pieces)
+                })
+            }
+
+            fn is_write_vectored(&self) -> bool {
+                let $this = self;
+                with_stream!(&$io, stream => stream.is_write_vectored())
+            }
+
+            fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+                let $this = self.get_mut();
+                with_stream!(&mut $io, stream => Pin::new(stream).poll_flush(context))
+            }
+
+            fn poll_shutdown(
+                self: Pin<&mut Self>,
+                context: &mut Context<'_>,
+            ) -> Poll<io::Result<()>> {
+                let $this = self.get_mut();
+                with_stream!(&mut $io, stream => Pin::new(stream).poll_shutdown(context))
+            }
+        }
+    };
 }
 
-impl AsyncWrite for Io {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        forward!(self.get_mut(), stream => Pin::new(stream).poll_write(context, bytes))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        forward!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, pieces))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        forward!(self, stream => stream.is_write_vectored())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), stream => Pin::new(stream).poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        forward!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(context))
-    }
-}
-
-impl AsyncRead for DialedConnection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for DialedConnection {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(context)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(context)
-    }
-}
+// The handshakes write to an `Io`, callers to the connection: neither may lose vectored writes, by which a
+// head and a body leave in one packet.
+forward!(Io, io => *io);
+forward!(DialedConnection, connection => connection.io);

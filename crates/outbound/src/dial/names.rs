@@ -128,6 +128,7 @@ impl Names {
             Err(error) => return cached.ok_or_else(|| Reason::not_found(&error)),
         }
         if addresses.is_empty() {
+            // A resolver in trouble answers so too: old addresses are better than none.
             let none = io::Error::other("it has no address");
             return cached.ok_or_else(|| Reason::not_found(&none));
         }
@@ -145,6 +146,7 @@ impl Names {
             reuses: counted(|name| &name.reuses),
         });
         let mut all = self.cached.write();
+        // Customers name hosts too: what was not looked up lately goes.
         if all.len() >= NAMES_MAX {
             all.retain(|_, name| name.looked_up.elapsed() < FRESH_FOR);
         }
@@ -193,6 +195,7 @@ impl Names {
         if failed.len() >= FAILED_MAX {
             failed.retain(|_, since| since.elapsed() < FAILED_FOR);
             if failed.len() >= FAILED_MAX {
+                // So many at once are a network that is down: order does not help then.
                 return;
             }
         }

@@ -59,6 +59,7 @@ where
                 }
             };
         }
+        // A server behind the wrong port could send for ever.
         if read.len() > HEAD_BYTES_MAX {
             return Err(unreadable());
         }

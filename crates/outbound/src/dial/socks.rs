@@ -57,6 +57,7 @@ where
         DOMAIN => usize::from(read::<1, S>(stream).await?[0]),
         _ => return Err(unreadable()),
     };
+    // Read to its end, or the first bytes of the server would be taken for it.
     let mut rest = vec![0; bound + 2];
     stream.read_exact(&mut rest).await?;
     Ok(())

@@ -57,6 +57,7 @@ impl Commands {
     fn parse(text: &str) -> Self {
         let mut commands = Self::default();
         for at in memchr::memmem::find_iter(text.as_bytes(), b"--") {
+            // Three dashes hold two pairs: the name behind them is read from either.
             let behind = text.get(at..).unwrap_or_default().trim_start_matches('-');
             let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
             let name = behind.split(|c| !is_letter(c)).next().unwrap_or_default();
@@ -91,6 +92,7 @@ impl Content {
         for (index, block) in blocks.enumerate() {
             content.add(&block, series, pass, &format!("{FIELD}[{index}]"), &mut texts)?;
         }
+        // Of all texts joined without a space, which finds the most commands.
         content.commands = Commands::parse(&texts);
         let has_media = content.images > 0 || content.has_video || !content.tasks.is_empty();
         if !has_media && !content.has_text {

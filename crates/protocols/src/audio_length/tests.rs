@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::kit::*;
+use super::sample_files::*;
 use super::*;
 
 /// Begun seconds of a file.

@@ -8,8 +8,8 @@ use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
     AnswerFrame, Dialect as Translate, ReadStream, UpstreamDialect, WriteStream,
 };
-use tollgate_translation::kit::call_id;
 use tollgate_translation::names::Aliases;
+use tollgate_translation::names::call_id;
 use tollgate_translation::part::{AnswerPart, Counts, UpstreamFailure};
 use tollgate_types::error::GatewayError;
 
@@ -128,6 +128,8 @@ impl EventWriter {
         if matches!(answer, AnswerPart::Alive) {
             return self.writer.write(&answer, out);
         }
+        // Before all checks: a call gets its name and id back first, and is judged as the customer
+        // sees it.
         let answer = self.names.name(answer);
         match &answer {
             AnswerPart::Begin { .. } if self.has_begun => return,
@@ -149,6 +151,8 @@ impl EventWriter {
         self.has_failed = matches!(answer, AnswerPart::Error(_));
         self.has_ended = self.has_failed || matches!(answer, AnswerPart::End(_));
         self.writer.write(&metered(answer, meter, self.unreported.as_ref()), out);
+        // Checked behind each piece: what is over the limit by one piece is the most that is ever
+        // held.
         self.is_broken = self.writer.held_bytes() > WRITER_BYTES_MAX;
     }
 }
@@ -289,6 +293,7 @@ impl Meter for BridgedDocument {
         let rest = self.inner.finish();
         self.text.extend_from_slice(&rest);
         let text = self.text.split();
+        // A document that was cut is no answer: only its meter knows what came of it.
         if !self.inner.is_complete() {
             return Bytes::new();
         }
@@ -296,6 +301,8 @@ impl Meter for BridgedDocument {
             self.is_untranslatable = true;
             return Bytes::new();
         };
+        // MiniMax and others refuse with status 200: the caller turns this into an error of the
+        // right status.
         if let Some(AnswerPart::Error(failure)) = answer.last() {
             self.refusal = Some(failure.clone());
             return Bytes::new();
@@ -419,6 +426,7 @@ impl StreamBridge {
     fn pass(&mut self, event: &[u8], data: &[u8], inner: &mut dyn Meter, out: &mut Vec<u8>) {
         if data.is_empty() {
             if !event.trim_ascii().is_empty() {
+                // The upstream is alive, and clients that time silent streams must learn of it.
                 self.event_writer.write(AnswerPart::Alive, inner, out);
             }
             return;
@@ -432,6 +440,8 @@ impl StreamBridge {
         }
         let Self { reader, event_writer, .. } = self;
         let read = reader.read(data, &mut |answer| event_writer.write(answer, inner, out));
+        // Together: a reader that waits and a writer that repeats would otherwise hold the limit
+        // each.
         let held_bytes = reader.held_bytes() + event_writer.writer.held_bytes();
         event_writer.is_broken |= read.is_err() || held_bytes > WRITER_BYTES_MAX;
     }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tollgate_money::money::Rate;
-use tollgate_money::price::{Prices, UsageSource};
+use tollgate_money::price::{Prices, Usage, UsageSource};
 
 use super::meter::WRITER_BYTES_MAX;
 use super::*;

@@ -53,6 +53,7 @@ impl ModelClass {
             // Family H counts its versions from 1.0, and has had lists of media in all of them.
             _ if family_h.is_some() => ApiVersion::Media,
             (2, 5 | 6) => ApiVersion::Sizes,
+            // Versions to come are taken to keep the newest form.
             _ if version >= (2, 7) => ApiVersion::Media,
             _ => return None,
         };
@@ -118,6 +119,7 @@ pub(super) fn check(
     check_minimum(group, input, limits)?;
     let has_only_listed_fields = input.keys().all(|key| fields.contains(&key));
     let media = input.get_non_null(MEDIA).and_then(|media| media.elements());
+    // An item that cannot be read may be a sound: sound decides the price of some models.
     let is_audio = |item: Value<'_>| {
         let kind = item.as_object().ok().and_then(|item| item.get("type")?.as_str());
         kind.is_none_or(|kind| kind == DRIVING_AUDIO)
@@ -126,6 +128,8 @@ pub(super) fn check(
         || !has_only_listed_fields
         || media.into_iter().flatten().any(is_audio);
     Ok(ReferencedMedia {
+        // A field that only the operator lets through may refer to a video: "none" is no longer
+        // certain then.
         has_video: has_video.filter(|has_video| *has_video || has_only_listed_fields),
         has_audio,
     })
@@ -273,6 +277,7 @@ fn check_reference_urls(
         let message = format!("`{PARAM}` must be an array of 1 to {max} URLs");
         refuse(INVALID, PARAM, message)
     };
+    // One more than allowed is enough to refuse, however long the array is.
     let urls = urls.elements().ok_or_else(wrong)?.take(max as usize + 1);
     let urls: Vec<Value<'_>> = urls.collect();
     if urls.is_empty() {
@@ -287,6 +292,7 @@ fn check_reference_urls(
         match check_url(&param, url, &[Medium::Image, Medium::Video], UrlPolicy::Web)? {
             UrlMedium::Medium(Medium::Image) => {}
             UrlMedium::Medium(_) => has_video = Some(true),
+            // A URL without an ending may be a video: unless one is certain, nobody knows.
             UrlMedium::Unknown | UrlMedium::Other => has_video = has_video.filter(|has| *has),
         }
     }

@@ -64,6 +64,7 @@ impl GenerationConfig {
             let name = camel(key);
             check_listed("generationConfig", &name, &FIELDS, &limits.pass.fields)?;
             match name.as_str() {
+                // Google treats `null` as absent, but the field's name was checked before.
                 _ if value.is_null() => {}
                 "maxOutputTokens" => {
                     output_tokens_max = Some(tokens(&value, limits)?);
@@ -126,6 +127,7 @@ fn thinks(value: &Value<'_>) -> Result<Option<bool>, GatewayError> {
     let budget = given("thinkingBudget", "thinking_budget");
     let level = given("thinkingLevel", "thinking_level");
     Ok(match (budget, level) {
+        // Zero alone switches thinking off; -1 leaves the amount to the model.
         (Some(budget), _) => Some(budget.text() != b"0"),
         (None, Some(_)) => Some(true),
         (None, None) => None,

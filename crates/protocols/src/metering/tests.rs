@@ -1,7 +1,12 @@
 use proptest::prelude::*;
 use serde::Deserialize;
 
+use super::report::has_no_count;
 use super::*;
+use crate::disjoint::{Contradictions, count};
+use crate::estimate::TextSize;
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Traits, Usage, UsageSource};
 
 fn frame(limits: u64) -> MeterContext {
     MeterContext {

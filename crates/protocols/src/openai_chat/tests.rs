@@ -2,6 +2,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::limits::{PassList, PricedFeatures};
+use crate::metering;
 use crate::pieces;
 use crate::request_policy::TOOLS_TOKENS_MAX;
 use tollgate_money::money::Nanousd;

@@ -31,12 +31,15 @@ const ERROR_BYTES_MAX: usize = 16 * 1024;
 #[must_use]
 pub fn beginning(body: &[u8], is_all: bool) -> AnswerStart {
     const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+    // A byte-order mark is no part of an answer, and an error behind it is still one.
     let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
     match body.iter().find(|byte| !byte.is_ascii_whitespace()) {
         None => AnswerStart::Blank,
         Some(b'{' | b'[') if !is_all && body.len() > ERROR_BYTES_MAX => AnswerStart::Answer,
         Some(b'{' | b'[') if !is_all => AnswerStart::Preamble,
         Some(b'{' | b'[') => document(body),
+        // A comment, or one of the fields `data`, `event`, `id` and `retry`: nothing else begins a
+        // line of events.
         Some(b':' | b'd' | b'e' | b'i' | b'r') => events(body, is_all),
         Some(_) => AnswerStart::Answer,
     }
@@ -52,6 +55,7 @@ pub fn frames_beginning(body: &[u8]) -> AnswerStart {
         }
         let is_event = frame.header(":message-type") == Some("event");
         shown = match frame.header(":event-type") {
+            // Exceptions of Amazon's services come in frames of a stream that has begun with 200.
             _ if !is_event => AnswerStart::Error(bedrock_converse::event_data(frame)),
             Some("messageStart") => AnswerStart::Preamble,
             _ => AnswerStart::Answer,
@@ -95,12 +99,15 @@ fn names_error(body: &[u8]) -> bool {
 /// billable.
 fn is_error(value: &Value) -> bool {
     if let Some(all) = value.as_array() {
+        // Google wraps errors of its OpenAI-compatible API in an array.
         return all.first().is_some_and(is_error);
     }
     let value = match value["type"].as_str() {
         Some("response.failed") => &value["response"],
         _ => value,
     };
+    // With output or a bill beside it, the customer gets the answer as it is: asking again would
+    // cost twice.
     says_error(value) && !has_output(value) && !has_usage(&value["usage"])
 }
 
@@ -118,6 +125,7 @@ fn says_error(value: &Value) -> bool {
         let code = &value["code"];
         let is_code = match code {
             Value::String(code) => {
+                // Providers that put a code into every answer say with these that all is well.
                 !matches!(code.as_str(), "" | "0" | "200" | "Success" | "success")
             }
             Value::Number(number) => !matches!(number.as_i64(), Some(0 | 200)),
@@ -211,6 +219,7 @@ fn judge(event: &[u8]) -> AnswerStart {
     let data = crate::sse::data(event);
     let name = name_of(event);
     match name {
+        // The name of the event alone says so: its data may be any text.
         b"error" if !data.is_empty() => return AnswerStart::Error(data.into_owned()),
         _ if data.trim_ascii().is_empty() => return AnswerStart::Blank,
         _ => {}
@@ -280,6 +289,7 @@ fn is_empty_choice(choice: &mut Cursor<'_>) -> Option<bool> {
             b"text" => is_empty &= matches!(value.raw()?, b"\"\"" | b"null"),
             b"delta" => value.object(|key, value| {
                 let text = value.raw()?;
+                // The first chunks say who answers, and nothing yet: an error may still follow.
                 is_empty &= key == b"role" || matches!(text, b"\"\"" | b"null" | b"[]");
                 Some(())
             })?,

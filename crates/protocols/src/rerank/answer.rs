@@ -85,6 +85,8 @@ impl RerankMeter {
         let (mut tokens, mut units) = (None, None);
         for usage in self.scan.usages() {
             let Some(usage) = metering::read_wire::<WireRerankUsage>(usage) else { continue };
+            // Vendors name one count differently; where several stand there the dearest is charged
+            // (ADR 16).
             tokens = tokens.max(usage.prompt_tokens).max(usage.input_tokens);
             tokens = tokens.max(usage.total_tokens);
             units = units.max(usage.search_units);
@@ -165,6 +167,7 @@ impl Meter for RerankMeter {
 
 /// An answer of Voyage's as others answer: with `results`, and documents as objects.
 fn from_voyage(answer: &Bytes) -> Bytes {
+    // An answer that is none is passed on as it came: its meter reports the failure.
     let Ok(object) = Object::parse(answer) else { return answer.clone() };
     let (Some(key), Some(data)) = (object.key_range("data"), object.get("data")) else {
         return answer.clone();

@@ -8,7 +8,7 @@ use super::usage::{AudioReport, BilledUnits};
 use crate::estimate::TextSize;
 use crate::json_cursor::Cursor;
 use crate::json_scan::UsageScan;
-use crate::metering::Tally;
+use crate::metering::{StreamTotals, Tally};
 use crate::sse::EventAction;
 use crate::{Meter, RequestBounds};
 use tollgate_money::price::{Usage, UsageSource};
@@ -193,6 +193,8 @@ impl<'a> TranscriptEvent<'a> {
 }
 
 impl Tally for TranscriptTally {
+    type Totals = Self;
+
     fn judge(&mut self, data: &[u8]) -> EventAction {
         let event = TranscriptEvent::read(data);
         let is_end = event.kind == b"\"transcript.text.done\"" || data == b"[DONE]";
@@ -208,6 +210,12 @@ impl Tally for TranscriptTally {
         self.ended
     }
 
+    fn totals(&self) -> &Self {
+        self
+    }
+}
+
+impl StreamTotals for TranscriptTally {
     fn has_failed(&self) -> bool {
         self.failed && self.report.seconds.is_none() && self.report.tokens.is_none()
     }

@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::audio_length::kit::{mp3_frame, wav_seconds};
+use crate::audio_length::sample_files::{mp3_frame, wav_seconds};
 use crate::form::{Boundary, FormScan};
 use crate::limits::{PassList, PricedFeatures};
 use tollgate_money::price::UsageSource;

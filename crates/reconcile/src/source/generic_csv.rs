@@ -37,6 +37,7 @@ pub(super) fn read(
     let mut places = Vec::new();
     for column in COLUMNS {
         let place = headers.iter().position(|header| header == column);
+        // Spreadsheets allow it, and nobody can say which one counts.
         if headers.iter().filter(|header| *header == column).count() > 1 {
             return Err(refuse(1, format!("has the column {column} twice")));
         }
@@ -55,6 +56,7 @@ pub(super) fn read(
         let row: [&str; COLUMNS.len()] =
             std::array::from_fn(|_| cells.next().flatten().unwrap_or_default());
         let [day, model, credential, unit, ..] = row;
+        // A row twice is a file that was joined twice; added up, it would hide a difference.
         if !pages.is_new([day, model, credential, unit]) {
             let why = "is there twice: there is a row of its day, model, credential and unit";
             return Err(refuse(line, why.to_owned()));

@@ -73,6 +73,7 @@ fn read_result(
             let count = fields.require("characters")?.whole()?;
             statement.add_quantity(&key, Measure::Of(Unit::Characters), count);
         }
+        // Exports such as vector stores: named in the report, so that nobody takes them for compared.
         Some(_) => {
             statement.add_unused(object, Femtousd::ZERO);
             return Ok(());
@@ -95,6 +96,7 @@ fn read_completions(
     statement: &mut BilledStatement,
 ) -> Result<(), StatementError> {
     let input = fields.require("input_tokens")?.whole()?;
+    // Without the parts, all input is text.
     let text = fields.take_optional_count("input_text_tokens")?.unwrap_or(input);
     let cached = fields.take_count("input_cached_tokens")?;
     let cached_text = fields.take_optional_count("input_cached_text_tokens")?.unwrap_or(cached);
@@ -159,6 +161,7 @@ fn line_item_model(item: &str) -> Option<&str> {
     let (model, _) = named.split_once(", ")?;
     match model.split_once(' ') {
         None => Some(model),
+        // The modality of a line item stands behind the name of its model.
         Some((model, "audio" | "text" | "image")) => Some(model),
         Some(_) => None,
     }

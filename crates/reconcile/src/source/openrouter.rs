@@ -21,6 +21,7 @@ pub(super) fn read_item(
     let text = date.string()?;
     let text = text.split_once([' ', 'T']).map_or(text.as_str(), |(date, _)| date);
     let day = Day::parse(text).ok_or_else(|| date.refuse("is not a date"))?;
+    // Both names: the journal may have either, depending on what the configuration calls the model.
     let names = [fields.take_string("model")?, fields.take_string("model_permaslug")?];
     let key = BilledKey { day, models: names.into_iter().flatten().collect(), ids: Vec::new() };
     let prompt = fields.require("prompt_tokens")?.whole()?;
@@ -31,6 +32,7 @@ pub(super) fn read_item(
     statement.add_amount(&key, None, fields.require("usage")?.amount(Currency::Dollars)?);
     if let Some(own) = fields.take("byok_usage_inference") {
         let own = own.amount(Currency::Dollars)?;
+        // What our own keys at other providers paid (BYOK): OpenRouter does not bill it.
         if own != Femtousd::ZERO {
             statement.add_unused("byok_usage_inference", own);
         }

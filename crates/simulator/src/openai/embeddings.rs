@@ -125,6 +125,7 @@ impl EmbeddingsInput {
 
     /// Each input's bytes, which decide its vector, and its token count.
     fn items(&self) -> Vec<(Vec<u8>, usize)> {
+        // Four bytes a token, as prompts are counted; ids are tokens already.
         let text = |text: &String| (text.as_bytes().to_vec(), 1 + text.len() / 4);
         let tokens =
             |ids: &Vec<u32>| (ids.iter().flat_map(|id| id.to_le_bytes()).collect(), ids.len());
@@ -189,6 +190,7 @@ fn encoded(vector: &[f32]) -> String {
 /// Numbers from a xorshift generator (Marsaglia, 2003) that is seeded with an FNV-1a hash of `bytes`.
 fn vector(bytes: &[u8], dimensions: u32) -> Vec<f32> {
     let hash = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    // Xorshift stays at zero for ever: the lowest bit keeps the seed from being that.
     let mut state = bytes.iter().fold(0xcbf2_9ce4_8422_2325, hash) | 1;
     let numbers = (0..dimensions).map(|_| {
         state ^= state << 13;

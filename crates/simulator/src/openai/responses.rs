@@ -46,6 +46,7 @@ impl ResponsesRequest {
             (Some("none"), _) => None,
             (Some("required"), _) => functions.next(),
             (_, Value::String(name)) => functions.find(|tool| tool["name"] == *name),
+            // Else it would call for ever, and no agent's session would end.
             _ if has_result => None,
             _ => functions.next(),
         }
@@ -86,6 +87,7 @@ pub(crate) fn answer(
         usage: usage(http_request.body, &reply, behaviour),
         reply,
     };
+    // Stored unless the request says otherwise: clients go on with `previous_response_id`.
     if request.store != Some(false) {
         store.keep(http_request, response.whole(), &request.input);
     }
@@ -203,6 +205,7 @@ impl Response {
             Some("incomplete") => "response.incomplete",
             _ => "response.completed",
         };
+        // The last event repeats the whole response, with its usage: nothing before has one.
         let ends = [("response.output_item.done", done), (last, json!({"response": whole}))];
         for (name, data) in over.into_iter().chain(ends) {
             let event = event(&stream, name, data);

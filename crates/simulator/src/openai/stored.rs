@@ -32,6 +32,7 @@ impl ResponseStore {
     /// Keeps a response that was made with the key of the request.
     pub(super) fn keep(&self, http_request: &ReceivedRequest<'_>, response: Value, input: &Value) {
         let mut kept = self.0.lock();
+        // The oldest goes: a simulator runs for hours under load, and its memory must not grow.
         if kept.len() >= RESPONSES_MAX {
             kept.pop_front();
         }
@@ -48,6 +49,7 @@ impl ResponseStore {
     ) -> Answer {
         let mut kept = self.0.lock();
         let key = key(http_request);
+        // By the key as well: at OpenAI another project does not find a response by its id.
         let is_it = |stored: &KeptResponse| stored.key == key && stored.response["id"] == id;
         let Some(at) = kept.iter().position(is_it) else {
             let message = format!("Response with id '{id}' not found.");

@@ -670,6 +670,7 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "messages: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block. Note that blocks are processed in the following order: `tools`, `system`, `messages`.",
         check: |request| {
             let marks = marks(request);
+            // Every mark for an hour must stand before the first one for five minutes.
             let mut marks = marks.iter().skip_while(|is_long| **is_long);
             marks.any(|is_long| *is_long).then(Vec::new)
         },
@@ -917,6 +918,7 @@ fn document(request: &StrictRequest<'_>) -> ViolationWords {
 fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
     let messages = list(request.body, "messages");
     for (place, message) in messages.iter().enumerate() {
+        // Behind the last message there is nothing: its calls are unanswered too.
         let next = messages.get(place + 1).unwrap_or(&Value::Null);
         let answers: Vec<&str> =
             blocks(next, "tool_result").map(|(_, block)| text(block, "tool_use_id")).collect();
@@ -949,6 +951,7 @@ fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
                 return found![place, block_place, id];
             }
         }
+        // Results answer the message right before them and no earlier one.
         open = blocks(message, "tool_use").map(|(_, block)| text(block, "id")).collect();
     }
     None
@@ -964,6 +967,7 @@ fn thinking_kind(request: &StrictRequest<'_>) -> ViolationWords {
 
 /// With a thinking budget in tokens, the continued assistant turn must begin with a thinking block.
 fn thinking_first(request: &StrictRequest<'_>) -> ViolationWords {
+    // Adaptive thinking may begin a turn without a thought.
     if request.body["thinking"]["type"] != "enabled" {
         return None;
     }
@@ -992,6 +996,7 @@ fn marks(request: &StrictRequest<'_>) -> Vec<bool> {
         list(block, "content").iter().for_each(&mut note);
         note(block);
     }
+    // The mark of the whole request counts as one behind the last message.
     note(request.body);
     marks
 }

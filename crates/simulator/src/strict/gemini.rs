@@ -476,6 +476,7 @@ pub(super) const RULES: &[StrictRule] = &[
                 model if model.contains("2.5-flash") => (0, 24_576),
                 _ => return None,
             };
+            // -1 leaves it to the model, and 0 has a rule of its own.
             let fits = budget == -1 || budget == 0 || (least..=most).contains(&budget);
             if fits { None } else { found![budget, least, most] }
         },
@@ -624,6 +625,7 @@ fn call_numbers(request: &StrictRequest<'_>) -> ViolationWords {
     let breaks = |(place, content): (usize, &Value)| {
         let calls = count(content, "functionCall");
         let next = contents.get(place + 1).map_or(0, |next| count(next, "functionResponse"));
+        // Counted, not matched: Google compares the numbers of calls and responses only.
         calls > 0 && calls != next
     };
     contents.iter().enumerate().any(breaks).then(Vec::new)
@@ -639,6 +641,7 @@ fn unsigned_call(request: &StrictRequest<'_>) -> ViolationWords {
         content["role"] != "model"
             && list(content, "parts").iter().any(|part| part["text"].is_string())
     };
+    // The turn that is going on begins with the last text of the user; results are no text.
     let from = contents.iter().rposition(|content| has_text(&content)).unwrap_or(0);
     for (place, content) in contents.iter().enumerate().skip(from) {
         let mut calls =

@@ -432,6 +432,7 @@ fn content(request: &StrictRequest<'_>) -> ViolationWords {
         let content = &message["content"];
         let has_content =
             content.is_string() || content.as_array().is_some_and(|all| !all.is_empty());
+        // Only the assistant may say nothing, where it calls or refuses instead.
         let may_lack = message["role"] == "assistant"
             && (!list(message, "tool_calls").is_empty() || has(message, "refusal"));
         !has_content && !may_lack
@@ -481,6 +482,7 @@ pub(super) fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
         }
         let behind = messages.get(place + 1..).unwrap_or_default().iter();
         let answers: Vec<&str> = behind
+            // Anything between a call and its results makes OpenAI refuse, a user's text included.
             .take_while(|message| message["role"] == "tool")
             .map(|message| text(message, "tool_call_id"))
             .collect();
@@ -503,6 +505,8 @@ pub(super) fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
         }
         let id = text(message, "tool_call_id");
         match open.iter().position(|call| *call == id) {
+            // One result for each call: a second one for the same id is as stray as one without a
+            // call.
             Some(place) => drop(open.remove(place)),
             None => return Some(Vec::new()),
         }
@@ -601,6 +605,7 @@ pub(super) fn sampling(request: &StrictRequest<'_>, effort: &str) -> Option<&'st
     if !models::is(request.model, Fact::Reasons) || effort == "none" {
         return None;
     }
+    // Defaults are taken from clients that always send them.
     let is_default = |field: &str| match field {
         "temperature" | "top_p" => request.body[field].as_f64() == Some(1.0),
         _ => request.body[field].as_f64() == Some(0.0),
@@ -642,6 +647,7 @@ pub(super) fn says_json(value: &Value) -> bool {
         Value::String(text) => text.to_ascii_lowercase().contains("json"),
         Value::Array(all) => all.iter().any(says_json),
         Value::Object(members) => {
+            // Only what the model reads counts: the word in a name or an id does not help.
             ["content", "text", "output"].iter().filter_map(|key| members.get(*key)).any(says_json)
         }
         _ => false,

@@ -350,6 +350,7 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "Invalid value for '{}': '{}' is only allowed when 'tools' are specified.",
         check: |request| {
             choice_without_tools(request)
+                // Both can be kept without a tool, and SDKs send them by default.
                 .filter(|_| !["auto", "none"].contains(&text(request.body, "tool_choice")))
         },
         taken: r#"{"tool_choice": "auto"}"#,
@@ -590,6 +591,7 @@ fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
 fn item_id(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, item) in list(request.body, "input").iter().enumerate() {
         let prefix = match kind_of(item) {
+            // Ids of a user's messages are not checked; those of answers must be of their kind.
             "message" if item["role"] == "assistant" => "msg",
             "function_call" => "fc",
             "custom_tool_call" => "ctc",
@@ -622,6 +624,7 @@ fn unanswered_call(request: &StrictRequest<'_>) -> ViolationWords {
 }
 
 fn stray_result(request: &StrictRequest<'_>) -> ViolationWords {
+    // The calls may stand in what the provider has stored.
     if has(request.body, "previous_response_id") || has(request.body, "conversation") {
         return None;
     }
@@ -643,6 +646,7 @@ fn lone_reasoning(request: &StrictRequest<'_>) -> ViolationWords {
         return None;
     }
     let items = list(request.body, "input");
+    // Reasoning belongs to what the model said or did next, and must be followed by that.
     let is_of_answer = |item: &Value| {
         let kind = kind_of(item);
         kind == "reasoning"

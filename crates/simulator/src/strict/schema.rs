@@ -32,6 +32,7 @@ fn walk(
     let mut inner = |keys: &[&str], schema: &Value| {
         place.extend(keys.iter().map(|key| (*key).to_owned()));
         let found = walk(schema, place, fault);
+        // The path is shared by all levels: each takes off what it has put on.
         place.truncate(place.len() - keys.len());
         found
     };
@@ -108,6 +109,7 @@ pub(super) fn openai_strict(schema: &Value) -> Option<SchemaFault> {
 
 fn openai_strict_fault(schema: &Value) -> Option<String> {
     let members = schema.as_object()?;
+    // The only keyword that stands alone; a description beside it is refused as well.
     if members.contains_key("$ref") && members.len() > 1 {
         let others: Vec<String> =
             members.keys().filter(|key| *key != "$ref").map(|key| format!("'{key}'")).collect();

@@ -1,19 +1,21 @@
 //! A whole chat completion: from an upstream, and for a customer.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::chat::DETAIL_FORMAT;
 use crate::chat::thoughts::ThoughtReader;
+use crate::chat::wire::{WireMessage, citations};
 use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::failure;
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
+use crate::usage;
 
 #[derive(Deserialize)]
 pub(super) struct WireCompletion<'a> {
@@ -39,60 +41,6 @@ struct WholeChoice<'a> {
     error: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireMessage<'a> {
-    #[serde(borrow)]
-    pub(super) content: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Option<BorrowedStr<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning: Option<BorrowedStr<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) refusal: Option<BorrowedStr<'a>>,
-    #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<WireCall<'a>>>,
-    #[serde(borrow)]
-    pub(super) annotations: Option<&'a RawValue>,
-}
-
-/// A page of the web that a text refers to.
-#[derive(Debug, Deserialize)]
-pub(super) struct CitedUrl {
-    start_index: u64,
-    end_index: u64,
-    url: String,
-    #[serde(default)]
-    title: String,
-}
-
-impl CitedUrl {
-    /// The citation as a part, once the `length` characters of the text are complete.
-    pub(super) fn at_end_of(&self, length: u64) -> Option<AnswerPart<'_>> {
-        let back = (length.checked_sub(self.start_index)?, length.checked_sub(self.end_index)?);
-        let (url, title) = (self.url.as_str().into(), self.title.as_str().into());
-        Some(AnswerPart::Citation(Citation { back, url, title }))
-    }
-
-    /// Bytes that it takes.
-    pub(super) fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.url.len() + self.title.len()
-    }
-}
-
-/// The pages in `annotations`. What is no `url_citation` with places in the text is left out.
-pub(super) fn citations(annotations: &RawValue) -> Vec<CitedUrl> {
-    #[derive(Deserialize)]
-    struct WireAnnotation {
-        url_citation: CitedUrl,
-    }
-    let list = json::read::<Vec<&RawValue>>(annotations.get()).unwrap_or_default();
-    let read = |one: &RawValue| json::read::<WireAnnotation>(one.get());
-    list.into_iter().filter_map(read).map(|one| one.url_citation).collect()
-}
-
 /// Writes an entry of `annotations`, of a text that has so many characters by now.
 pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>) {
     let (start, end) = citation.back;
@@ -106,27 +54,6 @@ pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>
     cited.text(out, "title", &citation.title);
     cited.end(out);
     entry.end(out);
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireCall<'a> {
-    pub(super) index: Option<usize>,
-    #[serde(borrow)]
-    pub(super) id: Option<BorrowedStr<'a>>,
-    #[serde(borrow, alias = "custom")]
-    pub(super) function: WireFunction<'a>,
-    #[serde(borrow)]
-    pub(super) extra_content: Option<&'a RawValue>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct WireFunction<'a> {
-    #[serde(borrow)]
-    pub(super) name: Option<BorrowedStr<'a>>,
-    #[serde(borrow, alias = "input")]
-    pub(super) arguments: Option<&'a RawValue>,
 }
 
 /// Of the tokens of output, those of thoughts. `usage` is the meter's matter, which understands more ways
@@ -149,22 +76,6 @@ pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     details.or(usage.reasoning_tokens)
 }
 
-impl<'a> WireFunction<'a> {
-    /// The input as text. Some upstreams write the object itself.
-    pub(super) fn input(&self) -> Option<Cow<'a, str>> {
-        let arguments = self.arguments.filter(|arguments| arguments.get() != "null")?;
-        Some(json::string(arguments).unwrap_or(Cow::Borrowed(arguments.get())))
-    }
-}
-
-impl<'a> WireCall<'a> {
-    /// The signature of a call in `extra_content`, as Gemini's compatible API sends it.
-    pub(super) fn seal(&self) -> Option<Cow<'a, str>> {
-        let signature = kit::thought_signature(self.extra_content?.get())?;
-        Some(seal::wrap(Maker::Gemini, &signature).into())
-    }
-}
-
 /// The failure that an upstream sends instead of an answer: in `error`, or in MiniMax's `base_resp`.
 pub(super) fn failure(
     error: Option<&RawValue>,
@@ -172,9 +83,9 @@ pub(super) fn failure(
 ) -> Option<UpstreamFailure> {
     let value = |raw: Option<&RawValue>| json::read::<Value>(raw?.get());
     if let Some(error) = value(error).filter(|error| !error.is_null()) {
-        return Some(kit::failure_in_answer(&serde_json::json!({"error": error})));
+        return Some(failure::in_answer(&serde_json::json!({"error": error})));
     }
-    value(base_resp).and_then(|base_resp| kit::failure_of_base_resp(&base_resp))
+    value(base_resp).and_then(|base_resp| failure::of_base_resp(&base_resp))
 }
 
 /// The failure that an upstream sends instead of a choice: OpenRouter in the choice's `error`, Zhipu in its
@@ -193,7 +104,7 @@ pub(super) fn failure_of_choice(
     failure(error, None).or_else(|| {
         let message = match &*word {
             "error" | "network_error" => "The provider failed while it answered.".to_owned(),
-            word => return has_failed.then(|| kit::failed_stop(word)),
+            word => return has_failed.then(|| failure::of_stop(word)),
         };
         Some(UpstreamFailure { kind: FailureKind::Upstream, message, param: None })
     })
@@ -232,7 +143,7 @@ fn read_message(
     out: &mut Vec<AnswerPart<'_>>,
 ) -> Result<(), MalformedAnswer> {
     let mut thoughts = ThoughtReader::default();
-    let mut push = |piece: AnswerPart<'_>| out.push(kit::owned(piece));
+    let mut push = |piece: AnswerPart<'_>| out.push(piece.into_owned());
     thoughts.fields(message, &mut push);
     if let Some(value) = message.content {
         thoughts.content(value, &mut push)?;
@@ -246,11 +157,11 @@ fn read_message(
         };
         let length = out.iter().map(of_piece).sum();
         for citation in cited.iter().filter_map(|cited| cited.at_end_of(length)) {
-            out.push(kit::owned(citation));
+            out.push(citation.into_owned());
         }
     }
     if let Some(refusal) = message.refusal.take().filter(|text| !text.0.is_empty()) {
-        out.push(kit::owned(AnswerPart::Refusal(refusal.0)));
+        out.push(AnswerPart::Refusal(refusal.0).into_owned());
     }
     Ok(())
 }
@@ -309,15 +220,15 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.key(out, "prompt_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    kit::cache_writes(&mut details, counts, false, out);
-    kit::media_input(&mut details, counts, out);
+    usage::cache_writes(&mut details, counts, false, out);
+    usage::media_input(&mut details, counts, out);
     details.end(out);
     usage.key(out, "completion_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
-    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    usage::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
-    kit::searches(&mut usage, counts, out);
+    usage::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -448,11 +359,11 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     let mut gathered = WrittenMessage { reason: "stop", ..WrittenMessage::default() };
     answer.iter().for_each(|piece| gathered.take(piece));
     if let Some(failure) = gathered.failure {
-        return kit::openai_error(failure);
+        return failure::openai_document(failure);
     }
     let mut out = Vec::with_capacity(512 + gathered.text.len() + gathered.thoughts.len());
     let mut document = Members::object(&mut out);
-    document.text(&mut out, "id", &kit::id("chatcmpl-", &frame.nonce));
+    document.text(&mut out, "id", &frame.id("chatcmpl-"));
     document.text(&mut out, "object", "chat.completion");
     document.integer(&mut out, "created", frame.created);
     document.text(&mut out, "model", &frame.model);
@@ -484,7 +395,7 @@ impl WrittenCall {
         let mut inner = Members::object(out);
         inner.text(out, "name", &self.name);
         match is_free {
-            true => inner.text(out, "input", &kit::unwrap_free(&self.input)),
+            true => inner.text(out, "input", &call_input::unwrap_free(&self.input)),
             false if self.input.is_empty() => inner.text(out, "arguments", "{}"),
             false => inner.text(out, "arguments", &self.input),
         }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::chat::answer::WireCall;
+use crate::chat::wire::WireCall;
 use crate::dialect::MalformedAnswer;
 use crate::part::AnswerPart;
 use crate::sequence::{ObjectEnd, Sequencer};

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
+use crate::answer_format;
+use crate::cache_marks;
 use crate::chat::{fields, read_messages};
 use crate::customer_tools::{CustomerTools, RUN_BY_PROVIDER};
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::field_path::{FieldPath, OmissionLog, Raw, document, is_given};
-use crate::kit;
+use crate::openai_tools;
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking, Tool, ToolChoice};
+use crate::thinking;
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
     let left_out = OmissionLog::default();
@@ -52,7 +55,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "response_format" => parts.extend(response_format(&at, value)?),
             "reasoning_effort" | "reasoning" | "thinking" | "enable_thinking"
             | "thinking_budget" => thoughts.extend(thinking(&at, &key, value)?),
-            "cache_control" => caches = kit::cache_control(&at, value)?.is_some(),
+            "cache_control" => caches = cache_marks::cache_control(&at, value)?.is_some(),
             "verbosity" => parts.push(PromptPart::Verbosity(at.text(value)?)),
             "user" | "safety_identifier" => user = Some(at.text(value)?),
             "prompt_cache_key" => parts.push(PromptPart::CacheKey(at.text(value)?)),
@@ -73,10 +76,10 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     }
     let messages_from = parts.len();
     tools.put(&[], &mut parts);
-    frame.free_tools = kit::free_tools(parts.get(messages_from..).unwrap_or_default());
+    frame.free_tools = openai_tools::free_tools(parts.get(messages_from..).unwrap_or_default());
     parts.extend(completion.or(output).map(PromptPart::OutputMax));
     parts.extend(user.map(PromptPart::User));
-    parts.extend(kit::strongest(&thoughts).map(PromptPart::Thinking));
+    parts.extend(thinking::strongest(&thoughts).map(PromptPart::Thinking));
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches })
 }
@@ -116,7 +119,7 @@ fn response_format<'a>(
             let at = at.key("json_schema");
             let schema = members.iter().find(|(key, _)| key == "json_schema");
             let (_, schema) = schema.ok_or_else(|| at.malformed("an object"))?;
-            Ok(Some(PromptPart::Format(kit::schema_format(&at, at.object(*schema)?)?)))
+            Ok(Some(PromptPart::Format(answer_format::schema_format(&at, at.object(*schema)?)?)))
         }
         _ => Err(at.key("type").uncarried()),
     }
@@ -129,7 +132,7 @@ fn thinking(
     value: Raw<'_>,
 ) -> Result<Option<Thinking>, Untranslatable> {
     match key {
-        "reasoning_effort" => return kit::openai_thinking(at, value).map(Some),
+        "reasoning_effort" => return thinking::of_openai(at, value).map(Some),
         "enable_thinking" => {
             return Ok(Some(if at.boolean(value)? { Thinking::Adaptive } else { Thinking::Off }));
         }
@@ -143,7 +146,7 @@ fn thinking(
             _ if !is_given(value) => {}
             "type" => is_on = Some(at.text(value)? != "disabled"),
             "enabled" => is_on = Some(at.boolean(value)?),
-            "effort" => effort = Some(kit::openai_thinking(&at, value)?),
+            "effort" => effort = Some(thinking::of_openai(&at, value)?),
             "max_tokens" | "budget_tokens" => budget = Some(Thinking::Budget(at.count(value)?)),
             _ => fields::REASONING.field(&at, &key, value)?,
         }
@@ -174,11 +177,13 @@ fn tools<'a>(
             let at = at.key(&key);
             match &*key {
                 "type" => {}
-                _ if key == kind => found = Some(kit::tool(&at, at.object(value)?, is_free)?),
-                "cache_control" | "copilot_cache_control" => {
-                    cache = kit::cache_control(&at, value)?;
+                _ if key == kind => {
+                    found = Some(openai_tools::tool(&at, at.object(value)?, is_free)?)
                 }
-                _ => kit::TOOL.field(&at, &key, value)?,
+                "cache_control" | "copilot_cache_control" => {
+                    cache = cache_marks::cache_control(&at, value)?;
+                }
+                _ => openai_tools::TOOL.field(&at, &key, value)?,
             }
         }
         let tool = at.needed(&kind, found)?;
@@ -194,7 +199,7 @@ fn tool_choice<'a>(
 ) -> Result<ToolChoice<'a>, Untranslatable> {
     if value.get().starts_with('"') {
         let word = at.text(value)?;
-        return kit::choice_word(&word)
+        return openai_tools::choice_word(&word)
             .ok_or_else(|| at.malformed("auto, none, required or a tool"));
     }
     let members = at.object(value)?;
@@ -205,7 +210,7 @@ fn tool_choice<'a>(
         ("function" | "custom", Some(value)) => Ok(ToolChoice::Named(name(&at, value)?)),
         ("function" | "custom", None) => Err(at.malformed("there")),
         ("allowed_tools", Some(value)) => {
-            let (choice, names) = kit::allowed_tools(&at, value, |at, tool| {
+            let (choice, names) = openai_tools::allowed_tools(&at, value, |at, tool| {
                 let members = at.object(tool)?;
                 let kind = at.kind(&members)?;
                 let inner = members.iter().find(|(key, _)| *key == kind).map(|(_, value)| *value);
@@ -214,7 +219,7 @@ fn tool_choice<'a>(
             tools.allow(names);
             Ok(choice)
         }
-        (word, _) => kit::choice_word(word).ok_or_else(|| at.refused(RUN_BY_PROVIDER)),
+        (word, _) => openai_tools::choice_word(word).ok_or_else(|| at.refused(RUN_BY_PROVIDER)),
     }
 }
 

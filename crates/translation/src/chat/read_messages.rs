@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use crate::cache_marks;
 use crate::chat::{DETAIL_FORMAT, fields};
 use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
 use crate::field_rules::FieldRules;
-use crate::kit;
+use crate::media;
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
     ToolResult,
@@ -36,6 +37,7 @@ pub(super) fn messages<'a>(
             "user" => user(&at, members, parts)?,
             "assistant" => assistant(&at, members, parts)?,
             "tool" => {
+                // Results that stand together are one turn of the user, as other dialects need them.
                 if !is_among_results {
                     parts.push(PromptPart::Turn(Speaker::User));
                 }
@@ -46,7 +48,7 @@ pub(super) fn messages<'a>(
             _ => return Err(at.key("role").uncarried()),
         };
         // opencode and others mark a message; here its last part has the mark.
-        kit::mark_last(parts.get_mut(begin..).unwrap_or_default(), cache);
+        cache_marks::mark_last(parts.get_mut(begin..).unwrap_or_default(), cache);
         is_among_results = is_result;
     }
     Ok(())
@@ -67,7 +69,9 @@ fn user<'a>(
             "content" => contents(&at, value, &fields::CONTENTS, |content| {
                 parts.push(PromptPart::Content(content));
             })?,
-            "cache_control" | "copilot_cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" | "copilot_cache_control" => {
+                cache = cache_marks::cache_control(&at, value)?
+            }
             _ => fields::MESSAGE.field(&at, &key, value)?,
         }
     }
@@ -88,6 +92,8 @@ fn instruction<'a>(
             "content" => {
                 let mut others = false;
                 contents(&at, value, &fields::CONTENTS, |content| match content {
+                    // Each text keeps its own part: joined they would lose their marks for the
+                    // cache.
                     ContentPart::Text(text) => parts.push(PromptPart::Instruction(text)),
                     _ => others = true,
                 })?;
@@ -95,7 +101,9 @@ fn instruction<'a>(
                     return Err(at.malformed("text"));
                 }
             }
-            "cache_control" | "copilot_cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" | "copilot_cache_control" => {
+                cache = cache_marks::cache_control(&at, value)?
+            }
             _ => fields::MESSAGE.field(&at, &key, value)?,
         }
     }
@@ -114,7 +122,9 @@ fn tool_result<'a>(
             _ if !is_given(value) => {}
             "tool_call_id" => id = Some(at.text(value)?),
             "content" => contents(&at, value, &fields::CONTENTS, |one| content.push(one))?,
-            "cache_control" | "copilot_cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" | "copilot_cache_control" => {
+                cache = cache_marks::cache_control(&at, value)?
+            }
             _ => fields::MESSAGE.field(&at, &key, value)?,
         }
     }
@@ -154,7 +164,9 @@ fn assistant<'a>(
                     calls.push(PromptPart::ToolCall(tool_call(&at.index(place), value)?));
                 }
             }
-            "cache_control" | "copilot_cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" | "copilot_cache_control" => {
+                cache = cache_marks::cache_control(&at, value)?
+            }
             _ => fields::ASSISTANT.field(&at, &key, value)?,
         }
     }
@@ -240,8 +252,10 @@ fn tool_call<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<ToolCall<'a>, Unt
                     }
                 }
             }
-            "extra_content" => seal = kit::thought_signature(value.get()).or(seal),
-            "cache_control" | "copilot_cache_control" => cache = kit::cache_control(&at, value)?,
+            "extra_content" => seal = seal::thought_signature(value.get()).or(seal),
+            "cache_control" | "copilot_cache_control" => {
+                cache = cache_marks::cache_control(&at, value)?
+            }
             _ => fields::CALL.field(&at, &key, value)?,
         }
     }
@@ -296,7 +310,7 @@ fn content<'a>(
         match (&*kind, &*key) {
             (_, "type") => {}
             (_, "cache_control" | "copilot_cache_control") => {
-                cache = kit::cache_control(&at, value)?;
+                cache = cache_marks::cache_control(&at, value)?;
             }
             ("text", "text") | ("refusal", "refusal") => text = Some(at.text(value)?),
             ("image_url", "image_url") => media = Some(image(&at, value)?),
@@ -329,7 +343,7 @@ fn image<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<MediaPart<'a>, Untran
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
-    let source = kit::source_of_url(&at.key("url"), at.needed("url", url)?)?;
+    let source = media::source_of_url(&at.key("url"), at.needed("url", url)?)?;
     Ok(MediaPart { source, name: None, detail, cache: None })
 }
 
@@ -358,7 +372,7 @@ fn file<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<MediaPart<'a>, Untrans
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
-    let source = kit::source_of_url(&at.key("file_data"), at.needed("file_data", data)?)?;
+    let source = media::source_of_url(&at.key("file_data"), at.needed("file_data", data)?)?;
     match source {
         Source::Inline { .. } => Ok(MediaPart { source, name, detail: None, cache: None }),
         _ => Err(at.key("file_data").malformed("a data URL in base64")),

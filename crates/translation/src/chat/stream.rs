@@ -3,12 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::chat::answer::{self, CitedUrl, WireMessage, detail, finish_reason};
+use crate::call_input;
+use crate::chat::answer::{self, detail, finish_reason};
 use crate::chat::open_calls::OpenCalls;
 use crate::chat::thoughts::ThoughtReader;
+use crate::chat::wire::{self, CitedUrl, WireMessage};
+use crate::dialect;
 use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
+use crate::failure;
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Counts, Stop, UpstreamFailure};
 
 #[derive(Deserialize)]
@@ -79,6 +82,7 @@ impl ReadStream for ChatReader {
         }
         let chunk: WireChunk<'_> = json::parse(data)
             .map_err(|error| MalformedAnswer(format!("no chunk of a chat completion: {error}")))?;
+        // Every chunk repeats the id; the first one decides, also where later ones differ.
         if !std::mem::replace(&mut self.has_begun, true) {
             let id = chunk.id.unwrap_or_default().0;
             out(AnswerPart::Begin { id, counts: Counts::default() });
@@ -87,6 +91,7 @@ impl ReadStream for ChatReader {
             return self.fail(failure, out);
         }
         let tokens = chunk.usage.and_then(answer::reasoning);
+        // Some upstreams report usage in every chunk, cumulatively: the last count stands.
         self.reasoning = tokens.unwrap_or(self.reasoning);
         for choice in chunk.choices.into_iter().flatten() {
             let index = choice.index.unwrap_or(0);
@@ -94,6 +99,7 @@ impl ReadStream for ChatReader {
             if let Some(delta) = choice.delta {
                 self.delta(index, delta, out)?;
             }
+            // Some write an empty `finish_reason` where others write `null`.
             let word = choice.finish_reason.filter(|word| !word.0.is_empty());
             let word = word.as_ref().map(|word| &*word.0);
             if let Some(failure) = answer::failure_of_choice(choice.error, word) {
@@ -132,6 +138,7 @@ impl ChatReader {
             let choices: Vec<u64> = self.choices.iter().map(|choices| choices.index).collect();
             choices.into_iter().for_each(|index| self.end_content(index, out));
             self.blocks.end_all(out);
+            // A missing reason counts as the usual end: the answer itself is whole.
             let stop = self.stop.take().unwrap_or(Stop::Done);
             out(AnswerPart::Stop(answer::stop_with(stop, self.blocks.has_calls())));
             out(AnswerPart::End(Counts { reasoning: self.reasoning, ..Counts::default() }));
@@ -176,8 +183,9 @@ impl ChatReader {
         if let Some(content) = delta.content {
             thoughts.content(content, &mut say)?;
         }
-        cited.extend(delta.annotations.into_iter().flat_map(answer::citations));
+        cited.extend(delta.annotations.into_iter().flat_map(wire::citations));
         if let Some(refusal) = delta.refusal.filter(|text| !text.0.is_empty()) {
+            // The refusal takes the place of a text: thoughts that were held back come before it.
             thoughts.finish(&mut say);
             say(AnswerPart::Refusal(refusal.0));
         }
@@ -234,11 +242,12 @@ impl ChatWriter {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
         let mut head = b"data: ".to_vec();
         let mut chunk = Members::object(&mut head);
-        chunk.text(&mut head, "id", &kit::id("chatcmpl-", &frame.nonce));
+        chunk.text(&mut head, "id", &frame.id("chatcmpl-"));
         chunk.text(&mut head, "object", "chat.completion.chunk");
         chunk.integer(&mut head, "created", frame.created);
         chunk.text(&mut head, "model", &frame.model);
         chunk.key(&mut head, "choices");
+        // With `include_usage`, OpenAI writes `"usage":null` into every chunk but the last.
         let tail: &[u8] = if frame.shows_usage { b"],\"usage\":null}\n\n" } else { b"]}\n\n" };
         Self {
             head,
@@ -311,6 +320,7 @@ impl ChatWriter {
             call.key(out, kind);
             let mut inner = Members::object(out);
             inner.text(out, "name", name);
+            // OpenAI begins a call with an empty text as well, to which clients append the pieces.
             inner.text(out, if is_free { "input" } else { "arguments" }, "");
             inner.end(out);
             if let Some(seal) = seal {
@@ -328,6 +338,7 @@ impl ChatWriter {
         out.extend_from_slice(self.tail);
         if self.shows_usage {
             out.extend_from_slice(&self.head);
+            // The chunk with the usage has no choice: clients tell it by that.
             out.extend_from_slice(b"[],\"usage\":");
             answer::usage(counts, out);
             out.extend_from_slice(b"}\n\n");
@@ -341,10 +352,11 @@ impl ChatWriter {
             self.call(out, |call, out| {
                 call.key(out, "custom");
                 let mut custom = Members::object(out);
-                custom.text(out, "input", &kit::unwrap_free(&input));
+                custom.text(out, "input", &call_input::unwrap_free(&input));
                 custom.end(out);
             });
         } else if self.calls > 0 && !self.has_input {
+            // Clients parse the joined input as JSON when the call ends, and an empty text is none.
             self.input("{}", out);
         }
         self.has_input = true;
@@ -353,6 +365,7 @@ impl ChatWriter {
 
 impl WriteStream for ChatWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
+        // A sign of life may come in the middle of an input, and ends nothing.
         if !matches!(answer, AnswerPart::Input(_) | AnswerPart::Alive) && self.calls > 0 {
             self.end_call(out);
         }
@@ -362,7 +375,7 @@ impl WriteStream for ChatWriter {
                     out.extend_from_slice(b"\"role\":\"assistant\",\"content\":\"\"");
                 });
             }
-            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive => out.extend_from_slice(dialect::KEEP_ALIVE),
             AnswerPart::Text(text) => {
                 self.characters += text.chars().count() as u64;
                 self.text("content", text, out);
@@ -380,6 +393,8 @@ impl WriteStream for ChatWriter {
                 self.text("reasoning_content", text, out);
             }
             AnswerPart::Seal(seal) => {
+                // The seal says how many bytes of thoughts it belongs to: the text beside it carries
+                // no borders.
                 let (bytes, index) = (std::mem::take(&mut self.thought_bytes), self.seals);
                 self.seals += 1;
                 self.delta(out, |out| {
@@ -403,7 +418,7 @@ impl WriteStream for ChatWriter {
             AnswerPart::End(counts) => self.end(counts, out),
             AnswerPart::Error(failure) => {
                 out.extend_from_slice(b"data: ");
-                out.extend_from_slice(&kit::openai_error(failure));
+                out.extend_from_slice(&failure::openai_document(failure));
                 out.extend_from_slice(b"\n\n");
             }
         }

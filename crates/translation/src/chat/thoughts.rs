@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::WireMessage;
+use super::wire::WireMessage;
 use crate::dialect::MalformedAnswer;
 use crate::json::{self, BorrowedStr, Members};
 use crate::part::{AnswerPart, Reasoning};
@@ -62,6 +62,7 @@ impl ThoughtPlace {
             "reasoning" => Self::Reasoning,
             "blocks" => Self::Blocks,
             _ if token.starts_with('[') => Self::Details(json::read(token)?),
+            // The empty token, and any that cannot be read, is the commonest place.
             _ => gap().map_or(Self::ReasoningContent, |gap| Self::Tags { gap }),
         })
     }
@@ -120,6 +121,8 @@ impl ThoughtReader {
             (message.reasoning.take(), ThoughtPlace::Reasoning),
         ];
         let mut named = named.into_iter().filter_map(|(text, place)| Some((text?.0, place)));
+        // OpenRouter writes the words of `reasoning_details` once more in `reasoning`: one of both
+        // is read.
         if let Some((text, place)) = named.find(|(text, _)| !text.is_empty() && !has_words) {
             self.leave_beginning(out);
             self.open.get_or_insert(place);
@@ -132,6 +135,8 @@ impl ThoughtReader {
         let mut has_words = false;
         for key in DETAIL_WORDS {
             if let Some(Value::String(words)) = detail.get(key) {
+                // The words travel as reasoning beside the seal. Only their length goes into it, so
+                // a prompt has them once.
                 let length = Value::from(words.len());
                 detail.insert(key.to_owned(), length);
                 has_words = true;
@@ -139,6 +144,8 @@ impl ThoughtReader {
         }
         let alike = |last: &Detail, key: &str| last.get(key) == detail.get(key);
         let has_length = |last: &Detail| DETAIL_WORDS.iter().any(|key| last.contains_key(*key));
+        // Streams cut one detail into pieces of the same type and index; it goes back whole, as it
+        // was signed.
         let goes_on = self.details.last_mut().filter(|last| {
             has_words && has_length(last) && alike(last, "type") && alike(last, "index")
         });
@@ -148,6 +155,7 @@ impl ThoughtReader {
             let is_length = DETAIL_WORDS.contains(&key.as_str());
             match last.get_mut(&key) {
                 Some(length) if is_length => *length = Value::from(sum(length)),
+                // Later pieces may repeat members as `null`, which takes nothing back.
                 _ if value.is_null() => {}
                 _ => drop(last.insert(key, value)),
             }
@@ -211,6 +219,8 @@ impl ThoughtReader {
                     self.open = Some(ThoughtPlace::Tags { gap: String::new() });
                     self.text = TextState::Thoughts(String::new());
                     self.text(thoughts, out);
+                // So far it may be a tag: a few letters wait, and only at the very beginning of an
+                // answer.
                 } else if open.starts_with(begin) {
                     self.text = TextState::Beginning(text);
                 } else {
@@ -221,6 +231,8 @@ impl ThoughtReader {
                 let text = held + piece;
                 let (thoughts, rest) = match text.split_once(close) {
                     Some((thoughts, rest)) => (thoughts, Some(rest)),
+                    // The closing tag may be cut anywhere between two chunks: what can be its
+                    // beginning waits.
                     None => (without_beginning_of(close, &text), None),
                 };
                 if !thoughts.is_empty() {
@@ -239,6 +251,8 @@ impl ThoughtReader {
             }
             TextState::Gap(mut gap) => {
                 let text = piece.trim_start();
+                // The white space goes into the seal and back to the model: its prompt stays the
+                // same byte for byte.
                 gap.push_str(piece.strip_suffix(text).unwrap_or_default());
                 if text.is_empty() {
                     self.text = TextState::Gap(gap);
@@ -264,6 +278,8 @@ impl ThoughtReader {
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         let details = std::mem::take(&mut self.details);
         let open = self.open.take();
+        // Signed details are refused in another place than their own, so they win over a plain
+        // field.
         let place = if details.is_empty() { open } else { Some(ThoughtPlace::Details(details)) };
         if let Some(place) = place {
             out(AnswerPart::Seal(place.seal().into()));
@@ -345,6 +361,7 @@ impl TurnReasoning {
     pub(super) fn write_content(&self, text: &str, out: &mut Vec<u8>) {
         let text = [&self.before_text, text].concat();
         match &self.blocks[..] {
+            // So OpenAI writes a message of calls alone.
             [] if text.is_empty() => out.extend_from_slice(b"null"),
             [] => json::push_string(out, &text),
             thoughts => {

@@ -2,19 +2,23 @@
 
 use std::borrow::Cow;
 
+use crate::answer_format;
+use crate::call_input;
 use crate::chat::conversation::{self, AssistantMessage, PromptMessage};
 use crate::chat::thoughts::TurnReasoning;
 use crate::dialect::{ChatStyle, Losses, ThinkingField, TranslationTarget, Untranslatable};
 use crate::json::Members;
-use crate::kit;
 use crate::media;
 use crate::names;
+use crate::openai_tools;
 use crate::pairing;
+use crate::part;
 use crate::part::{
     AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Sampling, Source, Text, Thinking,
     Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
+use crate::thinking;
 use crate::tool_schema;
 
 /// Stop sequences at most.
@@ -38,7 +42,7 @@ pub(super) fn request(
     for part in parts {
         settings.part(part)?;
     }
-    if let Some(thinking) = kit::requested_thinking(parts) {
+    if let Some(thinking) = thinking::requested(parts) {
         settings.thinking(thinking)?;
     }
     if target.streams {
@@ -133,7 +137,7 @@ impl ChatSettings<'_> {
             Thinking::Adaptive => return Ok(()),
             Thinking::Off => efforts.off(),
             Thinking::Effort(effort) => efforts.nearest(effort),
-            Thinking::Budget(tokens) => efforts.nearest(kit::effort_of(tokens)),
+            Thinking::Budget(tokens) => efforts.nearest(thinking::effort_of(tokens)),
         };
         if word.is_none() {
             self.drop_thinking(thinking)?;
@@ -155,7 +159,7 @@ impl ChatSettings<'_> {
     }
 
     fn stop(&mut self, texts: &[Cow<'_, str>]) -> Result<(), Untranslatable> {
-        let texts = kit::stops(texts);
+        let texts = part::stop_texts(texts);
         if texts.len() > STOP_MAX {
             return Err(Untranslatable::uncarried("stop"));
         }
@@ -186,7 +190,7 @@ impl ChatSettings<'_> {
                 object.text(self.out, "type", "json_schema");
                 object.key(self.out, "json_schema");
                 let mut inner = Members::object(self.out);
-                inner.text(self.out, "name", name.as_deref().unwrap_or(kit::SCHEMA_NAME));
+                inner.text(self.out, "name", name.as_deref().unwrap_or(answer_format::SCHEMA_NAME));
                 if let Some(description) = description {
                     inner.text(self.out, "description", description);
                 }
@@ -250,7 +254,8 @@ fn tools(
         match part {
             PromptPart::ToolChoice(choice) => {
                 members.key(out, "tool_choice");
-                let is_custom = target.chat == ChatStyle::Openai && kit::names_free(parts, choice);
+                let is_custom =
+                    target.chat == ChatStyle::Openai && openai_tools::names_free(parts, choice);
                 tool_choice(choice, is_custom, out);
             }
             PromptPart::ParallelTools(may) => members.boolean(out, "parallel_tool_calls", *may),
@@ -277,10 +282,10 @@ fn tool(
         inner.text(out, "description", description);
     }
     if tool.is_free && !is_custom {
-        inner.raw(out, "parameters", kit::FREE_SCHEMA);
+        inner.raw(out, "parameters", call_input::FREE_SCHEMA);
     }
     if !tool.is_free {
-        let (schema, is_strict) = kit::openai_schema(tool, target.mode, losses)?;
+        let (schema, is_strict) = openai_tools::openai_schema(tool, target.mode, losses)?;
         inner.raw(out, "parameters", &schema);
         if is_strict || tool.is_strict.is_some() && target.chat == ChatStyle::Openai {
             inner.boolean(out, "strict", is_strict);
@@ -407,7 +412,7 @@ fn tool_result(result: &ToolResult<'_>, out: &mut Vec<u8>) {
         _ => None,
     });
     let text = texts.collect::<Vec<&str>>().join("\n");
-    message.text(out, "content", &kit::marked_output(&text, result.is_error));
+    message.text(out, "content", &openai_tools::marked_output(&text, result.is_error));
     message.end(out);
 }
 
@@ -427,7 +432,7 @@ fn tool_call(
     if is_custom {
         inner.text(out, "input", &call.input);
     } else {
-        inner.text(out, "arguments", &kit::object_input(call)?);
+        inner.text(out, "arguments", &call_input::object_input(call)?);
     }
     inner.end(out);
     let signature = call.seal.as_deref().and_then(|it| seal::open(Maker::Gemini, it));
@@ -454,7 +459,7 @@ fn check_picture(
         ContentPart::Image(MediaPart { source: Source::Inline { media_type, data }, .. })
             if target.chat == ChatStyle::Openai =>
         {
-            kit::check_openai_picture(&media::media_type(media_type, data))
+            media::check_openai_picture(&media::media_type(media_type, data))
         }
         _ => Ok(()),
     }
@@ -503,8 +508,8 @@ fn content(content: &ContentPart<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
                 return Err(Untranslatable::uncarried("messages.content: a document by URL"));
             };
             let mut inner = Members::object(out);
-            inner.text(out, "filename", media.name.as_deref().unwrap_or(kit::FILE_NAME));
-            inner.text(out, "file_data", &kit::to_data_url(media_type, data));
+            inner.text(out, "filename", media.name.as_deref().unwrap_or(media::FILE_NAME));
+            inner.text(out, "file_data", &media::to_data_url(media_type, data));
             inner.end(out);
         }
     }
@@ -532,7 +537,7 @@ fn url<'m>(media: &'m MediaPart<'_>, what: &str) -> Result<Cow<'m, str>, Untrans
     match &media.source {
         Source::Url(url) => Ok(Cow::Borrowed(url)),
         Source::Inline { media_type, data } => {
-            Ok(kit::to_data_url(&media::media_type(media_type, data), data).into())
+            Ok(media::to_data_url(&media::media_type(media_type, data), data).into())
         }
         Source::Plain(_) => {
             Err(Untranslatable::uncarried(format!("messages.content: {what} as text")))

@@ -7,8 +7,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::dialect::MalformedAnswer;
+use crate::failure;
 use crate::json::BorrowedStr;
-use crate::kit;
+use crate::media;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
 
@@ -87,7 +88,9 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> 
             WireConverseContent { reasoning: Some(reasoning), .. } => {
                 read_reasoning(reasoning, &mut out);
             }
-            WireConverseContent { image: Some(_), .. } => return Err(kit::picture()),
+            WireConverseContent { image: Some(_), .. } => {
+                return Err(media::undeliverable_picture());
+            }
             // Citations, results of tools that ran there, and what is new.
             _ => {}
         }
@@ -135,7 +138,7 @@ pub(super) fn stop(reason: &str, has_calls: bool) -> Stop<'static> {
 /// that came before it are whole.
 pub(super) fn failure_of_stop(reason: &str, has_calls: bool) -> Option<UpstreamFailure> {
     let is_malformed = matches!(reason, "malformed_model_output" | "malformed_tool_use");
-    (is_malformed && !has_calls).then(|| kit::failed_stop(reason))
+    (is_malformed && !has_calls).then(|| failure::of_stop(reason))
 }
 
 /// Reads a failure whose name stands in a header, in the body, or nowhere.

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::call_input;
 use crate::dialect::Untranslatable;
 use crate::json::Members;
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{Cache, ContentPart, MediaPart, Reasoning, Source, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
@@ -72,6 +72,7 @@ impl ContentWriter {
                 }
                 TurnContent::Content(one) => self.content(one, &mut list, out)?,
             }
+            // Documents alone are refused: the turn needs a text beside them, wherever it stands.
             has_text |= match &block.content {
                 TurnContent::Note(_) => true,
                 TurnContent::Content(one) => turns::text_of(one).is_some(),
@@ -233,7 +234,7 @@ fn tool_use(call: &ToolCall<'_>, out: &mut Vec<u8>) -> Result<(), Untranslatable
     let mut inner = Members::object(out);
     inner.text(out, "toolUseId", &call.id);
     inner.text(out, "name", &call.name);
-    inner.raw(out, "input", &kit::object_input(call)?);
+    inner.raw(out, "input", &call_input::object_input(call)?);
     inner.end(out);
     object.end(out);
     Ok(())

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::converse::answer::{self, WireToolUse};
 use crate::dialect::{MalformedAnswer, ReadStream};
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
+use crate::media;
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
 use crate::sequence::Sequencer;
@@ -152,6 +152,8 @@ impl ReadStream for ConverseReader {
                 self.close(end.index.unwrap_or(self.last), out);
             }
             "messageStop" => {
+                // No block lives on behind the end of the message, also where its own end was not
+                // sent.
                 self.close_all(out);
                 let stop: WireStop<'_> = event.read()?;
                 if let Some(failure) = answer::failure_of_stop(&stop.reason.0, self.has_calls) {
@@ -191,6 +193,7 @@ impl ConverseReader {
     /// Blocks of text and of thoughts begin with their first delta. Others, such as pictures, have no
     /// words in other dialects.
     fn begin(&mut self, wire: WireStart<'_>, out: &mut dyn FnMut(AnswerPart<'_>)) {
+        // Where an event has no index, the blocks are numbered as they come.
         let index = wire.index.unwrap_or(self.last + 1);
         self.close(index, out);
         self.last = index;
@@ -220,7 +223,7 @@ impl ConverseReader {
                 return Err(MalformedAnswer("the input of a call that is not open".to_owned()));
             }
             WireBlockDelta { reasoning: Some(more), .. } => self.think(index, more, out)?,
-            WireBlockDelta { image: Some(_), .. } => return Err(kit::picture()),
+            WireBlockDelta { image: Some(_), .. } => return Err(media::undeliverable_picture()),
             _ => {}
         }
         Ok(())
@@ -240,7 +243,7 @@ impl ConverseReader {
                 self.blocks.begin(index);
                 let signature = self.signatures.iter_mut().find(|(place, _)| *place == index);
                 match signature {
-                    Some((_, signature)) => kit::push_signature(signature, &more.0)?,
+                    Some((_, signature)) => seal::push_signature(signature, &more.0)?,
                     None => self.signatures.push((index, more.0.into_owned())),
                 }
             }

@@ -18,6 +18,7 @@ pub(super) fn request(
 ) -> Result<Vec<u8>, Untranslatable> {
     let is_own = |one: &Reasoning<'_>| own_seal(one).is_some();
     let mut conversation = AlternatingTurns::gather(parts, TrailingThoughts::Drop, is_own);
+    // Read first: whether the model thinks decides below how the conversation may end.
     let mut settings = Settings::read(parts, target, losses, &conversation)?;
     let is_claude = is_anthropics(target);
     if is_claude {
@@ -30,6 +31,7 @@ pub(super) fn request(
     if !is_claude {
         conversation.separate_results();
     }
+    // Other makers' models take any schema: only Claude's validator knows a part of JSON Schema.
     let subset = is_claude.then_some(Subset::Claude);
     let mut offer = UpstreamTools::gather(parts, &conversation, subset, target, losses)?;
     let choice = settings.choose_tools(parts, &mut offer, &conversation, target, losses)?;
@@ -104,6 +106,7 @@ fn tool_config(
         }
         spec.end(out);
         object.end(out);
+        // A mark is an element of its own behind the tool, not a member of it.
         content::cache_point(*mark, &mut list, out);
     }
     list.end(out);

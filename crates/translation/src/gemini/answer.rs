@@ -3,12 +3,15 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::failure;
 use crate::gemini::signature_of_seal;
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
+use crate::media;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
+use crate::usage;
 
 /// An answer, or a chunk of one.
 #[derive(Deserialize)]
@@ -95,6 +98,7 @@ enum FinishOutcome {
 fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
     let stopped = if has_calls { Stop::Tools } else { Stop::Done };
     match reason {
+        // Google says `STOP` behind calls as well, where clients need to hear of the tools.
         "STOP" => FinishOutcome::Stopped(stopped),
         "MAX_TOKENS" => FinishOutcome::Stopped(Stop::Length),
         "SAFETY"
@@ -116,6 +120,7 @@ fn ended(reason: &str, has_text: bool, has_calls: bool) -> FinishOutcome {
         {
             FinishOutcome::Failed(reason.to_owned())
         }
+        // A reason that is new ends an answer that is there; only nothing at all is a failure.
         _ if has_text || has_calls => FinishOutcome::Stopped(stopped),
         _ => FinishOutcome::Failed(reason.to_owned()),
     }
@@ -163,6 +168,8 @@ impl ContentState {
         self.reasoning = thought.map_or(self.reasoning, |usage| usage.thoughts_token_count);
         let blocked = wire.prompt_feedback.and_then(|feedback| feedback.block_reason);
         if let Some(reason) = blocked.filter(|reason| !reason.0.is_empty()) {
+            // A blocked prompt has no candidates, so the refusal is all that the customer would
+            // read.
             out(AnswerPart::Refusal(format!("The prompt was blocked: {}.", reason.0).into()));
             self.ended = Some(FinishOutcome::Stopped(Stop::Refused));
         }
@@ -198,7 +205,7 @@ impl ContentState {
             // A part can have nothing but a signature. Code that ran there and what it came to, and parts
             // of new kinds, have no words in other dialects; a picture is what was asked for.
             if part.inline_data.is_some() {
-                return Err(kit::picture());
+                return Err(media::undeliverable_picture());
             }
             if let Some(seal) = seal {
                 self.seal(seal, out);
@@ -247,6 +254,8 @@ impl ContentState {
     /// Ends thoughts that were not signed.
     fn end_thoughts(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if std::mem::take(&mut self.is_thinking) {
+            // The empty seal keeps these thoughts apart from the next ones; sent back, it is left
+            // out.
             out(AnswerPart::Seal(seal::wrap(Maker::Gemini, "").into()));
         }
     }
@@ -256,12 +265,13 @@ impl ContentState {
         if self.has_ended {
             return;
         }
+        // Usage is reported in every chunk: without a reason to finish, more follows.
         let Some(ended) = self.ended.take() else { return };
         self.has_ended = true;
         let stop = match ended {
             FinishOutcome::Stopped(stop) => stop,
             FinishOutcome::Failed(reason) => {
-                return out(AnswerPart::Error(kit::failed_stop(&reason)));
+                return out(AnswerPart::Error(failure::of_stop(&reason)));
             }
         };
         self.end_thoughts(out);
@@ -275,8 +285,8 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> 
         .map_err(|error| MalformedAnswer(format!("no generated content: {error}")))?;
     let mut state = ContentState::default();
     let mut answer = Vec::new();
-    state.take(wire, &mut |piece| answer.push(kit::owned(piece)))?;
-    state.end(&mut |piece| answer.push(kit::owned(piece)));
+    state.take(wire, &mut |piece| answer.push(piece.into_owned()))?;
+    state.end(&mut |piece| answer.push(piece.into_owned()));
     match answer.last() {
         Some(AnswerPart::End(_) | AnswerPart::Error(_)) => Ok(answer),
         _ => Err(MalformedAnswer("generated content without an end".to_owned())),
@@ -287,7 +297,7 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> 
 fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = value["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-    kit::failure_of(status.filter(|code| *code >= 400).unwrap_or(500), &value)
+    failure::of_error(status.filter(|code| *code >= 400).unwrap_or(500), &value)
 }
 
 /// The word for why the model stopped.
@@ -303,17 +313,18 @@ fn finish_reason(stop: &Stop<'_>) -> &'static str {
 /// output. Cache writes and searches have no field at Google, so they get ones of ours.
 fn usage(counts: &Counts, out: &mut Vec<u8>) {
     let (input, output) = (counts.input_total(), counts.output_total());
+    // What is subtracted below must not exceed what it is a part of, whatever was reported.
     let reasoning = counts.reasoning.min(counts.output);
     let mut usage = Members::object(out);
     usage.integer(out, "promptTokenCount", input);
     usage.integer(out, "candidatesTokenCount", output.saturating_sub(reasoning));
     usage.integer(out, "totalTokenCount", input.saturating_add(output));
-    kit::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
+    usage::counted(&mut usage, "cachedContentTokenCount", counts.cache_read, out);
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
-    kit::counted(&mut usage, "cacheWriteTokenCount", written, out);
-    kit::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
-    kit::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
-    kit::counted(&mut usage, "webSearchCount", counts.web_searches, out);
+    usage::counted(&mut usage, "cacheWriteTokenCount", written, out);
+    usage::counted(&mut usage, "cacheWrite1hTokenCount", counts.cache_write_1h, out);
+    usage::counted(&mut usage, "thoughtsTokenCount", reasoning, out);
+    usage::counted(&mut usage, "webSearchCount", counts.web_searches, out);
     let media = [counts.audio_input, counts.image_input, counts.video_input];
     let text = media.into_iter().fold(input, u64::saturating_sub);
     modalities("promptTokensDetails", text, media, &mut usage, out);
@@ -378,7 +389,7 @@ pub(super) struct ContentFrame {
 
 impl ContentFrame {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
-        Self { model: frame.model.clone(), id: kit::id("gen-", &frame.nonce) }
+        Self { model: frame.model.clone(), id: frame.id("gen-") }
     }
 
     /// A document with these parts, which `write` writes; with an end, the last.
@@ -395,6 +406,7 @@ impl ContentFrame {
             out.extend_from_slice(b",\"finishReason\":");
             json::push_string(out, finish_reason(stop));
         }
+        // One candidate is all that was requested, so its index is always this one.
         out.extend_from_slice(b",\"index\":0}]");
         if let Some((_, counts)) = end {
             out.extend_from_slice(b",\"usageMetadata\":");
@@ -442,7 +454,7 @@ impl WrittenCall {
         call.text(out, "id", &self.id);
         call.text(out, "name", &self.name);
         call.key(out, "args");
-        kit::push_input(&self.input, out);
+        call_input::push_input(&self.input, out);
         call.end(out);
         signature(self.seal.as_deref(), &mut part, out);
         part.end(out);

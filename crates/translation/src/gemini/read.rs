@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use crate::customer_tools::CustomerTools;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
-use crate::field_path::{FieldPath, Members, OmissionLog, Raw, document, is_given};
+use crate::field_path::{FieldPath, OmissionLog, Raw, document, is_given};
+use crate::gemini::members::members;
 use crate::gemini::{calls, fields, seal_of_signature, settings};
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
@@ -50,40 +51,6 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     let frame = AnswerFrame { shows_usage: true, ..AnswerFrame::default() };
     let left_out = left_out.into_omissions();
     Ok(TranslatableRequest { parts, frame, left_out, caches: false })
-}
-
-/// The members of an object by their names in camel case: Google reads a field by either of two names.
-pub(super) fn members<'a>(
-    at: &FieldPath<'_>,
-    value: Raw<'a>,
-) -> Result<Members<'a>, Untranslatable> {
-    let mut members = at.object(value)?;
-    for (key, _) in &mut members {
-        if key.contains('_') {
-            *key = Cow::Owned(camel(key));
-        }
-    }
-    for (place, (key, _)) in members.iter().enumerate() {
-        // Of two spellings nobody knows which one counts.
-        if members.iter().take(place).any(|(earlier, _)| earlier == key) {
-            return Err(at.key(key).malformed("there once"));
-        }
-    }
-    Ok(members)
-}
-
-/// A name such as `system_instruction` as `systemInstruction`.
-fn camel(key: &str) -> String {
-    let mut name = String::with_capacity(key.len());
-    let mut is_first = false;
-    for letter in key.chars() {
-        match letter {
-            '_' => is_first = true,
-            letter if std::mem::take(&mut is_first) => name.push(letter.to_ascii_uppercase()),
-            letter => name.push(letter),
-        }
-    }
-    name
 }
 
 /// The elements of an array; a single object stands for an array of one, as Google reads it.

@@ -6,7 +6,7 @@ use crate::customer_tools::CustomerTools;
 use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Raw, is_given};
 use crate::gemini::fields;
-use crate::gemini::read::members;
+use crate::gemini::members::members;
 use crate::gemini::schema::json_schema;
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, Tool, ToolChoice};
 

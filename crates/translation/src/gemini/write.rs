@@ -1,12 +1,12 @@
 //! Parts as a request for content for an upstream.
 
+use crate::call_input;
 use crate::claude::PREFILL;
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::gemini::FOREIGN_CALL_SIGNATURE;
 use crate::gemini::read::media_type_of;
 use crate::gemini::write_settings;
 use crate::json::Members;
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{ContentPart, MediaPart, PromptPart, Reasoning, Speaker, ToolCall, ToolResult};
 use crate::seal::{self, Maker};
@@ -84,6 +84,7 @@ impl WrittenTurn<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), Untranslatable> {
         let count = turn.blocks.iter().take_while(|block| block.content.is_result()).count();
+        // Results stand first in a turn, as `turns` has put them.
         let (results, rest) = turn.blocks.split_at(count);
         let mut shown = Vec::new();
         if !results.is_empty() {
@@ -95,6 +96,8 @@ impl WrittenTurn<'_> {
                     let media = result.map_or(&[][..], |result| &result.content);
                     let mut media = media.iter().filter(|one| turns::text_of(one).is_none());
                     if let Some(first) = media.next() {
+                        // A function's response is JSON: pictures follow in a content of their own,
+                        // named by the call.
                         shown.push((&call.id, first, media));
                     }
                 }
@@ -140,6 +143,7 @@ impl WrittenTurn<'_> {
                 }
                 TurnContent::Call(call) => {
                     list.next(out);
+                    // The first call alone needs one, as Gemini signs only that of parallel calls.
                     let is_foreign = std::mem::take(&mut lacks_signature);
                     let foreign = is_foreign.then_some(FOREIGN_CALL_SIGNATURE);
                     tool_call(call, call_signature(call).or(foreign), out)?;
@@ -231,6 +235,7 @@ fn function_response(call: &ToolCall<'_>, result: Option<&ToolResult<'_>>, out: 
 fn thought(one: &Reasoning<'_>, out: &mut Vec<u8>) {
     let mut part = Members::object(out);
     part.text(out, "text", &one.text);
+    // Without text it is the part of a signature alone, which Gemini marks as no thought.
     if !one.text.is_empty() {
         part.boolean(out, "thought", true);
     }
@@ -254,7 +259,7 @@ fn tool_call(
     let mut inner = Members::object(out);
     inner.text(out, "id", &call.id);
     inner.text(out, "name", &call.name);
-    inner.raw(out, "args", &kit::object_input(call)?);
+    inner.raw(out, "args", &call_input::object_input(call)?);
     inner.end(out);
     if let Some(signature) = signature {
         part.text(out, "thoughtSignature", signature);

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use crate::dialect::{Losses, ThinkingStyle, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::part::{AnswerFormat, Effort, PromptPart, Sampling, Thinking, ToolChoice};
 use crate::schemas::{self, Subset};
+use crate::thinking;
 use crate::tool_schema;
 use crate::turns::AlternatingTurns;
 use crate::upstream_tools::{self, UpstreamTools};
@@ -207,7 +207,7 @@ impl ContentSettings<'_> {
         }
         let effort = match thinking {
             Thinking::Effort(effort) => Some(effort),
-            Thinking::Budget(tokens) => Some(kit::effort_of(tokens)),
+            Thinking::Budget(tokens) => Some(thinking::effort_of(tokens)),
             Thinking::Off | Thinking::Adaptive => None,
         };
         match (is_leveled, thinking, effort) {
@@ -226,7 +226,7 @@ impl ContentSettings<'_> {
                 config.integer(self.out, "thinkingBudget", budget);
             }
             (false, _, Some(effort)) => {
-                let budget = kit::budget_of(effort).min(*BUDGETS.end());
+                let budget = thinking::budget_of(effort).min(*BUDGETS.end());
                 config.integer(self.out, "thinkingBudget", budget);
             }
             // As much as the model likes.

@@ -3,11 +3,13 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::failure;
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::seal::{self, Maker};
+use crate::usage;
 
 /// A block of a message, with the fields of all of its types.
 #[derive(Default, Deserialize)]
@@ -115,11 +117,12 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> 
 pub(super) fn failure(error: &RawValue) -> UpstreamFailure {
     let value = serde_json::json!({"error": json::read::<serde_json::Value>(error.get())});
     let status = match value["error"]["type"].as_str() {
+        // Both are told to try again later; 529 is no status that other dialects know.
         Some("overloaded_error" | "rate_limit_error") => 429,
         Some("invalid_request_error") => 400,
         _ => 500,
     };
-    kit::failure_of(status, &value)
+    failure::of_error(status, &value)
 }
 
 /// Writes the `usage` object of messages.
@@ -130,21 +133,21 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.integer(out, "cache_creation_input_tokens", written);
     usage.integer(out, "cache_read_input_tokens", counts.cache_read);
     usage.key(out, "cache_creation");
-    kit::cache_creation(counts, out);
+    usage::cache_creation(counts, out);
     usage.integer(out, "output_tokens", counts.output_total());
     if counts.input_uncached() > counts.input {
         usage.key(out, "input_tokens_details");
         let mut details = Members::object(out);
-        kit::media_input(&mut details, counts, out);
+        usage::media_input(&mut details, counts, out);
         details.end(out);
     }
     usage.key(out, "output_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "thinking_tokens", counts.reasoning);
-    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    usage::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
     if counts.web_searches > 0 {
-        kit::searches(&mut usage, counts, out);
+        usage::searches(&mut usage, counts, out);
     } else {
         usage.raw(out, "server_tool_use", "null");
     }
@@ -226,7 +229,7 @@ impl Blocks {
                 block.text(out, "name", &name);
                 block.raw(out, "caller", CALLER);
                 block.key(out, "input");
-                kit::push_input(&input, out);
+                call_input::push_input(&input, out);
                 block.end(out);
             }
         }
@@ -253,6 +256,8 @@ impl Blocks {
     fn seal(&mut self, seal: &str, out: &mut Vec<u8>) {
         let text = match std::mem::replace(&mut self.open, OpenBlock::None) {
             OpenBlock::Thinking(text) => text,
+            // A seal without thoughts before it: Gemini signs calls and texts, which have no place
+            // for it here.
             other => {
                 self.open = other;
                 self.close(out);
@@ -296,7 +301,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     }
     let mut out = Vec::with_capacity(1024);
     let mut document = Members::object(&mut out);
-    document.text(&mut out, "id", &kit::id("msg_", &frame.nonce));
+    document.text(&mut out, "id", &frame.id("msg_"));
     document.text(&mut out, "type", "message");
     document.text(&mut out, "role", "assistant");
     document.text(&mut out, "model", &frame.model);
@@ -322,6 +327,8 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             AnswerPart::ToolCall { id, name, seal } => {
                 blocks.close(&mut out);
                 if let Some(seal) = seal {
+                    // A call has no field for a seal: it travels in a block of its own before it,
+                    // and back the same way.
                     blocks.redacted(seal, &mut out);
                 }
                 let (id, name) = (id.clone().into_owned(), name.clone().into_owned());

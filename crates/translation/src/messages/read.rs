@@ -1,12 +1,14 @@
 //! Reads a customer's message request as parts.
 
+use crate::cache_marks;
 use crate::customer_tools::CustomerTools;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::field_path::{FieldPath, OmissionLog, Raw, document, is_given};
-use crate::kit;
 use crate::messages::read_turns::TurnReader;
 use crate::messages::{fields, read_tools};
 use crate::part::{AnswerFormat, PromptPart, Sampling, Thinking};
+use crate::seal;
+use crate::thinking;
 
 pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslatable> {
     let left_out = OmissionLog::default();
@@ -44,7 +46,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
             "output_format" => parts.push(PromptPart::Format(output_format(&at, value)?)),
             "output_config" => output_config(&at, value, &mut parts)?,
             "metadata" => metadata(&at, value, &mut parts)?,
-            "cache_control" => caches = kit::cache_control(&at, value)?.is_some(),
+            "cache_control" => caches = cache_marks::cache_control(&at, value)?.is_some(),
             _ => fields::REQUEST.field(&at, &key, value)?,
         }
     }
@@ -57,7 +59,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     }
     tools.put(&turns, &mut parts);
     prefer_effort(&mut parts);
-    kit::attach_seals(&mut turns);
+    seal::attach_to_calls(&mut turns);
     parts.extend(turns);
     frame.shows_usage = true;
     let left_out = left_out.into_omissions();
@@ -107,7 +109,7 @@ fn output_config<'a>(
         match &*key {
             _ if !is_given(value) => {}
             "effort" => {
-                let effort = kit::effort(&at.text(value)?);
+                let effort = thinking::effort_of_word(&at.text(value)?);
                 let effort = effort.ok_or_else(|| at.malformed("low, medium, high or max"))?;
                 parts.push(PromptPart::Thinking(Thinking::Effort(effort)));
             }

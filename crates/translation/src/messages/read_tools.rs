@@ -1,10 +1,11 @@
 //! The tools of a customer's message, as they are offered.
 
+use crate::cache_marks;
 use crate::customer_tools::CustomerTools;
 use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Members, Raw, is_given};
-use crate::kit;
 use crate::messages::fields;
+use crate::openai_tools;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// A tool that the customer runs and that Anthropic's models know without a schema.
@@ -84,9 +85,9 @@ fn tool<'a>(
             "description" => description = Some(at.text(value)?),
             "input_schema" => schema = Some(at.json_object(value)?),
             "strict" => is_strict = Some(at.boolean(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             "defer_loading" => waits = at.boolean(value)?,
-            _ => kit::TOOL.field(&at, &key, value)?,
+            _ => openai_tools::TOOL.field(&at, &key, value)?,
         }
     }
     let name = at.needed("name", name)?;

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::cache_marks;
 use crate::customer_tools::{self, CustomerTools};
 use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Members, Raw, is_given};
-use crate::kit;
 use crate::messages::fields;
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
@@ -59,6 +59,8 @@ impl<'a> TurnReader<'_, 'a> {
 
     fn instruct(&mut self, at: &FieldPath<'_>, text: Text<'a>) {
         match text.text.starts_with(BILLING_HEADER) {
+            // It changes with each request, and nothing behind it would be found in a provider's
+            // cache.
             true => at.leave_out_kind(BILLING_HEADER.trim_end_matches(':')),
             false => self.parts.push(PromptPart::Instruction(text)),
         }
@@ -91,7 +93,7 @@ impl<'a> TurnReader<'_, 'a> {
             match &*key {
                 "role" => role = Some(at.text(value)?),
                 "content" => content = Some(value),
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::MESSAGE.field(&at, &key, value)?,
             }
         }
@@ -101,10 +103,11 @@ impl<'a> TurnReader<'_, 'a> {
         match &*at.needed("role", role)? {
             "user" => self.turn(&at_content, content, Speaker::User)?,
             "assistant" => self.turn(&at_content, content, Speaker::Assistant)?,
+            // Instructions can stand between the turns as well, with a role of their own.
             "system" => self.instructions(&at_content, content)?,
             _ => return Err(at.key("role").malformed("user or assistant")),
         }
-        kit::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
+        cache_marks::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
         Ok(())
     }
 
@@ -152,6 +155,8 @@ impl<'a> TurnReader<'_, 'a> {
             "tool_addition" | "tool_removal" => self.tool_change(at, members, &kind)?,
             "tool_reference" => self.reference(at, members)?,
             "tool_search_tool_result" => {
+                // The search itself has no words elsewhere, but what it found can be called from
+                // here on.
                 self.found(&members);
                 at.leave_out_kind(&kind);
             }
@@ -176,7 +181,9 @@ impl<'a> TurnReader<'_, 'a> {
             let at = at.key(&key);
             match &*key {
                 "content" => self.instructions(&at, value)?,
-                "cache_control" => kit::mark_last(self.parts, kit::cache_control(&at, value)?),
+                "cache_control" => {
+                    cache_marks::mark_last(self.parts, cache_marks::cache_control(&at, value)?)
+                }
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
         }
@@ -247,7 +254,7 @@ impl<'a> TurnReader<'_, 'a> {
                 _ if !is_given(value) => {}
                 "content" => summary = Some(at.text(value)?),
                 "encrypted_content" => is_sealed = true,
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
         }
@@ -258,9 +265,12 @@ impl<'a> TurnReader<'_, 'a> {
                 self.parts.push(PromptPart::Turn(Speaker::User));
                 let text = Text { text, cache };
                 self.parts.push(PromptPart::Content(ContentPart::Text(text)));
+                // The block stands in the assistant's turn, which goes on behind the summary.
                 self.parts.push(PromptPart::Turn(Speaker::Assistant));
                 Ok(())
             }
+            // Only the provider that wrote it can read it: the conversation before it would be lost
+            // unseen.
             None if is_sealed => fields::BLOCKS.item(at, "compaction"),
             // One that failed says nothing.
             None => Ok(()),
@@ -279,7 +289,7 @@ impl<'a> TurnReader<'_, 'a> {
                 "tool_use_id" => id = Some(at.text(value)?),
                 _ if !is_given(value) => {}
                 "is_error" => is_error = at.boolean(value)?,
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 "content" => content = self.output(&at, value)?,
                 _ => fields::BLOCK.field(&at, &key, value)?,
             }
@@ -356,7 +366,7 @@ fn text<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a>, Untran
         let at = at.key(&key);
         match &*key {
             "text" => text = Some(at.text(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::BLOCK.field(&at, &key, value)?,
         }
     }
@@ -378,7 +388,7 @@ fn search_result<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a
                     texts.push(text(&at, at.object(value)?)?.text);
                 }
             }
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::SEARCH_RESULT.field(&at, &key, value)?,
         }
     }
@@ -399,7 +409,7 @@ fn media<'a>(
         match &*key {
             "type" => {}
             "source" => source = Some(self::source(&at, value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
@@ -422,7 +432,7 @@ fn document<'a>(
             "source" => source = Some(value),
             "title" => name = Some(at.text(value)?),
             "context" => context = Some(at.text(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             _ => fields::MEDIA.field(&at, &key, value)?,
         }
     }
@@ -513,7 +523,7 @@ fn tool_use<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<ToolCall<'a>
             "id" => id = Some(at.text(value)?),
             "name" => name = Some(at.text(value)?),
             "input" => input = Some(at.json_object(value)?),
-            "cache_control" => cache = kit::cache_control(&at, value)?,
+            "cache_control" => cache = cache_marks::cache_control(&at, value)?,
             // Who calls is the model itself, where nothing else is said.
             "caller" if value.get().contains("\"direct\"") => {}
             _ => fields::BLOCK.field(&at, &key, value)?,

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::dialect;
 use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
 use crate::messages::answer::{self, SealField, WireBlock, stop_reason};
 use crate::part::{AnswerPart, Counts, Stop};
 use crate::seal::{self, Maker};
@@ -252,7 +252,7 @@ impl MessageReader {
         } else if let Some(text) = delta.thinking {
             AnswerPart::Reasoning(text.0)
         } else if let Some(text) = delta.signature {
-            return kit::push_signature(block.signature.get_or_insert_default(), &text.0);
+            return seal::push_signature(block.signature.get_or_insert_default(), &text.0);
         } else {
             // `citations_delta`, and what is new.
             return Ok(());
@@ -311,7 +311,7 @@ enum OpenKind {
 impl MessageWriter {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
         Self {
-            id: kit::id("msg_", &frame.nonce),
+            id: frame.id("msg_"),
             model: frame.model.clone(),
             has_begun: false,
             blocks: 0,
@@ -418,7 +418,7 @@ impl WriteStream for MessageWriter {
         match answer {
             AnswerPart::Begin { counts, .. } => self.begin(counts, out),
             // Readers of messages expect no event before the first, and know pings behind it.
-            AnswerPart::Alive if !self.has_begun => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive if !self.has_begun => out.extend_from_slice(dialect::KEEP_ALIVE),
             AnswerPart::Alive => event("ping", out, |_, _| {}),
             AnswerPart::Citation(_) => {}
             AnswerPart::Text(text) | AnswerPart::Refusal(text) if text.is_empty() => {}

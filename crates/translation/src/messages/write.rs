@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
+use crate::call_input;
 use crate::claude::{self, ThinkingSetting};
 use crate::dialect::{Losses, TranslationTarget, Untranslatable};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::media::MediaContent;
 use crate::part::{
     AnswerFormat, Cache, ContentPart, MediaPart, PromptPart, Reasoning, Sampling, Speaker,
@@ -35,13 +35,17 @@ pub(super) fn request(
         PromptPart::OutputMax(tokens) => Some(*tokens),
         _ => None,
     });
+    // `max_tokens` is required here, unlike in all other dialects.
     let output_max = requested.unwrap_or(target.output_max);
     members.integer(&mut out, "max_tokens", output_max);
+    // Before the turns are ended: whether the model thinks decides if it may begin with given text.
     let thinks = claude::thinking(parts, output_max, target, losses, &conversation)?;
     claude::end_turns(&mut conversation, parts, thinks, target, losses)?;
     let mut offer =
         UpstreamTools::gather(parts, &conversation, Some(Subset::Claude), target, losses)?;
     let marks = std::mem::take(&mut offer.marks);
+    // After the turns have their final form: at most four marks of tools, system and turns together
+    // remain.
     let marks = CacheMarks::place(marks, &mut conversation, target, losses)?;
     tools(&offer, &marks, &mut members, &mut out);
     choose_tools(parts, &offer, &mut members, &mut out);
@@ -131,6 +135,7 @@ fn choose_tools(
     out: &mut Vec<u8>,
 ) {
     let choice = match offer.is_history {
+        // The tools are declared for the calls of earlier turns alone: nobody has offered them now.
         true => Some(&ToolChoice::None),
         false => upstream_tools::tool_choice(parts),
     };
@@ -200,7 +205,7 @@ fn tool_use(
     object.text(out, "type", "tool_use");
     object.text(out, "id", &call.id);
     object.text(out, "name", &call.name);
-    object.raw(out, "input", &kit::object_input(call)?);
+    object.raw(out, "input", &call_input::object_input(call)?);
     cache_control(cache, &mut object, out);
     object.end(out);
     Ok(())
@@ -224,6 +229,7 @@ fn tool_result(
             content(one, None, &mut list)?;
         }
     }
+    // Only the bracket is there: "content cannot be empty if `is_error` is true".
     if list.len() == 1 && is_error {
         blocks.next(&mut list);
         let placeholder = if result.is_none() { turns::NO_RESULT } else { turns::EMPTY_FAILURE };
@@ -273,6 +279,7 @@ fn write_media(
     let shown = MediaContent::from_part(media);
     let is_image = match shown {
         MediaContent::Image(..) => true,
+        // The gateway fetches nothing: of a URL there is only the customer's word for what it is.
         MediaContent::Url(_) => is_image,
         MediaContent::Pdf(_) | MediaContent::Text(_) | MediaContent::Other(..) => false,
     };
@@ -302,6 +309,7 @@ fn write_media(
         }
     }
     source.end(out);
+    // Only documents have a title, and a blank one says nothing.
     if let Some(name) = media.name.as_ref().filter(|name| !is_image && !name.trim().is_empty()) {
         object.text(out, "title", name);
     }
@@ -395,6 +403,8 @@ impl MessageSettings<'_> {
         }
         match format {
             None => {}
+            // Without a schema Claude may answer in prose: that is another answer than the requested
+            // one.
             Some(AnswerFormat::Json) => return Err(Untranslatable::uncarried("response_format")),
             Some(AnswerFormat::Schema { schema, .. }) => {
                 object.key(self.out, "format");
@@ -417,6 +427,7 @@ impl MessageSettings<'_> {
         let field = sampling.field();
         let is_taken =
             self.target.takes_sampling && claude::takes(sampling, self.thinks, has_temperature);
+        // Newer models refuse sampling settings altogether, and models that think most of them.
         if !is_taken {
             return self.drop_hint(field);
         }

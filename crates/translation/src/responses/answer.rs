@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::call_input;
 use crate::dialect::{AnswerFrame, MalformedAnswer};
+use crate::failure;
 use crate::json::{self, BorrowedStr, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, FailureKind, Stop, UpstreamFailure};
 use crate::responses::item;
 use crate::responses::open_items::{ItemName, OpenItems};
+use crate::usage;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -58,6 +60,8 @@ impl WireResponse<'_> {
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match (self.status.as_ref().map(|word| &*word.0), reason) {
             (Some("incomplete"), Some("content_filter")) => Stop::Refused,
+            // Any other reason that an answer stops early is treated as its limit, which clients
+            // know to continue from.
             (Some("incomplete"), _) => Stop::Length,
             _ if has_calls => Stop::Tools,
             _ => Stop::Done,
@@ -71,10 +75,11 @@ pub(super) fn failure(error: Option<&RawValue>) -> UpstreamFailure {
     let value = serde_json::json!({"error": error});
     let status = match value["error"]["code"].as_str() {
         Some("rate_limit_exceeded") => 429,
+        // `failed` without an error is the upstream's own fault: clients try again.
         Some("server_error") | None => 500,
         Some(_) => 400,
     };
-    kit::failure_of(status, &value)
+    failure::of_error(status, &value)
 }
 
 pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> {
@@ -89,8 +94,9 @@ pub(super) fn read(body: &[u8]) -> Result<Vec<AnswerPart<'_>>, MalformedAnswer> 
     let mut items = OpenItems::default();
     for (raw, place) in wire.output.iter().zip(0..) {
         let item = item::read(raw)?;
+        // In a whole response the place alone names an item: ids may be missing.
         let name = ItemName { index: Some(place), id: None };
-        items.end(name, &item, raw, &mut |piece| out.push(kit::owned(piece)))?;
+        items.end(name, &item, raw, &mut |piece| out.push(piece.into_owned()))?;
     }
     out.push(AnswerPart::Stop(wire.stop(items.has_calls())));
     let reasoning = wire.reasoning();
@@ -106,17 +112,17 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.key(out, "input_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "cached_tokens", counts.cache_read);
-    kit::cache_writes(&mut details, counts, true, out);
-    kit::media_input(&mut details, counts, out);
+    usage::cache_writes(&mut details, counts, true, out);
+    usage::media_input(&mut details, counts, out);
     details.end(out);
     usage.integer(out, "output_tokens", output);
     usage.key(out, "output_tokens_details");
     let mut details = Members::object(out);
     details.integer(out, "reasoning_tokens", counts.reasoning);
-    kit::counted(&mut details, "audio_tokens", counts.audio_output, out);
+    usage::counted(&mut details, "audio_tokens", counts.audio_output, out);
     details.end(out);
     usage.integer(out, "total_tokens", input.saturating_add(output));
-    kit::searches(&mut usage, counts, out);
+    usage::searches(&mut usage, counts, out);
     usage.end(out);
 }
 
@@ -162,7 +168,7 @@ pub(super) struct ResponseState<'s> {
 /// Writes a response object.
 pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut Vec<u8>) {
     let mut document = Members::object(out);
-    document.text(out, "id", &kit::id("resp_", &frame.nonce));
+    document.text(out, "id", &frame.id("resp_"));
     document.text(out, "object", "response");
     document.integer(out, "created_at", frame.created);
     document.key(out, "completed_at");
@@ -205,6 +211,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
         _ => out.extend_from_slice(b"null"),
     }
     document.raw(out, "previous_response_id", "null");
+    // Nothing is stored, whatever was asked for: a later `previous_response_id` would find nothing.
     document.raw(out, "store", "false");
     document.raw(out, "background", "false");
     document.raw(out, "service_tier", "\"default\"");
@@ -285,7 +292,7 @@ impl OpenItem {
     /// The input of a call as the customer reads it.
     pub(super) fn customers_input(&self) -> std::borrow::Cow<'_, str> {
         match self {
-            Self::Call { input, is_free: true, .. } => kit::unwrap_free(input),
+            Self::Call { input, is_free: true, .. } => call_input::unwrap_free(input),
             Self::Call { input, .. } if input.is_empty() => "{}".into(),
             Self::Call { input, .. } => input.as_str().into(),
             Self::Message { .. } | Self::Reasoning { .. } => "".into(),
@@ -336,7 +343,7 @@ impl OpenItem {
                 item.text(out, "call_id", id);
                 item.text(out, "execution", "client");
                 item.key(out, "arguments");
-                kit::push_input(input, out);
+                call_input::push_input(input, out);
             }
             Self::Call { id, namespace, name, is_free, .. } => {
                 let (kind, field) = match is_free {
@@ -454,7 +461,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             }
             AnswerPart::Stop(stop) => status = Status::after(stop),
             AnswerPart::End(reported) => counts = *reported,
-            AnswerPart::Error(failure) => return kit::openai_error(failure),
+            AnswerPart::Error(failure) => return failure::openai_document(failure),
         }
     }
     let mut output = Vec::new();

@@ -1,13 +1,82 @@
 //! Items of an upstream's answer: messages, thoughts and calls.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::dialect::MalformedAnswer;
 use crate::json::{self, BorrowedStr};
 use crate::part::{AnswerPart, Citation};
-use crate::responses::open_items::{ItemKind, PartKind};
 use crate::seal::{self, Maker};
+
+/// Type of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ItemKind {
+    Message,
+    Reasoning,
+    Call,
+    /// A call of a tool that takes free text.
+    FreeCall,
+    /// It has no words in other dialects: tools that the upstream runs, compactions, and what is new.
+    PassedOver,
+}
+
+impl ItemKind {
+    /// By the item's `type`.
+    pub(super) fn from_item(item: &WireItem<'_>) -> Self {
+        match &*item.kind.0 {
+            "message" => Self::Message,
+            "reasoning" => Self::Reasoning,
+            "function_call" => Self::Call,
+            "custom_tool_call" => Self::FreeCall,
+            _ => Self::PassedOver,
+        }
+    }
+
+    /// True if an item of this kind can contain such a part.
+    pub(super) fn has(self, part: PartKind) -> bool {
+        match part {
+            PartKind::Text(_) | PartKind::Refusal(_) => self == Self::Message,
+            PartKind::Summary(_) | PartKind::Thought(_) => self == Self::Reasoning,
+            PartKind::Input => self == Self::Call,
+            PartKind::FreeInput => self == Self::FreeCall,
+        }
+    }
+}
+
+/// A part of an item, with its place among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
+    Text(u64),
+    Refusal(u64),
+    Summary(u64),
+    /// Thoughts as they were, which open models show.
+    Thought(u64),
+    Input,
+    FreeInput,
+}
+
+impl PartKind {
+    /// The kind of item in which it stands.
+    pub(super) fn item(self) -> Option<ItemKind> {
+        match self {
+            Self::Text(_) | Self::Refusal(_) => Some(ItemKind::Message),
+            Self::Summary(_) | Self::Thought(_) => Some(ItemKind::Reasoning),
+            Self::Input | Self::FreeInput => None,
+        }
+    }
+
+    pub(super) fn piece(self, text: Cow<'_, str>) -> AnswerPart<'_> {
+        match self {
+            Self::Text(_) => AnswerPart::Text(text),
+            Self::Refusal(_) => AnswerPart::Refusal(text),
+            Self::Summary(_) | Self::Thought(_) => AnswerPart::Reasoning(text),
+            Self::Input => AnswerPart::Input(text),
+            Self::FreeInput => AnswerPart::Input(crate::call_input::wrap_free(&text).into()),
+        }
+    }
+}
 
 /// An item, with the fields of all of its types.
 #[derive(Default, Deserialize)]

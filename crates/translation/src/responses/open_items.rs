@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::dialect::MalformedAnswer;
 use crate::part::AnswerPart;
-use crate::responses::item::{CitedText, WireItem};
+use crate::responses::item::{CitedText, ItemKind, PartKind, WireItem};
 use crate::sequence::{PassedText, Sequencer};
 
 /// Reference of an event to its item.
@@ -16,74 +16,6 @@ pub(super) struct ItemName<'n> {
     pub(super) index: Option<u64>,
     /// The `item_id` of the event.
     pub(super) id: Option<&'n str>,
-}
-
-/// Type of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ItemKind {
-    Message,
-    Reasoning,
-    Call,
-    /// A call of a tool that takes free text.
-    FreeCall,
-    /// It has no words in other dialects: tools that the upstream runs, compactions, and what is new.
-    PassedOver,
-}
-
-impl ItemKind {
-    /// By the item's `type`.
-    pub(super) fn from_item(item: &WireItem<'_>) -> Self {
-        match &*item.kind.0 {
-            "message" => Self::Message,
-            "reasoning" => Self::Reasoning,
-            "function_call" => Self::Call,
-            "custom_tool_call" => Self::FreeCall,
-            _ => Self::PassedOver,
-        }
-    }
-
-    /// True if an item of this kind can contain such a part.
-    fn has(self, part: PartKind) -> bool {
-        match part {
-            PartKind::Text(_) | PartKind::Refusal(_) => self == Self::Message,
-            PartKind::Summary(_) | PartKind::Thought(_) => self == Self::Reasoning,
-            PartKind::Input => self == Self::Call,
-            PartKind::FreeInput => self == Self::FreeCall,
-        }
-    }
-}
-
-/// A part of an item, with its place among those of its kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartKind {
-    Text(u64),
-    Refusal(u64),
-    Summary(u64),
-    /// Thoughts as they were, which open models show.
-    Thought(u64),
-    Input,
-    FreeInput,
-}
-
-impl PartKind {
-    /// The kind of item in which it stands.
-    fn item(self) -> Option<ItemKind> {
-        match self {
-            Self::Text(_) | Self::Refusal(_) => Some(ItemKind::Message),
-            Self::Summary(_) | Self::Thought(_) => Some(ItemKind::Reasoning),
-            Self::Input | Self::FreeInput => None,
-        }
-    }
-
-    fn piece(self, text: Cow<'_, str>) -> AnswerPart<'_> {
-        match self {
-            Self::Text(_) => AnswerPart::Text(text),
-            Self::Refusal(_) => AnswerPart::Refusal(text),
-            Self::Summary(_) | Self::Thought(_) => AnswerPart::Reasoning(text),
-            Self::Input => AnswerPart::Input(text),
-            Self::FreeInput => AnswerPart::Input(crate::kit::wrap_free(&text).into()),
-        }
-    }
 }
 
 /// An item of which something has come.

@@ -1,12 +1,14 @@
 //! Reads a customer's response request as parts.
 
+use crate::answer_format;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
 use crate::field_path::{FieldPath, Members, OmissionLog, Raw, document, is_given};
-use crate::kit;
 use crate::part::{PromptPart, Sampling, Text};
 use crate::responses::fields;
 use crate::responses::read_items;
 use crate::responses::read_tools::ReadTools;
+use crate::seal;
+use crate::thinking;
 
 /// Request members that an answer repeats, with the defaults for absent ones.
 const REPEATED: [(&str, &str); 17] = [
@@ -76,7 +78,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
     }
     tools.put(&items, &mut parts, &mut frame);
     parts.extend(user.map(PromptPart::User));
-    kit::attach_seals(&mut items);
+    seal::attach_to_calls(&mut items);
     parts.extend(items);
     frame.shows_usage = true;
     let left_out = left_out.into_omissions();
@@ -105,7 +107,7 @@ fn reasoning<'a>(
         let at = at.key(&key);
         match &*key {
             _ if !is_given(value) => {}
-            "effort" => parts.push(PromptPart::Thinking(kit::openai_thinking(&at, value)?)),
+            "effort" => parts.push(PromptPart::Thinking(thinking::of_openai(&at, value)?)),
             _ => fields::REASONING.field(&at, &key, value)?,
         }
     }
@@ -130,7 +132,7 @@ fn text<'a>(
                         parts.push(PromptPart::Format(crate::part::AnswerFormat::Json))
                     }
                     "json_schema" => {
-                        parts.push(PromptPart::Format(kit::schema_format(&at, members)?))
+                        parts.push(PromptPart::Format(answer_format::schema_format(&at, members)?))
                     }
                     _ => return Err(at.key("type").uncarried()),
                 }

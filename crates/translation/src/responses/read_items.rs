@@ -4,10 +4,11 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use crate::cache_marks;
 use crate::customer_tools;
 use crate::dialect::{NamespacedTool, Untranslatable};
 use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
-use crate::kit;
+use crate::media;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
 };
@@ -69,6 +70,8 @@ impl<'a> ItemReader<'_, 'a> {
                 self.call(at, members, &kind)
             }
             _ if CLIENTS_CALLS.iter().any(|calls| calls.output == kind) => self.result(at, members),
+            // An unknown item that is done repeats an earlier answer; any other may mean or cost
+            // something.
             _ if fields::ITEMS.knows(&kind) || !fields::is_done(&kind) => {
                 fields::ITEMS.item(at, &kind)
             }
@@ -100,7 +103,7 @@ impl<'a> ItemReader<'_, 'a> {
                 _ if !is_given(value) => {}
                 "content" => contents = content_list(&at, value)?,
                 "cache_control" | "copilot_cache_control" => {
-                    cache = kit::cache_control(&at, value)?;
+                    cache = cache_marks::cache_control(&at, value)?;
                 }
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
@@ -112,6 +115,8 @@ impl<'a> ItemReader<'_, 'a> {
                     let ContentPart::Text(text) = content else {
                         return Err(at.key("content").malformed("text"));
                     };
+                    // An instruction ends the turn before it: what the same role says next is a turn
+                    // of its own.
                     self.parts.push(PromptPart::Instruction(text));
                 }
                 self.role = None;
@@ -130,7 +135,7 @@ impl<'a> ItemReader<'_, 'a> {
             }
             _ => return Err(at.key("role").uncarried()),
         }
-        kit::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
+        cache_marks::mark_last(self.parts.get_mut(begin..).unwrap_or_default(), cache);
         Ok(())
     }
 
@@ -208,12 +213,13 @@ impl<'a> ItemReader<'_, 'a> {
                 "call_id" => id = Some(at.text(value)?),
                 "id" => item = Some(at.text(value)?),
                 "name" => name = Some(at.text(value)?),
+                // The API wants a string; some clients send the object itself.
                 "arguments" if value.get().starts_with('{') => input = Some(value.get().into()),
                 "arguments" | "input" => input = Some(at.text(value)?),
                 // What a tool of the provider's kind does is an object.
                 "action" | "operation" | "actions" => input = Some(as_object(&key, value)),
                 "namespace" => namespace = Some(at.text(value)?),
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
         }
@@ -223,6 +229,7 @@ impl<'a> ItemReader<'_, 'a> {
         }
         let fixed = CLIENTS_CALLS.iter().find(|calls| calls.call == kind);
         let fixed = fixed.and_then(|calls| calls.name).map(Cow::Borrowed);
+        // A local shell's call may have the id of its item alone.
         let id = at.needed("call_id", id.or_else(|| item.clone()))?;
         let name = at.needed("name", fixed.or(name))?;
         let name = match namespace.filter(|namespace| !namespace.is_empty()) {
@@ -247,7 +254,7 @@ impl<'a> ItemReader<'_, 'a> {
                 "status" => is_error = at.text(value)? == "failed",
                 "output" => content = output(&at, value)?,
                 "name" | "namespace" | "acknowledged_safety_checks" => {}
-                "cache_control" => cache = kit::cache_control(&at, value)?,
+                "cache_control" => cache = cache_marks::cache_control(&at, value)?,
                 _ => fields::ITEM.field(&at, &key, value)?,
             }
         }
@@ -302,6 +309,7 @@ fn output<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Vec<ContentPart<'a>>
         Some(b'"') => content_list(at, value),
         Some(b'{') if is_contents(&value) => Ok(content(at, value)?.into_iter().collect()),
         Some(b'[') if at.list(value)?.iter().all(is_contents) => content_list(at, value),
+        // What a shell or a screen has put out is an object of its kind: the model reads it as JSON.
         _ => Ok(vec![ContentPart::Text(Text { text: value.get().into(), cache: None })]),
     }
 }
@@ -342,13 +350,13 @@ fn content<'a>(
             }
             ("input_image" | "computer_screenshot", "image_url")
             | ("input_file", "file_data" | "file_url") => {
-                media = Some(kit::source_of_url(&at, at.text(value)?)?);
+                media = Some(media::source_of_url(&at, at.text(value)?)?);
             }
             ("input_audio", "input_audio") => media = Some(audio(&at, value)?),
             ("input_image" | "computer_screenshot", "detail") => detail = Some(at.text(value)?),
             ("input_file", "filename") => name = Some(at.text(value)?),
             (_, "cache_control" | "copilot_cache_control") => {
-                cache = kit::cache_control(&at, value)?;
+                cache = cache_marks::cache_control(&at, value)?;
             }
             _ => table.field(&at, &key, value)?,
         }

@@ -11,8 +11,8 @@ use crate::dialect::{MalformedAnswer, ReadStream};
 use crate::json::{self, BorrowedStr, MaybeText};
 use crate::part::{AnswerPart, Counts};
 use crate::responses::answer::{self, WireResponse};
-use crate::responses::item::{self, WireItem};
-use crate::responses::open_items::{ItemKind, ItemName, OpenItems, PartKind};
+use crate::responses::item::{self, ItemKind, PartKind, WireItem};
+use crate::responses::open_items::{ItemName, OpenItems};
 
 /// An event, with the fields of all of its types.
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::customer_tools::{CustomerTools, RUN_BY_PROVIDER};
 use crate::dialect::{AnswerFrame, NamespacedTool, Untranslatable};
 use crate::field_path::{FieldPath, Members, Raw, is_given};
-use crate::kit;
+use crate::openai_tools;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
 /// The name by which a model knows the search for tools that the customer runs.
@@ -72,7 +72,7 @@ impl<'a> ReadTools<'a> {
                 "tools" => listed = at.list(value)?,
                 "description" => about = Some(at.text(value)?),
                 "defer_loading" => waits = at.boolean(value)?,
-                _ => kit::TOOL.field(&at, &key, value)?,
+                _ => openai_tools::TOOL.field(&at, &key, value)?,
             }
         }
         let namespace = at.needed("name", namespace)?;
@@ -115,7 +115,7 @@ impl<'a> ReadTools<'a> {
                 "execution" => is_clients = at.text(value)? == "client",
                 "description" => description = Some(at.text(value)?),
                 "parameters" => schema = Some(at.json_object(value)?),
-                _ => kit::TOOL.field(&at, &key, value)?,
+                _ => openai_tools::TOOL.field(&at, &key, value)?,
             }
         }
         if !is_clients {
@@ -156,18 +156,18 @@ impl<'a> ReadTools<'a> {
     ) -> Result<ToolChoice<'a>, Untranslatable> {
         if value.get().starts_with('"') {
             let word = at.text(value)?;
-            return kit::choice_word(&word)
+            return openai_tools::choice_word(&word)
                 .ok_or_else(|| at.malformed("auto, none, required or a tool"));
         }
         let members = at.object(value)?;
         match &*at.kind(&members)? {
             "allowed_tools" => {
-                let (choice, names) = kit::allowed_tools(at, value, chosen)?;
+                let (choice, names) = openai_tools::allowed_tools(at, value, chosen)?;
                 self.offered.allow(names);
                 Ok(choice)
             }
             "function" | "custom" | TOOL_SEARCH => chosen(at, value).map(ToolChoice::Named),
-            word => kit::choice_word(word).ok_or_else(|| at.refused(RUN_BY_PROVIDER)),
+            word => openai_tools::choice_word(word).ok_or_else(|| at.refused(RUN_BY_PROVIDER)),
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a> ReadTools<'a> {
         let begin = parts.len();
         frame.tool_search = self.has_search.then(|| self.search_name().into_owned());
         self.offered.put(items, parts);
-        frame.free_tools = kit::free_tools(parts.get(begin..).unwrap_or_default());
+        frame.free_tools = openai_tools::free_tools(parts.get(begin..).unwrap_or_default());
         frame.namespaced = self.namespaced;
     }
 }
@@ -218,5 +218,5 @@ fn read_tool<'a>(
     if let Some((_, value)) = deferral.map(|place| members.remove(place)) {
         waits = is_given(value) && at.key("defer_loading").boolean(value)?;
     }
-    Ok((kit::tool(at, members, is_free)?, waits))
+    Ok((openai_tools::tool(at, members, is_free)?, waits))
 }

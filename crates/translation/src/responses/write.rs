@@ -1,18 +1,21 @@
 //! Parts as a response for an upstream.
 
+use crate::answer_format;
 use crate::chat::conversation::{BEGIN, SAY_JSON, says_json};
 use crate::dialect::{Efforts, Losses, Mode, TranslationTarget, Untranslatable};
 use crate::field_path::{FieldPath, Raw, is_object};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::media;
 use crate::names;
+use crate::openai_tools;
 use crate::pairing;
+use crate::part;
 use crate::part::{
     AnswerFormat, ContentPart, Effort, MediaPart, PromptPart, Sampling, Source, Speaker, Text,
     Thinking, Tool, ToolCall, ToolChoice, ToolResult,
 };
 use crate::seal::{self, Maker};
+use crate::thinking;
 use crate::tool_schema;
 
 /// The least `max_output_tokens` ("integer below minimum value. Expected a value >= 16", litellm 31451).
@@ -220,7 +223,7 @@ fn tool_result(
     match &result.content[..] {
         [] => item.text(out, "output", if result.is_error { "Error" } else { "" }),
         [ContentPart::Text(text)] => {
-            item.text(out, "output", &kit::marked_output(&text.text, result.is_error));
+            item.text(out, "output", &openai_tools::marked_output(&text.text, result.is_error));
         }
         all => {
             item.key(out, "output");
@@ -266,7 +269,7 @@ fn write_content(
         }
         ContentPart::Image(media) => {
             if let Source::Inline { media_type, data } = &media.source {
-                kit::check_openai_picture(&media::media_type(media_type, data))?;
+                media::check_openai_picture(&media::media_type(media_type, data))?;
             }
             object.text(out, "type", "input_image");
             object.text(out, "image_url", &url(media));
@@ -283,7 +286,7 @@ fn write_content(
             match &media.source {
                 Source::Url(url) => object.text(out, "file_url", url),
                 _ => {
-                    let name = media.name.as_deref().unwrap_or(kit::FILE_NAME);
+                    let name = media.name.as_deref().unwrap_or(media::FILE_NAME);
                     object.text(out, "filename", name);
                     object.text(out, "file_data", &url(media));
                 }
@@ -302,7 +305,7 @@ fn url(media: &MediaPart<'_>) -> String {
     match &media.source {
         Source::Url(url) | Source::Plain(url) => url.clone().into_owned(),
         Source::Inline { media_type, data } => {
-            kit::to_data_url(&media::media_type(media_type, data), data)
+            media::to_data_url(&media::media_type(media_type, data), data)
         }
     }
 }
@@ -336,7 +339,7 @@ fn tools(
                     ToolChoice::Any => json::push_string(out, "required"),
                     ToolChoice::Named(name) => {
                         let mut object = Members::object(out);
-                        let is_free = kit::names_free(parts, choice);
+                        let is_free = openai_tools::names_free(parts, choice);
                         object.text(out, "type", if is_free { "custom" } else { "function" });
                         object.text(out, "name", name);
                         object.end(out);
@@ -363,7 +366,7 @@ fn tool(
         object.text(out, "description", description);
     }
     if !tool.is_free {
-        let (schema, is_strict) = kit::openai_schema(tool, mode, losses)?;
+        let (schema, is_strict) = openai_tools::openai_schema(tool, mode, losses)?;
         object.raw(out, "parameters", &schema);
         // It is on there where nobody says otherwise, and refuses schemas that others take.
         object.boolean(out, "strict", is_strict);
@@ -389,7 +392,7 @@ impl ResponseSettings<'_> {
                     let tokens = (*tokens).max(OUTPUT_TOKENS_MIN);
                     self.members.integer(self.out, "max_output_tokens", tokens);
                 }
-                PromptPart::Stop(texts) if kit::stops(texts).is_empty() => {}
+                PromptPart::Stop(texts) if part::stop_texts(texts).is_empty() => {}
                 PromptPart::Stop(_) => return Err(Untranslatable::uncarried("stop")),
                 PromptPart::Format(one) => format = Some(one),
                 PromptPart::Verbosity(word) => verbosity = Some(word),
@@ -405,7 +408,7 @@ impl ResponseSettings<'_> {
                 _ => {}
             }
         }
-        if let Some(thinking) = kit::requested_thinking(parts) {
+        if let Some(thinking) = thinking::requested(parts) {
             self.thinking(thinking)?;
         }
         if verbosity.is_none() && format.is_none() {
@@ -434,7 +437,7 @@ impl ResponseSettings<'_> {
             Thinking::Adaptive => return Ok(()),
             Thinking::Off => efforts.off(),
             Thinking::Effort(effort) => efforts.nearest(effort),
-            Thinking::Budget(tokens) => efforts.nearest(kit::effort_of(tokens)),
+            Thinking::Budget(tokens) => efforts.nearest(thinking::effort_of(tokens)),
         };
         if word.is_none() {
             self.drop_hint("thinking")?;
@@ -476,7 +479,11 @@ impl ResponseSettings<'_> {
             AnswerFormat::Json => object.text(self.out, "type", "json_object"),
             AnswerFormat::Schema { name, description, schema, is_strict } => {
                 object.text(self.out, "type", "json_schema");
-                object.text(self.out, "name", name.as_deref().unwrap_or(kit::SCHEMA_NAME));
+                object.text(
+                    self.out,
+                    "name",
+                    name.as_deref().unwrap_or(answer_format::SCHEMA_NAME),
+                );
                 if let Some(description) = description {
                     object.text(self.out, "description", description);
                 }

@@ -3,9 +3,9 @@
 //! The last event repeats the whole output, so what was written of it is kept until then: the one place
 //! where a stream takes memory by its length.
 
+use crate::dialect;
 use crate::dialect::{AnswerFrame, WriteStream};
 use crate::json::{self, Members};
-use crate::kit;
 use crate::part::{AnswerPart, Citation, Counts, UpstreamFailure};
 use crate::responses::answer::{
     self, CitedPages, OpenItem, ResponseState, Status, item_id, refusal_content, sealed,
@@ -105,6 +105,7 @@ impl ResponseWriter {
             OpenItem::Reasoning { .. } => OpenItem::Reasoning { text: String::new(), seal: None },
             call => call.clone(),
         };
+        // The event that adds an item shows it empty: SDKs append the deltas to what stands there.
         self.open = Some(begun);
         drop(self.full_item("response.output_item.added", "in_progress", out));
         self.open = Some(item);
@@ -149,6 +150,7 @@ impl ResponseWriter {
                     refusal_content(refusal, out);
                 });
             }
+            // Sealed thoughts without words have no summary whose end could be told.
             OpenItem::Reasoning { text, .. } if text.is_empty() => {}
             OpenItem::Reasoning { text, .. } => {
                 self.item_event("response.reasoning_summary_text.done", out, |event, out| {
@@ -169,6 +171,7 @@ impl ResponseWriter {
                     false => ("response.function_call_arguments", "arguments"),
                 };
                 if *is_free {
+                    // Free text was unwrapped only now that it is whole, so it is one delta.
                     let kind = format!("{kind}.delta");
                     self.item_event(&kind, out, |event, out| event.text(out, "delta", &input));
                 }
@@ -184,6 +187,8 @@ impl ResponseWriter {
         if self.place > 0 {
             self.output.push(b',');
         }
+        // The last event repeats the whole output, so it is kept until then and counted as held
+        // memory.
         self.output.extend_from_slice(&item);
         self.place += 1;
         self.open = None;
@@ -192,6 +197,8 @@ impl ResponseWriter {
     fn say(&mut self, more: &str, is_refusal: bool, out: &mut Vec<u8>) {
         let is_open = match &self.open {
             Some(OpenItem::Message { refusal, text, .. }) => match is_refusal {
+                // A message has one content here, a text or a refusal: the other kind begins another
+                // message.
                 true => text.is_empty(),
                 false => refusal.is_empty(),
             },
@@ -216,6 +223,7 @@ impl ResponseWriter {
 
     fn cite(&mut self, citation: &Citation<'_>, out: &mut Vec<u8>) {
         let Some(OpenItem::Message { text, cited, .. }) = &mut self.open else { return };
+        // What cannot be placed in the text is left out: a citation is no reason to end an answer.
         let Some((annotation, place)) = cited.add(text, citation) else { return };
         self.item_event("response.output_text.annotation.added", out, |event, out| {
             event.integer(out, "content_index", 0);
@@ -249,6 +257,8 @@ impl ResponseWriter {
     fn seal(&mut self, own: &str, out: &mut Vec<u8>) {
         match &mut self.open {
             Some(OpenItem::Reasoning { seal: seal @ None, .. }) => *seal = Some(own.to_owned()),
+            // A seal without thoughts before it, as Gemini signs calls: an item of its own carries
+            // it.
             _ => self.begin(sealed(own), out),
         }
         self.close(out);
@@ -306,7 +316,7 @@ impl WriteStream for ResponseWriter {
             }
             AnswerPart::Text(text) | AnswerPart::Refusal(text) | AnswerPart::Reasoning(text)
                 if text.is_empty() => {}
-            AnswerPart::Alive => out.extend_from_slice(kit::KEEP_ALIVE),
+            AnswerPart::Alive => out.extend_from_slice(dialect::KEEP_ALIVE),
             AnswerPart::Text(text) => self.say(text, false, out),
             AnswerPart::Citation(citation) => self.cite(citation, out),
             AnswerPart::Refusal(text) => self.say(text, true, out),

@@ -273,10 +273,10 @@ fn read_stream(events: &[(&str, Value)]) -> Result<Vec<AnswerPart<'static>>, Str
         let payload = serde_json::to_string_pretty(payload).expect("JSON");
         Converse::stream_event("event", name, payload.as_bytes(), &mut data);
         assert!(!data.contains(&b'\n'), "one line");
-        let keep = &mut |piece: AnswerPart<'_>| read.push(crate::kit::owned(piece));
+        let keep = &mut |piece: AnswerPart<'_>| read.push(piece.into_owned());
         reader.read(&data, keep).map_err(|error| error.to_string())?;
     }
-    reader.finish(&mut |piece| read.push(crate::kit::owned(piece)));
+    reader.finish(&mut |piece| read.push(piece.into_owned()));
     Ok(read)
 }
 
@@ -515,7 +515,7 @@ fn exceptions_end_a_stream_and_odd_events_are_not_read() {
         Converse::stream_event(kind, name, payload.as_bytes(), &mut data);
         let mut read = Vec::new();
         let result =
-            Converse.stream_reader().read(&data, &mut |piece| read.push(crate::kit::owned(piece)));
+            Converse.stream_reader().read(&data, &mut |piece| read.push(piece.into_owned()));
         result.map(|()| read)
     };
     for (name, payload, kind, message) in [

@@ -258,10 +258,10 @@ pub(super) fn read(
     let mut reader = upstream.stream_reader();
     let mut read = Vec::new();
     for event in events {
-        let keep = &mut |piece: AnswerPart<'_>| read.push(crate::kit::owned(piece));
+        let keep = &mut |piece: AnswerPart<'_>| read.push(piece.into_owned());
         reader.read(event.to_string().as_bytes(), keep).map_err(|error| error.to_string())?;
     }
-    reader.finish(&mut |piece| read.push(crate::kit::owned(piece)));
+    reader.finish(&mut |piece| read.push(piece.into_owned()));
     assert_eq!(reader.held_bytes() / 100_000, 0, "nothing waits at the end");
     Ok(read)
 }
@@ -559,7 +559,7 @@ fn calls_of_chat_completions_are_found_by_what_names_them() {
             chunks.push(json!({"choices": [{"index": 0, "delta": {}, "finish_reason": word}]}));
             let mut reader = Chat.stream_reader();
             let mut answer = Vec::new();
-            let mut keep = |piece: AnswerPart<'_>| answer.push(crate::kit::owned(piece));
+            let mut keep = |piece: AnswerPart<'_>| answer.push(piece.into_owned());
             for chunk in &chunks {
                 reader.read(chunk.to_string().as_bytes(), &mut keep).expect(what);
             }

@@ -56,7 +56,7 @@ fn read_document(message: &Value) -> Vec<AnswerPart<'static>> {
         json!({"id": "x", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]});
     let whole = whole.to_string();
     let parts = Chat.read_answer(whole.as_bytes()).expect("an answer");
-    parts.into_iter().map(crate::kit::owned).collect()
+    parts.into_iter().map(AnswerPart::into_owned).collect()
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn an_error_in_the_place_of_an_answer_has_its_kind() {
         let whole = Chat.read_answer(body.as_bytes()).expect("an answer");
         let event = format!("data: {body}\n\n");
         for contents in [
-            whole.into_iter().map(crate::kit::owned).collect(),
+            whole.into_iter().map(AnswerPart::into_owned).collect(),
             read_events(&Chat, event.as_bytes()),
         ] {
             let Some(AnswerPart::Error(failure)) = contents.last() else {

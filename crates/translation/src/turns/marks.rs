@@ -29,6 +29,7 @@ impl CacheMarks {
         let mut marks = Self { tools };
         if marks.all(conversation).is_empty() {
             if target.caches {
+                // Only a prompt without a mark: a customer that marks knows better what comes again.
                 marks.suggest(conversation);
             }
             return Ok(marks);
@@ -93,6 +94,7 @@ impl CacheMarks {
         if let Some(last) = conversation.system.last_mut() {
             last.cache = Some(Cache::Short);
         }
+        // Two of them: the next request reads the cache at the second and writes it at the first.
         let users = conversation.turns.iter_mut().rev().filter(|turn| turn.role == Speaker::User);
         for last in users.take(2).filter_map(|turn| turn.blocks.last_mut()) {
             last.cache = Some(Cache::Short);
@@ -118,6 +120,7 @@ fn kept(marks: &[Section]) -> Vec<usize> {
     let last = |section| marks.iter().rposition(|mark| *mark == section);
     let lasts = [Section::Turns, Section::System, Section::Tools].into_iter().filter_map(last);
     let mut kept: Vec<usize> = lasts.collect();
+    // From the end: later marks cover a longer beginning of the prompt.
     for place in (0..marks.len()).rev() {
         if kept.len() == MARKS_MAX {
             break;

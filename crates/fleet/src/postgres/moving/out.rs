@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::columns::{count, id, number};
+use super::super::columns::{amount, count, id, node, number};
 use super::super::{Db, DbError, Transaction};
 use super::tallies;
 use crate::lease::{Epoch, Turn};
@@ -54,9 +54,8 @@ pub(in crate::postgres) async fn is_still_here(tx: &Transaction<'_>) -> Result<(
 impl Db {
     /// The end of the directory.
     pub(crate) async fn head(&self) -> Result<DirectoryHead, DbError> {
-        let rows = self.query("SELECT seq, moved_out FROM tollgate.head WHERE id = 1", &[]).await?;
-        let row = rows.first();
-        let row = row.ok_or_else(|| DbError::Failed("tollgate.head is empty".to_owned()))?;
+        let sql = "SELECT seq, moved_out FROM tollgate.head WHERE id = 1";
+        let row = self.query_one(sql, &[]).await?;
         Ok(DirectoryHead { seq: count(row.try_get(0)?), moved_out: row.try_get(1)? })
     }
 
@@ -68,10 +67,8 @@ impl Db {
             FROM tollgate.nodes n ORDER BY n.id";
         let mut nodes = Vec::new();
         for row in self.query(sql, &[]).await? {
-            let node: i32 = row.try_get(0)?;
-            let node = u16::try_from(node).ok().and_then(NodeId::from_number);
             nodes.push(NodeOut {
-                node: node.ok_or_else(|| DbError::Failed("a node's number".to_owned()))?,
+                node: node(&row, 0)?,
                 name: row.try_get(1)?,
                 at: (count(row.try_get(2)?), count(row.try_get(3)?)),
                 term_left: Duration::from_millis(count(row.try_get(4)?)),
@@ -85,9 +82,7 @@ impl Db {
     pub(crate) async fn charged_in_suspense(&self, account: AccountId) -> Result<Nanousd, DbError> {
         let sql = "SELECT COALESCE(SUM(charged), 0)::bigint FROM tollgate.resolved
                    WHERE account = $1";
-        let rows = self.query(sql, &[&account.to_string()]).await?;
-        let charged = rows.first().map(|row| row.try_get(0)).transpose()?;
-        Ok(Nanousd::new(charged.unwrap_or_default()))
+        amount(&self.query_one(sql, &[&account.to_string()]).await?, 0)
     }
 
     /// The accounts, by their ids.
@@ -131,6 +126,7 @@ impl Db {
     ) -> Result<bool, DbError> {
         let marked = self.transact(|tx| {
             Box::pin(async move {
+                // The head first: whoever writes or joins waits for its row, and finds the fleet left.
                 let sql = "UPDATE tollgate.head SET moved_out = $1
                     WHERE id = 1 AND seq = $2 AND (moved_out IS NULL OR moved_out = $1)";
                 if tx.execute(sql, &[&id, &number(head)]).await? == 0 {

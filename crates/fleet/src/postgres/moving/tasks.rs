@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use super::super::columns::{encoded, number};
+use super::super::tasks::stage_of;
 use super::super::{Db, DbError, Transaction};
 use super::ROWS_MAX;
 use tollgate_ledger::moving::{MovedSubmit, MovedTask};
-use tollgate_ledger::{AccountId, OpenHold, RequestId, Reservation, Task, TaskPhase, Webhook};
+use tollgate_ledger::{AccountId, OpenHold, RequestId, Reservation, Task, Webhook};
 use tollgate_money::money::Nanousd;
 
 /// Writes tasks, and what marks their repetitions.
@@ -42,12 +43,6 @@ async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError
         (Some(_), _) => None,
     };
     let held = if ended.is_some() { Nanousd::ZERO } else { hold.amount };
-    let stage = match task.stage {
-        TaskPhase::Submitting => "submitting",
-        TaskPhase::InDoubt => "in_doubt",
-        TaskPhase::Submitted { .. } => "submitted",
-        TaskPhase::Ended(_) => "ended",
-    };
     let sql = "INSERT INTO tollgate.tasks (id, account, native_id, node, epoch, hold, held, stage,
             state, is_announced, task, open_hold, tried, submitted_at, ended_at, due_at)
         VALUES ($1, $2, $3, 0, 0, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)";
@@ -58,7 +53,7 @@ async fn put_task(tx: &Transaction<'_>, moved: &MovedTask) -> Result<(), DbError
         &task.upstream_id(),
         &number(task.intent.hold.number()),
         &held.get(),
-        &stage,
+        &stage_of(task),
         &ended.map(|ended| ended.state.as_str()),
         &task.intent.webhook_url.is_some(),
         &encoded(task)?,

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use super::{SharedTasks, before, ms, stage_of, unreadable};
-use crate::postgres::{DbError, Transaction};
+use super::{SharedTasks, before, stage_of};
+use crate::postgres::columns::{at_ms, count, id, size};
+use crate::postgres::{DbError, Param, Transaction};
 use tollgate_ledger::{AccountId, Task, TaskId};
 use tollgate_types::clock::UnixMs;
 
@@ -37,7 +38,7 @@ impl SharedTasks {
     /// # Errors
     /// See [`DbError`]. What was taken then is due again when its time as this node's is over.
     pub async fn claim(&self, limit: usize) -> Result<Option<Claims>, DbError> {
-        let (now, limit) = (ms(UnixMs::now()), i64::try_from(limit).unwrap_or(i64::MAX));
+        let (now, limit) = (at_ms(UnixMs::now()), size(limit));
         // A look without locks, since most of the time nothing is due.
         if self.db().query(DUE, &[&now, &limit]).await?.is_empty() {
             return Ok(None);
@@ -52,6 +53,8 @@ impl SharedTasks {
         now: i64,
         limit: i64,
     ) -> Result<Claims, DbError> {
+        // Due by the nodes' clocks, which wrote it; held by the database's, so that no node's clock keeps a
+        // task from the others. Those that are locked are another node's now.
         let sql = format!("{DUE} FOR UPDATE SKIP LOCKED");
         let mut ids: Vec<String> = Vec::new();
         for row in tx.query(&sql, &[&now, &limit]).await? {
@@ -64,11 +67,10 @@ impl SharedTasks {
         );
         let mut tasks = Vec::new();
         for row in tx.query(sql, &[&self.node(), &ids]).await? {
-            let (id, account): (&str, &str) = (row.try_get(0)?, row.try_get(1)?);
-            let id: TaskId = id.parse().map_err(|_| unreadable("a task's id"))?;
-            let account: AccountId = account.parse().map_err(|_| unreadable("an account's id"))?;
-            tasks.push((row.try_get::<_, i64>(2)?, (account, id)));
+            let task: (AccountId, TaskId) = (id(row.try_get(1)?)?, id(row.try_get(0)?)?);
+            tasks.push((row.try_get::<_, i64>(2)?, task));
         }
+        // RETURNING gives no order.
         tasks.sort();
         let alive = "SELECT count(*) FROM tollgate.nodes WHERE term_ends > now()";
         let nodes: i64 = tx.query_one(alive, &[]).await?.try_get(0)?;
@@ -89,10 +91,7 @@ impl SharedTasks {
                 AND (held_until IS NULL OR held_until < now())
                 AND (asked_at IS NULL OR asked_at < now() - $3 * interval '1 second')"
         );
-        let claimed = self.db().transact(move |tx| {
-            Box::pin(async move { tx.execute(sql, &[id, &self.node(), &fresh_s]).await })
-        });
-        Ok(claimed.await? == 1)
+        Ok(self.db().execute(sql, &[id, &self.node(), &fresh_s]).await? == 1)
     }
 
     /// Stores a poll of a task's upstream, its status, and the time of the next poll by any node.
@@ -113,11 +112,9 @@ impl SharedTasks {
                        asked_at = now(), due_at = $5, holder = NULL, held_until = NULL
                    WHERE id = $1 AND stage = 'submitted'";
         let (state, document) = status.unzip();
-        let (id, now, due_at) = (&id.to_string(), ms(UnixMs::now()), ms(due_at));
-        let noted = self.db().transact(move |tx| {
-            Box::pin(async move { tx.execute(sql, &[id, &state, &document, &now, &due_at]).await })
-        });
-        noted.await.map(|_| ())
+        let (id, now, due_at) = (&id.to_string(), at_ms(UnixMs::now()), at_ms(due_at));
+        let params: [Param<'_>; 5] = [id, &state, &document, &now, &due_at];
+        self.db().execute(sql, &params).await.map(|_| ())
     }
 
     /// Sets the time of a task's next poll, by any node, unless the task has advanced beyond `task`.
@@ -127,11 +124,8 @@ impl SharedTasks {
     pub async fn schedule(&self, task: &Task, due_at: UnixMs) -> Result<(), DbError> {
         let sql = "UPDATE tollgate.tasks SET due_at = $3, holder = NULL, held_until = NULL
                    WHERE id = $1 AND stage = $2";
-        let (id, stage, due_at) = (&task.id().to_string(), stage_of(task), ms(due_at));
-        let scheduled = self.db().transact(move |tx| {
-            Box::pin(async move { tx.execute(sql, &[id, &stage, &due_at]).await })
-        });
-        scheduled.await.map(|_| ())
+        let (id, stage, due_at) = (&task.id().to_string(), stage_of(task), at_ms(due_at));
+        self.db().execute(sql, &[id, &stage, &due_at]).await.map(|_| ())
     }
 
     /// Says when an end must be announced that this node was to announce now, by whichever node, unless
@@ -142,11 +136,8 @@ impl SharedTasks {
     pub async fn put_off(&self, id: TaskId, due_at: UnixMs) -> Result<(), DbError> {
         let sql = "UPDATE tollgate.tasks SET due_at = $2, holder = NULL, held_until = NULL
                    WHERE id = $1 AND stage = 'ended' AND due_at IS NOT NULL AND holder = $3";
-        let (id, due_at) = (&id.to_string(), ms(due_at));
-        let put_off = self.db().transact(move |tx| {
-            Box::pin(async move { tx.execute(sql, &[id, &due_at, &self.node()]).await })
-        });
-        put_off.await.map(|_| ())
+        let (id, due_at) = (&id.to_string(), at_ms(due_at));
+        self.db().execute(sql, &[id, &due_at, &self.node()]).await.map(|_| ())
     }
 
     /// The number of this node's tasks that have not ended.
@@ -156,9 +147,7 @@ impl SharedTasks {
     pub async fn count_own(&self) -> Result<u64, DbError> {
         let sql = "SELECT count(*) FROM tollgate.tasks
                    WHERE stage NOT IN ('ended', 'never') AND node = $1";
-        let rows = self.db().query(sql, &[&self.node()]).await?;
-        let count: i64 = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
-        Ok(u64::try_from(count).unwrap_or(0))
+        Ok(count(self.db().query_one(sql, &[&self.node()]).await?.try_get(0)?))
     }
 
     /// Deletes tasks that ended before `ended_before`, at most `limit` of them, and returns their number; and
@@ -172,8 +161,8 @@ impl SharedTasks {
         repeated_within: Duration,
         limit: usize,
     ) -> Result<usize, DbError> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let (ended, at) = (ms(ended_before), before(UnixMs::now(), repeated_within));
+        let limit = size(limit);
+        let (ended, at) = (at_ms(ended_before), before(UnixMs::now(), repeated_within));
         let tasks = "DELETE FROM tollgate.tasks WHERE id IN (
                          SELECT id FROM tollgate.tasks WHERE ended_at < $1
                          ORDER BY ended_at LIMIT $2)";

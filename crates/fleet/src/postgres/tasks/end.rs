@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use super::{SharedTasks, count_from, decode, encode, ms, stage_of};
+use super::open::soon;
+use super::{SharedTasks, count_from, decode, stage_of};
+use crate::postgres::columns::{at_ms, encoded};
 use crate::postgres::history::put_history;
-use crate::postgres::tasks::open::SOON;
 use crate::postgres::{DbError, Transaction, debts};
 use tollgate_ledger::{
     AccountId, Charge, DeliveryAttempt, History, OpenTask, Task, TaskEnding, TaskId, TaskPhase,
@@ -27,7 +28,7 @@ impl SharedTasks {
         change: &(dyn Fn(&Task) -> Task + Send + Sync),
         tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, DbError> {
-        let tried = tried.map(encode).transpose()?;
+        let tried = tried.map(encoded).transpose()?;
         let (account, id, tried) = (&account.to_string(), &id.to_string(), &tried);
         let changed = self.db().transact(move |tx| {
             Box::pin(async move {
@@ -36,6 +37,7 @@ impl SharedTasks {
                 let Some(row) = tx.query_opt(sql, &[id, account]).await? else { return Ok(None) };
                 let before: Task = decode(row.try_get(0)?)?;
                 let after = change(&before);
+                // An earlier try of this change was done, and its answer lost.
                 if before == after && tried.is_none() {
                     return Ok(Some(Arc::new(after)));
                 }
@@ -69,6 +71,7 @@ impl SharedTasks {
                 let Some(open) = lock(tx, account, id).await? else {
                     return Ok(Ok(None));
                 };
+                // Decided under the locks of both rows: of two callers the second finds the task ended.
                 let ending = match decide(&open) {
                     Ok(ending) => ending,
                     Err(refused) => return Ok(Err(refused)),
@@ -93,6 +96,7 @@ async fn lock(
 ) -> Result<Option<OpenTask>, DbError> {
     let sql = "SELECT task, open_hold FROM tollgate.tasks
                WHERE id = $1 AND account = $2 AND stage NOT IN ('ended', 'never') FOR UPDATE";
+    // The task, then its account: rows are locked in this order everywhere.
     let Some(row) = tx.query_opt(sql, &[id, account]).await? else { return Ok(None) };
     let sql = "SELECT available, debt FROM tollgate.accounts WHERE id = $1 FOR UPDATE";
     let funds = tx.query_one(sql, &[account]).await?;
@@ -126,9 +130,8 @@ async fn write(tx: &Transaction<'_>, task: &Task, tried: Option<&[u8]>) -> Resul
                    tried = COALESCE($8, tried), held = CASE WHEN $2 = 'ended' THEN 0 ELSE held END,
                    holder = NULL, held_until = NULL
                WHERE id = $1";
-    let soon = u64::try_from(SOON.as_millis()).unwrap_or(0);
     let due_at = match (task.ended(), task.webhook) {
-        (None, _) => Some(UnixMs(UnixMs::now().0.saturating_add(soon))),
+        (None, _) => Some(soon()),
         (Some(_), Webhook::Due { at, .. }) => Some(at),
         (Some(_), _) => None,
     };
@@ -140,9 +143,9 @@ async fn write(tx: &Transaction<'_>, task: &Task, tried: Option<&[u8]>) -> Resul
             &stage_of(task),
             &task.upstream_id(),
             &ended.map(|ended| ended.state.as_str()),
-            &encode(task)?,
-            &ended.map(|ended| ms(ended.at)),
-            &due_at.map(ms),
+            &encoded(task)?,
+            &ended.map(|ended| at_ms(ended.at)),
+            &due_at.map(at_ms),
             &tried,
         ],
     )

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{COLUMNS, SharedTask, SharedTasks, ms, read};
+use super::{COLUMNS, SharedTask, SharedTasks, read};
+use crate::postgres::columns::{at_ms, size};
 use crate::postgres::{DbError, Param};
 use tollgate_ledger::{AccountId, Task, TaskFilter, TaskId};
 
@@ -41,12 +42,13 @@ impl SharedTasks {
         let begin = match after {
             None => (i64::MAX, String::new()),
             Some(after) => match self.any_task(after).await? {
-                Some(found) => (ms(found.task.intent.at), after.to_string()),
+                Some(found) => (at_ms(found.task.intent.at), after.to_string()),
                 None => return Ok(None),
             },
         };
         let account = account.map(|account| account.to_string());
-        let more = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
+        // One more than the page has, which tells if any follow.
+        let more = size(limit.saturating_add(1));
         let mut params: Vec<Param<'_>> = Vec::new();
         if let Some(state) = &state {
             params.push(state);

@@ -4,16 +4,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use super::{SharedTasks, before, encode, ms, stage_of, unreadable};
+use super::{SharedTasks, before, stage_of};
+use crate::postgres::columns::{at_ms, count, encoded, number, place};
 use crate::postgres::{DbError, Transaction};
 use tollgate_ledger::{HoldId, OpenHold, Task};
 use tollgate_types::clock::UnixMs;
 
 /// The delay after which a new task is polled if its node stores nothing more: the node has died, or still
 /// waits for the upstream.
-pub(super) const SOON: Duration = Duration::from_secs(5);
+const SOON_MS: u64 = 5_000;
 /// The most holds of one query.
 const HOLDS_MAX: usize = 1000;
 
@@ -53,12 +52,12 @@ impl Opening {
     /// # Errors
     /// [`DbError::Failed`] for what cannot be encoded.
     pub fn new(task: &Task, hold: OpenHold, repeat_within: Duration) -> Result<Self, DbError> {
-        let encoded = (encode(task)?, encode(&hold)?);
+        let encoded = (encoded(task)?, encoded(&hold)?);
         Ok(Self { task: task.clone(), hold, repeat_within, encoded })
     }
 
     fn hold_number(&self) -> Result<i64, DbError> {
-        i64::try_from(self.task.intent.hold.number()).map_err(|_| unreadable("a hold's number"))
+        place(self.task.intent.hold.number())
     }
 }
 
@@ -69,26 +68,13 @@ impl SharedTasks {
     /// # Errors
     /// See [`DbError`]. After [`DbError::Unknown`] ask [`SharedTasks::settle_opening`].
     pub async fn open(&self, opening: &Opening) -> Result<OpenOutcome, DbError> {
-        let refused = Mutex::new(None);
-        let refusal = &refused;
-        let opened = self.db().transact(move |tx| {
+        let opened = self.db().transact_or_refuse(move |tx| {
             Box::pin(async move {
-                *refusal.lock() = None;
-                match self.open_in(tx, opening).await? {
-                    OpenOutcome::Done => Ok(OpenOutcome::Done),
-                    other => {
-                        // An error takes back what was written by then.
-                        *refusal.lock() = Some(other);
-                        Err(DbError::Failed("the task is not opened".to_owned()))
-                    }
-                }
+                let opened = self.open_in(tx, opening).await?;
+                Ok(if opened == OpenOutcome::Done { Ok(opened) } else { Err(opened) })
             })
         });
-        let opened = opened.await;
-        match (opened, refused.into_inner()) {
-            (Err(DbError::Failed(_)), Some(refused)) => Ok(refused),
-            (opened, _) => opened,
-        }
+        opened.await.map(|opened| opened.unwrap_or_else(|refused| refused))
     }
 
     async fn open_in(
@@ -103,6 +89,7 @@ impl SharedTasks {
         if tx.query_opt(alive, &[&self.node(), &self.epoch()]).await?.is_none() {
             return Ok(OpenOutcome::Refused);
         }
+        // The task's row first: a try whose answer was lost finds it, and `settle_opening` excludes it.
         if !self.enter(tx, opening, None).await? {
             return self.found(tx, opening).await.map(|found| match found {
                 CommitState::Done => OpenOutcome::Done,
@@ -118,6 +105,8 @@ impl SharedTasks {
                      WHERE id = $1 AND leased >= $2";
         let taken = "UPDATE tollgate.leases SET amount = amount - $3
                      WHERE account = $1 AND node = $2 AND amount >= $3";
+        // On the account and on the node's lease, or the money would be the node's and the task's at one
+        // time.
         let is_covered = amount == 0
             || tx.execute(moved, &[&account, &amount]).await? == 1
                 && tx.execute(taken, &[&account, &self.node(), &amount]).await? == 1;
@@ -141,7 +130,7 @@ impl SharedTasks {
             None => (stage_of(task), hold.amount.get()),
             Some(_) => ("never", 0),
         };
-        let due_at = never.is_none().then(|| ms(UnixMs::now()).saturating_add(soon_ms()));
+        let due_at = never.is_none().then(|| at_ms(soon()));
         let entered = tx
             .execute(
                 sql,
@@ -156,8 +145,8 @@ impl SharedTasks {
                     &task.intent.webhook_url.is_some(),
                     &encoded.0,
                     &encoded.1,
-                    &ms(task.intent.at),
-                    &never.map(ms),
+                    &at_ms(task.intent.at),
+                    &never.map(at_ms),
                     &due_at,
                 ],
             )
@@ -201,12 +190,10 @@ impl SharedTasks {
     pub async fn with_holds(&self, holds: &[HoldId]) -> Result<HashSet<HoldId>, DbError> {
         let mut found = HashSet::new();
         for holds in holds.chunks(HOLDS_MAX) {
-            let numbers: Vec<i64> =
-                holds.iter().filter_map(|hold| hold.number().try_into().ok()).collect();
+            let numbers: Vec<i64> = holds.iter().map(|hold| number(hold.number())).collect();
             let sql = "SELECT hold FROM tollgate.tasks WHERE hold = ANY($1) AND stage <> 'never'";
             for row in self.db().query(sql, &[&numbers]).await? {
-                let number: i64 = row.try_get(0)?;
-                found.extend(u64::try_from(number).map(HoldId::from_number));
+                found.insert(HoldId::from_number(count(row.try_get(0)?)));
             }
         }
         Ok(found)
@@ -230,7 +217,7 @@ async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> 
     let intent = &opening.task.intent;
     let Some(repeat) = intent.repeat else { return Ok(true) };
     let (account, id) = (intent.account.to_string(), intent.id.to_string());
-    let (key, body, at) = (&repeat.key[..], &repeat.body[..], ms(intent.at));
+    let (key, body, at) = (&repeat.key[..], &repeat.body[..], at_ms(intent.at));
     let first = "INSERT INTO tollgate.submits (account, key, body, task, at)
                  VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING";
     if tx.execute(first, &[&account, &key, &body, &id, &at]).await? == 1 {
@@ -245,6 +232,7 @@ async fn mark(tx: &Transaction<'_>, opening: &Opening) -> Result<bool, DbError> 
     Ok(tx.execute(again, &[&account, &key, &body, &id, &at, &old]).await? == 1)
 }
 
-fn soon_ms() -> i64 {
-    i64::try_from(SOON.as_millis()).unwrap_or(0)
+/// The time by which another node looks after a task that this one says nothing more of.
+pub(super) fn soon() -> UnixMs {
+    UnixMs(UnixMs::now().0.saturating_add(SOON_MS))
 }

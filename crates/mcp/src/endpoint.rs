@@ -1,4 +1,4 @@
-//! Checks before the protocol: the origin of a page, and the host name.
+//! The MCP endpoint: checks of `Origin` and `Host` in front of the protocol.
 //!
 //! Pages of strangers cannot have a key, and without one nobody gets here. An `Origin` that was not
 //! configured is refused all the same: a page that was given a key by mistake, or reaches the gateway
@@ -13,19 +13,16 @@ use http::header::{
     ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::transport::streamable_http_server::StreamableHttpService;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 
 use super::client::AgentConnection;
 use super::direct;
-use super::envelope;
+use super::envelope::{self, HttpAnswer};
 use super::server::Server;
 use tollgate_config::ConfigHandle;
 use tollgate_config::snapshot::Mcp;
-
-pub(super) type HttpAnswer = Response<BoxBody<Bytes, std::convert::Infallible>>;
 
 /// Response headers that pages may read.
 const EXPOSED: HeaderValue =
@@ -34,14 +31,14 @@ const METHODS: HeaderValue = HeaderValue::from_static("POST, OPTIONS");
 /// Lifetime of a preflight answer, in seconds. Chromium caps it at two hours.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("7200");
 
-/// The server behind its checks.
-pub(super) struct McpService {
+/// The server behind the checks of a request's origin and host.
+pub(super) struct McpEndpoint {
     config: Arc<ConfigHandle>,
     server: Server,
     service: StreamableHttpService<Server, NeverSessionManager>,
 }
 
-impl McpService {
+impl McpEndpoint {
     pub(super) fn new(
         config: Arc<ConfigHandle>,
         server: Server,
@@ -60,6 +57,7 @@ impl McpService {
         let may_come = origin.as_ref().is_none_or(|origin| {
             is_origin_allowed(&snapshot.mcp, origin) || (here && is_loopback_origin(origin))
         });
+        // Of two origins a front proxy may have checked the other one.
         if !may_come || origins.next().is_some() {
             return refused("This origin may not call: it is none of `mcp.allowed_origins`.");
         }
@@ -77,6 +75,7 @@ impl McpService {
             let headers = answer.headers_mut();
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+            // A cache must not give one origin the answer for another.
             headers.append(VARY, HeaderValue::from_static("origin"));
         }
         answer
@@ -132,6 +131,7 @@ fn is_host_allowed(mcp: &Mcp, headers: &HeaderMap) -> bool {
         return true;
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    // Host names are compared without case (RFC 9110, section 4.2.3).
     let Some(host) = host.map(str::to_ascii_lowercase) else { return false };
     let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
     mcp.allowed_hosts.iter().any(|allowed| *allowed == host || allowed == authority.host())

@@ -29,9 +29,11 @@ impl ToolError {
 
     /// Error from the gateway's response: any of its envelopes, or an upstream's own text.
     pub(super) fn by_gateway(status: u16, headers: &HeaderMap, body: &[u8]) -> Self {
+        // Not the strict reader: an upstream may have written it.
         let body: Value = json::from_upstream(body).unwrap_or_default();
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let (flat, error) = (&body, &body["error"]);
+        // The most specific first: `type` is a class of errors.
         let code = [&error["code"], &error["details"]["error_code"], &flat["code"], &error["type"]];
         let code = code.into_iter().find_map(text).unwrap_or_else(|| format!("http_{status}"));
         let message = [&error["message"], &flat["message"], error].into_iter().find_map(text);

@@ -1,13 +1,8 @@
-//! The credit line of a customer, and the rules by which its requests are held.
+//! Form fields of a customer's hold rules.
 
 use std::time::Duration;
 
-use axum::response::Response;
-
-use super::access::{LoggedInOperator, Visit};
-use super::customer::finish;
-use super::form::{self, FormResult};
-use tollgate_ledger::{AccountId, AccountPatch, HoldsPatch, Ledger};
+use tollgate_ledger::{AccountId, HoldsPatch, Ledger};
 use tollgate_options::holds::Means;
 use tollgate_web_kit::{FieldError, Form};
 
@@ -27,6 +22,7 @@ impl TypedHolds {
         let holds = ledger.hold_overrides(account).unwrap_or_default();
         let text = |figure: Option<u128>| figure.map(|figure| figure.to_string());
         let means = holds.means.as_ref().map(|means| match means.as_slice() {
+            // An empty field means the rule for all, so an empty list needs a word.
             [] => NO_MEANS.to_owned(),
             means => means.iter().map(|one| one.as_str()).collect::<Vec<_>>().join(", "),
         });
@@ -39,45 +35,18 @@ impl TypedHolds {
     }
 }
 
-/// `POST /operator/customers/{account}/credit`
-pub(super) async fn set_line(Visit { operator, account }: Visit, form: Form) -> Response {
-    let result = submit_line(&operator, account.id, &form).await;
-    finish(&operator, account, form, result, "credit-set").await
-}
-
-async fn submit_line(
-    operator: &LoggedInOperator,
-    account: AccountId,
-    form: &Form,
-) -> FormResult<()> {
-    let credit_limit = Some(form.amount("credit_limit")?.unwrap_or_default());
-    let patch = AccountPatch { credit_limit, ..AccountPatch::default() };
-    let set = operator.by(form)?.update_account(account, patch).await;
-    set.map_err(|error| form::refuse_amount("credit_limit", error))?;
-    Ok(())
-}
-
-/// `POST /operator/customers/{account}/holds`
-pub(super) async fn set_holds(Visit { operator, account }: Visit, form: Form) -> Response {
-    let result = submit_holds(&operator, account.id, &form).await;
-    finish(&operator, account, form, result, "holds-set").await
-}
-
-async fn submit_holds(
-    operator: &LoggedInOperator,
-    account: AccountId,
-    form: &Form,
-) -> FormResult<()> {
+/// The rules as the operator's form has them.
+///
+/// # Errors
+/// The first field with an invalid value.
+pub(super) fn patch(form: &Form) -> Result<HoldsPatch, FieldError> {
     let wait: Option<u64> = form.parsed("wait_ms", "Whole milliseconds, 600000 at most.")?;
-    let holds = HoldsPatch {
+    Ok(HoldsPatch {
         means: Some(means(form)?),
         output_floor: Some(form.parsed("output_floor", "A whole number of tokens.")?),
         slice: Some(form.parsed("slice", "A whole number of tokens.")?),
         wait: Some(wait.map(Duration::from_millis)),
-    };
-    let patch = AccountPatch { holds, ..AccountPatch::default() };
-    operator.by(form)?.update_account(account, patch).await?;
-    Ok(())
+    })
 }
 
 fn means(form: &Form) -> Result<Option<Vec<Means>>, FieldError> {

@@ -1,13 +1,13 @@
-//! An upstream for tests.
+//! Parts of a configuration for the tests of other crates.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_options::network::{ClientTls, Destination};
-
-use tollgate_config::snapshot::{PassedHeaders, Upstream, UpstreamTimeouts};
-use tollgate_protocols::Dialect;
 use tollgate_protocols::limits::PassList;
+use tollgate_protocols::{Dialect, Operation};
+
+use crate::snapshot::{CallKind, PassedHeaders, Upstream, UpstreamTimeouts};
 
 /// An upstream that no test calls, without credentials: what matters of it, a test says itself.
 pub fn upstream() -> Upstream {
@@ -37,6 +37,16 @@ pub fn upstream() -> Upstream {
         leave_out_fields: Vec::new(),
         shared_ids: Vec::new(),
     }
+}
+
+/// The kind of calls that count a prompt's tokens: free ones.
+pub fn token_count() -> CallKind {
+    Operation::CountTokens.into()
+}
+
+/// The kind of calls that compact a conversation, which is no main kind of a model for prompts.
+pub fn compact() -> CallKind {
+    Operation::Compact.into()
 }
 
 /// The sample upstream, called over TLS.

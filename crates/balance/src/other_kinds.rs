@@ -1,4 +1,4 @@
-//! Call kinds: a provider's endpoints with separate limits, permissions and failures.
+//! Circuits of a channel's calls that are not of its target's main kind.
 
 use std::time::Instant;
 
@@ -6,45 +6,7 @@ use parking_lot::Mutex;
 
 use super::breaker::CircuitStanding;
 use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
-use tollgate_config::snapshot::{CircuitRules, Model};
-use tollgate_protocols::Operation;
-
-/// A kind of upstream endpoint: failures of one kind say nothing about another at the same target. Prompts are
-/// one kind in every dialect, because a translated request reaches another operation's endpoint.
-///
-/// A kind is represented by its first operation, and ordered as operations are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallKind(Operation);
-
-impl CallKind {
-    /// Prompts: the kind of a model that lists no operation.
-    pub(super) const GENERATION: Self = Self(Operation::Chat);
-
-    /// True if such calls cost nothing, so that accounts without money can make them.
-    #[must_use]
-    pub fn is_free(self) -> bool {
-        !self.0.is_billed()
-    }
-
-    /// The word in logs, metrics and the admin API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.0.call_kind()
-    }
-
-    /// The kind that stands for a target of this model: the first of its operations'.
-    pub(super) fn main_of(model: &Model) -> Self {
-        let kinds = model.operations.iter().map(|operation| Self::from(*operation));
-        kinds.min().unwrap_or(Self::GENERATION)
-    }
-}
-
-impl From<Operation> for CallKind {
-    fn from(operation: Operation) -> Self {
-        let is_alike = |other: &&Operation| other.call_kind() == operation.call_kind();
-        Self(Operation::EVERY.iter().find(is_alike).copied().unwrap_or(operation))
-    }
-}
+use tollgate_config::snapshot::{CallKind, CircuitRules};
 
 /// Circuits of a channel's other kinds: at most one per [`CallKind`], created by the first reported
 /// call.
@@ -119,35 +81,7 @@ impl OtherKinds {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_operation_that_costs_nothing_is_a_free_kind() {
-        for operation in Operation::EVERY {
-            let kind = CallKind::from(*operation);
-            assert_eq!(kind.is_free(), !operation.is_billed(), "{operation:?}");
-        }
-    }
-
-    #[test]
-    fn kinds_are_distinguished_as_endpoints_are() {
-        let kinds: std::collections::BTreeSet<_> =
-            Operation::EVERY.iter().map(|operation| CallKind::from(*operation).as_str()).collect();
-        let expected = [
-            "audio_translation",
-            "compact",
-            "embeddings",
-            "generation",
-            "image_edit",
-            "image_generation",
-            "moderations",
-            "rerank",
-            "speech",
-            "token_count",
-            "transcription",
-            "video",
-        ];
-        assert_eq!(kinds, expected.into());
-    }
+    use crate::sample;
 
     #[test]
     fn a_channel_without_other_kinds_keeps_none() {
@@ -160,13 +94,12 @@ mod tests {
             open_max: std::time::Duration::from_secs(1),
             slow_start: std::time::Duration::from_secs(1),
         };
-        assert!(!others.begin(CallKind::from(Operation::CountTokens), 1, now).is_any());
-        others.standing(CallKind::from(Operation::CountTokens), caller, now, &rules);
+        assert!(!others.begin(sample::token_count(), 1, now).is_any());
+        others.standing(sample::token_count(), caller, now, &rules);
         assert_eq!(others.0.lock().capacity(), 0);
         for account in 0..1000 {
             let caller = Caller { account, tokens: 1 };
-            for kind in [CallKind::from(Operation::CountTokens), CallKind::from(Operation::Compact)]
-            {
+            for kind in [sample::token_count(), sample::compact()] {
                 others.report(kind, caller, Verdict::Bad, now, &rules);
             }
         }
