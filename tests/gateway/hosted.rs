@@ -363,7 +363,7 @@ fn bodies_arrive_whole_and_have_a_cap() {
 }
 
 #[test]
-fn who_waits_for_a_word_before_the_body_gets_it() {
+fn expect_100_continue_is_answered() {
     let serving = Serving::start();
     let mut stream = connect(serving.plain);
     let head =
@@ -575,7 +575,7 @@ fn a_request_from_inside_passes_every_stage_and_streams() {
 }
 
 #[test]
-fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
+fn an_in_process_request_ends_with_its_caller_and_with_the_gateway() {
     let serving = Serving::start();
     let ask = |stream| serving.loopback.send(inner(&serving, &serving.key, stream));
     serving.runtime.block_on(async {

@@ -106,7 +106,7 @@ fn what_sled_knows_of_lost_records_is_put_back() {
 }
 
 #[test]
-fn without_sled_what_is_lost_is_noted_and_what_it_costs_is_said() {
+fn a_repair_without_sled_reports_losses_and_their_cost() {
     let dir = TempDir::new().expect("directory");
     let before = history(dir.path(), 20);
     fs::remove_dir_all(dir.path().join("sled")).expect("removed");

@@ -596,7 +596,7 @@ fn a_certificate_is_looked_for_beside_the_file_that_names_it() {
 }
 
 #[test]
-fn a_missing_file_is_said_of_both() {
+fn both_missing_files_are_reported() {
     let missing = |name: &str| PathBuf::from("no/such").join(name);
     let both = (missing("routes.yaml"), missing("models.yaml"));
     let sources = Sources::Files { routes: both.0, models: both.1 };
