@@ -302,7 +302,7 @@ async fn strangers_cannot_push_out_the_records_of_customers() {
     let seconds = began.elapsed().as_secs() + 1;
     let kept = all(&log, Scope::Unauthenticated, query(500)).await.len() as u64;
     assert!((10..=10 * (seconds + 1)).contains(&kept), "{kept} in {seconds} s");
-    assert_eq!(log.figures().dropped.strangers, 500 - kept);
+    assert_eq!(log.figures().dropped.unauthenticated, 500 - kept);
     // What was read and went well is no operation.
     log.record(&FinishedRequest { operation: None, ..finished(Some(account(1))) });
     assert_eq!(all(&log, Scope::Account(account(1)), query(5)).await, []);

@@ -10,8 +10,8 @@ use super::place::{PRICE, Tally};
 use crate::harness::fleet::AccountRow;
 use crate::harness::load::Call;
 use crate::harness::nodes::{Node, Nodes};
-use crate::harness::poll;
 use crate::harness::postgres::Postgres;
+use crate::harness::within;
 
 /// How long the last reports may take, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,26 +51,48 @@ impl Books<'_> {
         account: &str,
         calls: &[Call],
     ) -> (AccountRow, usize) {
+        let mut balanced = None;
+        within(
+            TIMEOUT,
+            || {
+                let (row, settled, in_doubt, missing) = self.found(nodes, account, calls);
+                let charged: i64 = settled.values().sum();
+                if missing == 0 && row.suspense == 0 && row.spent == charged {
+                    self.check(account, calls, &settled);
+                    balanced = Some((row, in_doubt));
+                }
+                balanced.is_some()
+            },
+            || {
+                let (row, settled, in_doubt, missing) = self.found(nodes, account, calls);
+                let charged: i64 = settled.values().sum();
+                let warnings: Vec<_> = nodes.nodes.iter().map(Node::warnings).collect();
+                format!(
+                    "{missing} answers are missing, {charged} was charged, {in_doubt} are in doubt: \
+                     {row:?}\n{}\n{}",
+                    Tally(calls),
+                    warnings.join("\n---\n")
+                )
+            },
+        );
+        balanced.expect("a row")
+    }
+
+    /// The row, the settled calls, the number of calls in doubt, and that of answers without either.
+    fn found(
+        &self,
+        nodes: &Nodes,
+        account: &str,
+        calls: &[Call],
+    ) -> (AccountRow, BTreeMap<String, i64>, usize, usize) {
+        let (row, settled) = (self.account(account), settlements(nodes, account));
+        let in_doubt = doubts(nodes, account);
         let answered = calls.iter().filter(|call| call.status == 200);
-        let answered: Vec<&str> = answered.filter_map(|call| call.request.as_deref()).collect();
-        poll("all answers are on the statement", TIMEOUT, || {
-            let (row, settled) = (self.account(account), settlements(nodes, account));
-            let in_doubt = doubts(nodes, account);
-            let missing = answered.iter().filter(|id| {
-                !settled.contains_key(**id) && !in_doubt.iter().any(|doubt| doubt == *id)
-            });
-            let missing = missing.count();
-            let charged: i64 = settled.values().sum();
-            if missing == 0 && row.suspense == 0 && row.spent == charged {
-                self.check(account, calls, &settled);
-                return Ok((row, in_doubt.len()));
-            }
-            Err(format!(
-                "{missing} answers are missing, {charged} was charged: {row:?}\n{}\n{}",
-                Tally(calls),
-                nodes.nodes.iter().map(Node::warnings).collect::<Vec<_>>().join("\n---\n")
-            ))
-        })
+        let missing = answered
+            .filter_map(|call| call.request.as_ref())
+            .filter(|id| !settled.contains_key(*id) && !in_doubt.iter().any(|doubt| doubt == *id));
+        let missing = missing.count();
+        (row, settled, in_doubt.len(), missing)
     }
 
     fn check(&self, account: &str, calls: &[Call], settled: &BTreeMap<String, i64>) {

@@ -34,6 +34,7 @@ pub(super) fn save(dir: &Path, heads: &Heads, covers: Position) -> io::Result<()
         bytes.extend_from_slice(&position.to_le_bytes());
     }
     bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
+    // Not synced: heads that a power failure spoils fail their checksum and cost a longer start, no record.
     fs::write(dir.join(NEW_FILE), bytes)?;
     fs::rename(dir.join(NEW_FILE), dir.join(FILE))
 }
@@ -67,6 +68,8 @@ pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Pos
     let (mut heads, covers) = saved.unwrap_or_default();
     let mut whole_to = covers;
     for segment in reader.segments().to_vec() {
+        // The saved heads cover it. The last file is read in any case, to find where its last whole record
+        // ends.
         if segment.end() <= covers && segment.end() < end {
             continue;
         }

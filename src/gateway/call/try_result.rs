@@ -1,35 +1,19 @@
-//! The one loop over targets: choose, ask, and either go on to the next or end.
+//! The result of a try of one target, and the decision to go on to the next or to end.
 //!
-//! How a target is asked and what its answer is differs with the [`Delivery`]: see
-//! [`forward`](super::forward), [`collect`](super::collect) and [`submit`](super::submit). What follows
-//! from a failure is in the table of [`CallFailure::consequence`] for all of them.
+//! [`forward`](super::forward), [`collect`](super::collect) and [`submit`](super::submit) each ask targets in a
+//! loop: `upstream_peer`, the try, [`conclude`](RequestContext::conclude). What follows from a failure is in
+//! the table of [`CallFailure::consequence`] for all of them.
 
 use std::sync::Arc;
 
 use pingora::Result;
 
-use crate::balance::Candidate;
 use crate::error::GatewayError;
 use crate::gateway::answer::customer::disconnected;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
-use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::protocols::Delivery;
-
-/// One strategy to ask a target.
-pub(crate) trait UpstreamStrategy: Send {
-    /// The part of the response that this delivery waits for.
-    type Answer: Send;
-
-    /// Rewrites the request for a target, sends it, and waits for the answer, or the head of one.
-    fn try_target(
-        &mut self,
-        ctx: &mut RequestContext,
-        candidate: Candidate,
-    ) -> impl Future<Output = TryResult<Self::Answer>> + Send;
-}
 
 /// The result of a try of one target.
 #[allow(clippy::large_enum_variant, reason = "it is looked at once and not kept")]
@@ -40,8 +24,6 @@ pub(crate) enum TryResult<A> {
     Failed(CallFailure, FallbackAnswer<A>),
     /// The request cannot be written for it, and it was not asked.
     Skipped,
-    /// The request ends here, whatever other targets there are.
-    Ended(Box<pingora::Error>),
 }
 
 /// The answer for the client if no other target is tried.
@@ -51,25 +33,6 @@ pub(crate) enum FallbackAnswer<A> {
     Answer(A),
     /// An error of the gateway's.
     Error(GatewayError),
-}
-
-/// Asks one target after the other, until one answers.
-///
-/// # Errors
-/// What `fail_to_proxy` is to tell the customer, or the log.
-pub(crate) async fn try_targets<W: UpstreamStrategy>(
-    gateway: &Gateway,
-    ctx: &mut RequestContext,
-    strategy: &mut W,
-) -> Result<W::Answer> {
-    let delivery = ctx.delivery();
-    loop {
-        let candidate = gateway.upstream_peer(ctx).await?;
-        let tried = strategy.try_target(ctx, candidate).await;
-        if let Some(answer) = ctx.conclude(tried, delivery)? {
-            return Ok(answer);
-        }
-    }
 }
 
 impl RequestContext {
@@ -86,7 +49,6 @@ impl RequestContext {
             TryResult::Answered(answer) => return Ok(Some(answer)),
             TryResult::Failed(failure, otherwise) => (failure, otherwise),
             TryResult::Skipped => return Ok(None),
-            TryResult::Ended(error) => return Err(error),
         };
         let (metrics, is_orphan) =
             (Arc::clone(&self.services.metrics), self.response.orphan.is_some());
@@ -112,7 +74,7 @@ impl RequestContext {
             (CallFailure::NotOffered(_), _) => {
                 let local_answer = sending.admitted.call.local_answer();
                 let error = match &local_answer {
-                    Some(_) => peer::unavailable(),
+                    Some(_) => upstream_error::unavailable(),
                     None => sending.give_up(),
                 };
                 self.response.local_answer = local_answer;

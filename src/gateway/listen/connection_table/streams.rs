@@ -1,8 +1,8 @@
 //! The streams of all HTTP/2 connections together: how many there may be, by what they may take.
 //!
-//! A stream costs who opens it some ten bytes, and the gateway a task and a header for as long as the
-//! answer is not taken. So streams have a bound of their own, whoever asks; those of connections on
-//! which nobody has shown a key have a small one, with a share for each address.
+//! A stream costs its client some ten bytes, and the gateway a task and a header until the response is taken.
+//! So streams have a bound of their own, and those of unauthenticated connections a small one, with a share for
+//! each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ pub(crate) struct Streams {
     metrics: Option<Arc<Metrics>>,
 }
 
-/// A stream's place among them, given back on drop.
+/// A stream's part of the bounds, given back on drop.
 pub(crate) struct StreamSlot {
     streams: Arc<Streams>,
     bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) struct StreamSlot {
 }
 
 impl Streams {
-    /// At most so many, with small headers.
+    /// At most `streams_max` streams with small headers.
     pub(super) fn new(streams_max: usize, metrics: Option<Arc<Metrics>>) -> Self {
         Self {
             bytes_max: streams_max.saturating_mul(STREAM_BYTES),
@@ -65,24 +65,24 @@ impl Streams {
         self.bytes_max
     }
 
-    /// Counts a stream that was turned away.
+    /// Counts a refused stream.
     pub(crate) fn turned_away(&self, why: StreamRefused) {
         if let Some(metrics) = &self.metrics {
             metrics.stream_refused(why);
         }
     }
 
-    /// A place for one more stream on `member`, which has `active` of them.
+    /// Takes a slot for one more stream on a connection that has `active` of them.
     ///
     /// # Errors
     /// Why there is none.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        member: &ConnectionState,
+        state: &ConnectionState,
         headers: &HeaderMap,
         active: usize,
     ) -> Result<StreamSlot, StreamRefused> {
-        let is_authenticated = member.is_authenticated();
+        let is_authenticated = state.is_authenticated();
         if !is_authenticated && active >= UNAUTHENTICATED_ON_A_CONNECTION {
             return Err(StreamRefused::Connection);
         }
@@ -91,24 +91,26 @@ impl Streams {
             (&self.authenticated_bytes, self.bytes_max, StreamRefused::All)
         } else {
             let bytes_max = self.bytes_max.min(UNAUTHENTICATED_MAX * STREAM_BYTES);
-            (&self.unauthenticated_bytes, bytes_max, StreamRefused::Strangers)
+            (&self.unauthenticated_bytes, bytes_max, StreamRefused::Unauthenticated)
         };
+        // Added before it is compared: two streams cannot both take the last room.
         if taken.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes) > bytes_max {
             taken.fetch_sub(bytes, Ordering::Relaxed);
             return Err(full);
         }
-        let mut place =
+        let mut slot =
             StreamSlot { streams: Arc::clone(self), bytes, is_authenticated, network: None };
-        if let Some(network) = member.network.filter(|_| !is_authenticated) {
+        if let Some(network) = state.network.filter(|_| !is_authenticated) {
             let mut unauthenticated = self.unauthenticated.lock();
             let of_address = unauthenticated.entry(network).or_default();
             if *of_address >= UNAUTHENTICATED_OF_AN_ADDRESS {
+                // The slot is dropped here and gives its bytes back.
                 return Err(StreamRefused::Address);
             }
             *of_address += 1;
-            place.network = Some(network);
+            slot.network = Some(network);
         }
-        Ok(place)
+        Ok(slot)
     }
 }
 
@@ -137,26 +139,26 @@ impl Drop for StreamSlot {
 mod tests {
     use super::*;
 
-    fn member(address: &str) -> ConnectionState {
+    fn state(address: &str) -> ConnectionState {
         ConnectionState::new(Some(address.parse().expect("an address")), None)
     }
 
     #[test]
-    fn strangers_have_few_streams_on_a_connection_and_a_share_by_address() {
+    fn unauthenticated_clients_have_few_streams_on_a_connection_and_a_share_by_address() {
         let (streams, none) = (Arc::new(Streams::new(100_000, None)), HeaderMap::new());
-        let one = member("192.0.2.1");
-        let enter = |member: &ConnectionState, active| streams.enter(member, &none, active);
+        let one = state("192.0.2.1");
+        let enter = |state: &ConnectionState, active| streams.enter(state, &none, active);
         let last = UNAUTHENTICATED_ON_A_CONNECTION - 1;
-        drop(enter(&one, last).expect("a place"));
+        drop(enter(&one, last).expect("a slot"));
         assert_eq!(enter(&one, last + 1).err(), Some(StreamRefused::Connection), "one too many");
         let taken: Vec<_> = (0..UNAUTHENTICATED_OF_AN_ADDRESS).map(|_| enter(&one, 0)).collect();
         assert!(taken.iter().all(Result::is_ok), "the share of an address");
         assert_eq!(enter(&one, 0).err(), Some(StreamRefused::Address));
-        assert!(enter(&member("192.0.2.2"), 0).is_ok(), "another address has its own");
+        assert!(enter(&state("192.0.2.2"), 0).is_ok(), "another address has its own");
         one.set_authenticated();
         assert!(enter(&one, 99).is_ok(), "who is known has more");
         drop(taken);
-        assert!(streams.unauthenticated.lock().is_empty(), "all places were given back");
+        assert!(streams.unauthenticated.lock().is_empty(), "all slots were given back");
         assert_eq!(streams.unauthenticated_bytes.load(Ordering::Relaxed), 0, "and what they took");
     }
 
@@ -166,9 +168,9 @@ mod tests {
         let everybody = ConnectionState::new(None, None);
         let taken: Vec<_> =
             (0..UNAUTHENTICATED_MAX).map(|_| streams.enter(&everybody, &none, 0)).collect();
-        assert!(taken.iter().all(Result::is_ok), "the bound of strangers");
+        assert!(taken.iter().all(Result::is_ok), "the bound of unauthenticated clients");
         let refused = streams.enter(&everybody, &none, 0).err();
-        assert_eq!(refused, Some(StreamRefused::Strangers));
+        assert_eq!(refused, Some(StreamRefused::Unauthenticated));
         let authenticated = ConnectionState::new(None, None);
         authenticated.set_authenticated();
         let mut large = HeaderMap::new();

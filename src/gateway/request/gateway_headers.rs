@@ -27,7 +27,7 @@ const LIMITS_OF_TOKENS: [HeaderName; 3] = [
 /// The data in the headers of every response: request id, rate limits, the fallback that served it, and the
 /// output limit to which it was lowered.
 #[derive(Clone)]
-pub(crate) struct Stamp {
+pub(crate) struct GatewayHeaders {
     pub(crate) id: RequestId,
     pub(crate) standing: RateLimitStatus,
     /// The id of the fallback that has served it.
@@ -36,23 +36,23 @@ pub(crate) struct Stamp {
     pub(crate) clamped: Option<u64>,
 }
 
-impl From<RequestId> for Stamp {
+impl From<RequestId> for GatewayHeaders {
     fn from(id: RequestId) -> Self {
         Self { id, standing: RateLimitStatus::default(), fallback: None, clamped: None }
     }
 }
 
-impl Stamp {
+impl GatewayHeaders {
     /// Puts into an answer of the gateway's own what every one says.
     pub(crate) fn put(&self, headers: &mut AnswerHeaders) {
         headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
         headers.insert(X_REQUEST_ID, head::id(self.id));
-        self.put_beside(headers);
+        self.put_optional(headers);
     }
 
     /// Says how the limits stand, which fallback has served the request, and to what its output limit was
     /// lowered. Nothing where there is nothing to say.
-    pub(crate) fn put_beside(&self, headers: &mut AnswerHeaders) {
+    pub(crate) fn put_optional(&self, headers: &mut AnswerHeaders) {
         if let Some(fallback) = &self.fallback
             && let Ok(fallback) = HeaderValue::from_str(fallback)
         {

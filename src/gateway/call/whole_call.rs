@@ -1,22 +1,27 @@
-//! Calls to upstreams that the gateway makes itself and whose answers it reads whole: what they come
-//! to, and what a customer may read of a failure.
+//! Calls to upstreams whose responses the gateway reads completely: their results, and what a client may read
+//! of a failure.
 
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
+<<<<<<< HEAD:src/gateway/call/own_call.rs
 use crate::error::{GatewayError, UpstreamErrorBody};
 use crate::gateway::call::targets::FallbackAnswer;
+=======
+use crate::error::{GatewayError, Words};
+use crate::gateway::call::try_result::FallbackAnswer;
+>>>>>>> main:src/gateway/call/whole_call.rs
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::OutboundError;
 use crate::protocols::refusal::UpstreamRefusal;
 use crate::protocols::{Delivery, Fault, json};
 
 /// The answer of an upstream to a call that the gateway makes itself.
-pub(crate) enum OwnAnswer<T> {
+pub(crate) enum WholeAnswer<T> {
     /// The result of the call.
     Done(T),
     /// The upstream's status and own words about the customer's request.
@@ -71,13 +76,13 @@ impl FailedCall {
             (_, Fault::Relayed(status, words)) => Self::words(status, words),
             (_, Fault::Customers(error)) => Self::new(failure, error),
             (CallFailure::Unreadable, Fault::Upstreams(cause)) => {
-                Self::new(failure, peer::unreadable(cause))
+                Self::new(failure, upstream_error::unreadable(cause))
             }
             // The status says how it went, and the words are about the rest.
             (CallFailure::Doubtful(_), Fault::Upstreams(_)) | (_, Fault::Busy) => {
                 Self::by_table(failure, delivery)
             }
-            (_, Fault::Upstreams(cause)) => Self::new(failure, peer::at_fault(cause)),
+            (_, Fault::Upstreams(cause)) => Self::new(failure, upstream_error::at_fault(cause)),
         }
     }
 
@@ -135,10 +140,10 @@ impl FailedCall {
     }
 
     /// The answer for the client if no other target is tried.
-    pub(crate) fn otherwise<T>(self) -> FallbackAnswer<OwnAnswer<T>> {
+    pub(crate) fn otherwise<T>(self) -> FallbackAnswer<WholeAnswer<T>> {
         match self.answer {
             FailureAnswer::Words(status, words) => {
-                FallbackAnswer::Answer(OwnAnswer::Words(status, words))
+                FallbackAnswer::Answer(WholeAnswer::Words(status, words))
             }
             FailureAnswer::Error(error) => FallbackAnswer::Error(error),
         }

@@ -1,10 +1,9 @@
-//! Places among the requests that are served: who gets one, and who is turned away because the
-//! gateway has enough to do, quickly, so that those who are served do not slow down with those who
-//! are not.
+//! Slots of requests in flight. A request without one is refused at once, so that those with one do not slow
+//! down.
 //!
-//! Customers have places of their own, of which each account has a share. A request gets one when it
-//! has shown a valid key. Everybody else, and whoever looks at the console, has few places and little
-//! time: what strangers do takes nothing from customers.
+//! Customers have slots of their own, of which each account has a share; a request takes one with a valid key.
+//! Unauthenticated requests, and those of the console, have few slots and little time, and take none of
+//! the customers'.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use crate::config::snapshot::Limits;
 use crate::error::{ErrorKind, GatewayError};
 use crate::forwarded as client;
-use crate::gateway::listen::open::SharedBounds;
+use crate::gateway::listen::connection_table::SharedBounds;
 use crate::gateway::listen::origin::Origin;
 use crate::limits::{
     self, Count, Holders, InUse, InUseGuard, PoolRule, PooledUnits, UnitPool, share_of,
@@ -21,12 +20,12 @@ use crate::limits::{
 use crate::metrics::{Metrics, Pool, Shed};
 
 /// `Retry-After` of a refusal: slots become free with every answer.
-const RETRY_PLACE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Time that the reads of an account wait for each other before one is refused.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
-/// All places of this process, over all listeners.
-pub(crate) struct Admission {
+/// All slots of this process, over all listeners.
+pub(crate) struct RequestSlots {
     customers: Count,
     unauthenticated: Count,
     /// Connections with a customer's request under way.
@@ -40,9 +39,9 @@ pub(crate) struct Admission {
     metrics: Arc<Metrics>,
 }
 
-/// A request's place, given back on drop.
-pub(crate) struct AdmissionSlot {
-    places: Arc<Admission>,
+/// A request's slot, given back on drop.
+pub(crate) struct RequestSlot {
+    slots: Arc<RequestSlots>,
     pool: Pool,
     holder: Arc<InUse>,
     /// The account's part of the connection.
@@ -51,23 +50,23 @@ pub(crate) struct AdmissionSlot {
     _stream: Option<PooledUnits>,
 }
 
-impl AdmissionSlot {
+impl RequestSlot {
     /// Usage of the account, for a customer's request.
     pub(crate) fn account(&self) -> Option<&Arc<InUse>> {
         (self.pool == Pool::Customers).then_some(&self.holder)
     }
 }
 
-impl Drop for AdmissionSlot {
+impl Drop for RequestSlot {
     fn drop(&mut self) {
         self.holder.requests.give_back(1);
-        self.places.pool(self.pool).give_back(1);
-        self.places.metrics.place_left(self.pool);
+        self.slots.pool(self.pool).give_back(1);
+        self.slots.metrics.slot_left(self.pool);
     }
 }
 
-impl Admission {
-    /// Places of which all are free.
+impl RequestSlots {
+    /// Slots of which all are free.
     pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
         let (customers, unauthenticated) = (Count::default(), Count::default());
@@ -90,7 +89,7 @@ impl Admission {
         }
     }
 
-    /// A place for a request of this account.
+    /// A slot for a request of this account.
     ///
     /// # Errors
     /// `Overloaded` when there is none, and `RateLimited` when the account has its share.
@@ -98,7 +97,8 @@ impl Admission {
         self: &Arc<Self>,
         account: u64,
         limits: &Limits,
-    ) -> Result<AdmissionSlot, GatewayError> {
+    ) -> Result<RequestSlot, GatewayError> {
+        // A share of what is free: it shrinks as others take theirs, so no account has everything.
         let free = limits.requests_in_flight_max.saturating_sub(self.customers.taken());
         let of_account = share_of(free, limits.per_account.requests_in_flight_percent);
         let (max, holder) = (limits.requests_in_flight_max, self.accounts.account(account));
@@ -115,22 +115,21 @@ impl Admission {
         })
     }
 
-    /// The place with what its request takes of connections and, over HTTP/2, of streams: so many
-    /// bytes. There are fewer connections than places where there are few file descriptors.
+    /// Attaches to a slot the account's share of connections and, over HTTP/2, of the bytes of streams.
     ///
     /// # Errors
     /// `RateLimited` when the account has its share of either.
-    pub(crate) fn on_its_way(
+    pub(crate) fn attach_shares(
         &self,
-        mut place: AdmissionSlot,
+        mut slot: RequestSlot,
         account: u64,
         origin: Option<&Origin>,
         limits: &Limits,
         bounds: SharedBounds,
         stream_bytes: Option<usize>,
-    ) -> Result<AdmissionSlot, GatewayError> {
-        let (in_use, percent) = (&place.holder, limits.per_account.requests_in_flight_percent);
-        // FallbackAnswer there are no places for so many.
+    ) -> Result<RequestSlot, GatewayError> {
+        let (in_use, percent) = (&slot.holder, limits.per_account.requests_in_flight_percent);
+        // With fewer descriptors than slots, one account could take all connections within its share of slots.
         if bounds.connections < limits.requests_in_flight_max {
             let rule = PoolRule { max: bounds.connections, percent };
             let enter =
@@ -144,7 +143,7 @@ impl Admission {
                 );
                 return Err(self.too_many(Shed::AccountConnections, message));
             }
-            place._connection = connection.flatten();
+            slot._connection = connection.flatten();
         }
         if let Some(bytes) = stream_bytes {
             let rule = PoolRule { max: bounds.stream_bytes, percent };
@@ -155,12 +154,12 @@ impl Admission {
                                account may have at the moment. Send fewer at one time.";
                 self.too_many(Shed::AccountConnections, message.to_owned())
             });
-            place._stream = Some(entered?);
+            slot._stream = Some(entered?);
         }
-        Ok(place)
+        Ok(slot)
     }
 
-    /// A place for a request from this address that has shown no valid key.
+    /// A slot for a request from this address that has shown no valid key.
     ///
     /// # Errors
     /// `RateLimited` when there is none, or the address has its share.
@@ -168,7 +167,7 @@ impl Admission {
         self: &Arc<Self>,
         address: Option<IpAddr>,
         limits: &Limits,
-    ) -> Result<AdmissionSlot, GatewayError> {
+    ) -> Result<RequestSlot, GatewayError> {
         let rules = &limits.unauthenticated;
         let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
         let holder = self.networks.holder(address.map(client::network));
@@ -181,45 +180,40 @@ impl Admission {
                 "Too many requests without a valid API key{whence} are in flight. Try again shortly."
             );
             self.shed(shed);
-            GatewayError::new(ErrorKind::RateLimited, message).retry_after(RETRY_PLACE)
+            GatewayError::new(ErrorKind::RateLimited, message).retry_after(RETRY_DELAY)
         })
     }
 
-    /// A place, or whether it is that all are taken.
+    /// Takes a slot; the error is true if all are taken, and false if the holder has its share.
     fn enter(
         self: &Arc<Self>,
         pool: Pool,
         holder: Arc<InUse>,
         max_of_all: usize,
         max_of_one: usize,
-    ) -> Result<AdmissionSlot, bool> {
+    ) -> Result<RequestSlot, bool> {
         if !self.pool(pool).take(1, max_of_all) {
             return Err(true);
         }
         if !holder.requests.take(1, max_of_one) {
+            // The pool's slot was taken a moment ago; the holder has its own bound.
             self.pool(pool).give_back(1);
             return Err(false);
         }
-        self.metrics.place_taken(pool);
-        Ok(AdmissionSlot {
-            places: Arc::clone(self),
-            pool,
-            holder,
-            _connection: None,
-            _stream: None,
-        })
+        self.metrics.slot_taken(pool);
+        Ok(RequestSlot { slots: Arc::clone(self), pool, holder, _connection: None, _stream: None })
     }
 
-    /// A place among those who wait for a task, for who has `place`.
+    /// Takes a slot for waiting for the end of a task, for the account of `slot`.
     ///
     /// # Errors
     /// `RateLimited` when the account has its share of them.
     pub(crate) fn waiting(
         &self,
-        place: Option<&AdmissionSlot>,
+        slot: Option<&RequestSlot>,
         limits: &Limits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
-        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
+        let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.waiting_max;
         account.enter(|in_use| &in_use.waiting, max).map(Some).ok_or_else(|| {
             let message = format!(
@@ -230,16 +224,16 @@ impl Admission {
         })
     }
 
-    /// A place among the WebSockets that are open, for who has `place`: each can have a request in flight.
+    /// Takes a slot for an open WebSocket, which can have a request in flight, for the account of `slot`.
     ///
     /// # Errors
     /// `RateLimited` when the account has its share of them.
     pub(crate) fn websocket(
         &self,
-        place: Option<&AdmissionSlot>,
+        slot: Option<&RequestSlot>,
         limits: &Limits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
-        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
+        let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.requests_in_flight_max;
         account.enter(|in_use| &in_use.websockets, max).map(Some).ok_or_else(|| {
             let message = format!(
@@ -250,16 +244,16 @@ impl Admission {
         })
     }
 
-    /// A turn at reading much, for who has `place`.
+    /// Waits for one of the account's turns at reading much.
     ///
     /// # Errors
     /// `RateLimited` when the account's other reads leave it none in time.
     pub(crate) async fn read_in_turn(
         &self,
-        place: Option<&AdmissionSlot>,
+        slot: Option<&RequestSlot>,
         limits: &Limits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
-        let Some(account) = place.and_then(AdmissionSlot::account) else { return Ok(None) };
+        let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.reads_max;
         account.read_in_turn(max, READ_WAIT).await.map(Some).ok_or_else(|| {
             let message = format!(
@@ -279,17 +273,17 @@ impl Admission {
     }
 }
 
-/// The refusal of a request whose account has its share of what requests have at one time.
+/// The refusal of a request whose account has used its share.
 pub(crate) fn too_many(metrics: &Metrics, shed: Shed, message: String) -> GatewayError {
     metrics.request_shed(shed);
     let error = GatewayError::new(ErrorKind::RateLimited, message);
-    error.code("ConcurrencyExceeded").retry_after(RETRY_PLACE)
+    error.code("ConcurrencyExceeded").retry_after(RETRY_DELAY)
 }
 
 /// The refusal of a request for which the gateway has no room.
 pub(crate) fn overloaded(metrics: &Metrics, shed: Shed, message: &'static str) -> GatewayError {
     metrics.request_shed(shed);
-    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_PLACE)
+    GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_DELAY)
 }
 
 #[cfg(test)]
@@ -297,11 +291,11 @@ mod tests {
     use super::*;
     use crate::config::{Overrides, Sources};
 
-    fn places() -> Arc<Admission> {
-        Admission::new(Arc::default(), Arc::new(Metrics::new()))
+    fn slots() -> Arc<RequestSlots> {
+        RequestSlots::new(Arc::default(), Arc::new(Metrics::new()))
     }
 
-    /// The bounds as they are shipped, with fewer places.
+    /// The bounds as they are shipped, with fewer slots.
     fn bounds() -> Limits {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let mut limits = loaded.expect("the shipped files").0.limits;
@@ -314,8 +308,8 @@ mod tests {
 
     #[test]
     fn places_are_bounded_for_all_and_for_each_and_given_back() {
-        let (places, limits) = (places(), bounds());
-        let kind = |account| places.customer(account, &limits).map_err(|error| error.kind);
+        let (slots, limits) = (slots(), bounds());
+        let kind = |account| slots.customer(account, &limits).map_err(|error| error.kind);
         let first = [kind(1), kind(1)];
         assert!(first.iter().all(Result::is_ok), "two for one account");
         assert_eq!(kind(1).err(), Some(ErrorKind::RateLimited), "its share");
@@ -323,18 +317,18 @@ mod tests {
         assert!(other.is_ok(), "the third for another");
         assert_eq!(kind(3).err(), Some(ErrorKind::Overloaded), "all are taken");
         drop((first, other));
-        assert_eq!(places.customers.taken(), 0, "all are free again");
+        assert_eq!(slots.customers.taken(), 0, "all are free again");
         assert!(kind(1).is_ok());
     }
 
     #[test]
-    fn strangers_take_nothing_from_customers() {
-        let (places, limits) = (places(), bounds());
+    fn unauthenticated_requests_take_no_slots_from_customers() {
+        let (slots, limits) = (slots(), bounds());
         let from = |address: &str| {
             let address = address.parse().expect("an address");
-            places.unauthenticated(Some(address), &limits).map_err(|error| error.message)
+            slots.unauthenticated(Some(address), &limits).map_err(|error| error.message)
         };
-        let names_the_address = |entered: Result<AdmissionSlot, std::borrow::Cow<'static, str>>| {
+        let names_the_address = |entered: Result<RequestSlot, std::borrow::Cow<'static, str>>| {
             entered.err().unwrap_or_default().contains("from your address")
         };
         let taken = [from("2001:db8::1"), from("2001:db8::2")];
@@ -343,7 +337,7 @@ mod tests {
         let other = from("2001:db8:0:1::1");
         assert!(other.is_ok(), "another network");
         assert!(!names_the_address(from("192.0.2.1")), "all are taken");
-        let customers: Vec<_> = (0..3).map(|account| places.customer(account, &limits)).collect();
+        let customers: Vec<_> = (0..3).map(|account| slots.customer(account, &limits)).collect();
         assert!(customers.iter().all(Result::is_ok), "customers notice nothing");
         drop(taken);
         assert!(from("192.0.2.1").is_ok(), "free again");

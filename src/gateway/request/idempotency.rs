@@ -19,7 +19,7 @@ const MARK_BYTES_MAX: usize = 255;
 
 /// The idempotency mark of a submit, and for how long after its answer it is recognised.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct IdempotencyMark {
     pub(crate) repeat: RepeatKey,
     pub(crate) within: Duration,
     /// The customer has named it; else only its body tells.
@@ -37,9 +37,10 @@ pub(crate) fn mark(
     key: &Key,
     request: &Request<'_>,
     body: &[u8],
-) -> Result<Option<Mark>, GatewayError> {
+) -> Result<Option<IdempotencyMark>, GatewayError> {
     let name = |kind: u8, value: &[u8]| -> [u8; 32] {
         let key = key.id.number().to_be_bytes();
+        // Of the key and the path: customers' names are theirs, and two operations do not share them.
         let name = Sha256::new().chain_update(key).chain_update(head.uri.path());
         name.chain_update([kind]).chain_update(value).finalize().into()
     };
@@ -47,7 +48,11 @@ pub(crate) fn mark(
         let window = snapshot.tasks.repeat_window;
         return Ok(window.map(|within| {
             let body = wish(request, body);
-            Mark { repeat: RepeatKey { key: name(1, &body), body }, within, is_named: false }
+            IdempotencyMark {
+                repeat: RepeatKey { key: name(1, &body), body },
+                within,
+                is_named: false,
+            }
         }));
     };
     let value = value.as_bytes();
@@ -56,7 +61,7 @@ pub(crate) fn mark(
         return Err(GatewayError::invalid("Idempotency-Key", message));
     }
     let repeat = RepeatKey { key: name(0, value), body: Sha256::digest(body).into() };
-    Ok(Some(Mark { repeat, within: REPEATED_WITHIN, is_named: true }))
+    Ok(Some(IdempotencyMark { repeat, within: REPEATED_WITHIN, is_named: true }))
 }
 
 /// The SHA-256 of what a body asks for, whether or not it waits for that: who has waited in vain may ask

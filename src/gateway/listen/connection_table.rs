@@ -1,12 +1,12 @@
-//! Customers' connections that are open: how many there may be, in all and from one address, and who
-//! gives way to whoever comes when there are as many.
+//! Open connections of clients: their bounds, in all and for one address, and the choice of the one that is
+//! closed for a new one.
 //!
-//! Nothing of this is asked for during a request: a connection has one word of its own
-//! ([`ConnectionState`]), and the list of all is locked when one comes or goes.
+//! No request takes the lock of the table: a connection has its own word of state ([`ConnectionState`]), and
+//! the table is locked when one opens or closes.
 
-mod member;
+mod state;
 mod streams;
-mod table;
+mod entries;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::forwarded as client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
 
-pub(crate) use member::ConnectionState;
+use entries::ConnectionEntries;
+pub(crate) use state::ConnectionState;
 pub(crate) use streams::{StreamSlot, Streams, stream_bytes};
-use table::ConnectionEntries;
 
-/// Time that a newcomer waits for another connection to close: that takes microseconds, unless the machine is
+/// Time that a new connection waits for another one to close: that takes microseconds, unless the machine is
 /// overloaded.
-const LEAVE_TIMEOUT: Duration = Duration::from_millis(100);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Time for which a connection does not give way to one from elsewhere: in it the first request can be read and
 /// its key checked, or the first message of a WebSocket can arrive. Without it, a flood of connections closes
@@ -73,26 +73,26 @@ pub(crate) struct ConnectionTable {
     source: Option<(Arc<ConfigHandle>, Arc<Metrics>)>,
 }
 
-/// A connection's place among them, given back on drop. It outlives the socket.
+/// A connection's entry in the table, removed on drop. It outlives the socket.
 pub(crate) struct OpenConnection {
     open: Arc<ConnectionTable>,
     index: usize,
-    member: Arc<ConnectionState>,
+    state: Arc<ConnectionState>,
 }
 
 /// Decision about a connection in the kernel's accept queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arrival {
+enum AcceptDecision {
     /// The connection may be served.
-    Welcome,
-    /// Somebody gives way, and is not gone yet.
+    Admitted,
+    /// Another one is being closed for it.
     Wait,
-    /// Nobody can give way.
+    /// None can be closed for it.
     Full,
 }
 
 impl ConnectionTable {
-    /// None yet. `count` is kept at their number.
+    /// An empty table. `count` is kept at the number of connections.
     pub(crate) fn new(
         descriptors: Descriptors,
         count: Arc<AtomicUsize>,
@@ -108,7 +108,7 @@ impl ConnectionTable {
         open
     }
 
-    /// None yet, and there may be any number of them.
+    /// An empty table without bounds.
     #[cfg(test)]
     pub(crate) fn without_bounds(count: Arc<AtomicUsize>) -> Self {
         Self::with(Descriptors::from_limit(1024), count, None)
@@ -139,7 +139,7 @@ impl ConnectionTable {
         Arc::new(Filter { open: Arc::clone(self), is_proxied })
     }
 
-    /// A connection begins. `peer` is whoever connected, and whose it is unless `is_proxied`.
+    /// Adds a connection. `peer` is the client, unless `is_proxied`.
     pub(crate) fn register(
         self: &Arc<Self>,
         peer: Option<SocketAddr>,
@@ -153,19 +153,24 @@ impl ConnectionTable {
         let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
         let mut table = self.table.lock();
         if let Some(peer) = peer {
-            table.arrived(&peer);
+            // From here on it counts as open, and not as about to come any more.
+            table.opened(&peer);
         }
-        let member = Arc::new(ConnectionState::new(network, metrics));
-        let index = table.add(Arc::clone(&member));
+        let state = Arc::new(ConnectionState::new(network, metrics));
+        let index = table.add(Arc::clone(&state));
         drop(table);
-        // Whoever waits may have waited for this one, to take its place.
+        // It counts as open from here on, so the next one in the queue can be decided about.
         self.freed.notify_one();
-        OpenConnection { open: Arc::clone(self), index, member }
+        OpenConnection { open: Arc::clone(self), index, state }
     }
 
-    /// It is told whose a connection is: false when that address has too many and none of them can
-    /// give way.
-    pub(crate) fn tell(self: &Arc<Self>, ticket: &mut OpenConnection, address: IpAddr) -> bool {
+    /// Sets the client's address from a PROXY header. False if that address has too many connections and none
+    /// of them can be closed.
+    pub(crate) fn set_address(
+        self: &Arc<Self>,
+        ticket: &mut OpenConnection,
+        address: IpAddr,
+    ) -> bool {
         let (Some(network), Some(bounds)) = (self.network(address), self.bounds()) else {
             return true;
         };
@@ -174,11 +179,12 @@ impl ConnectionTable {
             self.shed(ConnectionShed::AddressFull);
             return false;
         }
-        ticket.member.set_closed();
+        // The entry from before the PROXY header, without an address, is replaced by one with it.
+        ticket.state.set_closed();
         table.remove(ticket.index);
         let metrics = self.source.as_ref().map(|(_, metrics)| Arc::clone(metrics));
-        ticket.member = Arc::new(ConnectionState::new(Some(network), metrics));
-        ticket.index = table.add(Arc::clone(&ticket.member));
+        ticket.state = Arc::new(ConnectionState::new(Some(network), metrics));
+        ticket.index = table.add(Arc::clone(&ticket.state));
         true
     }
 
@@ -217,59 +223,60 @@ impl ConnectionTable {
         (!is_proxy).then(|| client::network(address))
     }
 
-    fn arrive(&self, peer: Option<&SocketAddr>, is_proxied: bool) -> Arrival {
-        let Some(bounds) = self.bounds() else { return Arrival::Welcome };
+    fn admit(&self, peer: Option<&SocketAddr>, is_proxied: bool) -> AcceptDecision {
+        let Some(bounds) = self.bounds() else { return AcceptDecision::Admitted };
         let network = peer.filter(|_| !is_proxied).and_then(|peer| self.network(peer.ip()));
         let mut table = self.table.lock();
         if let Some(network) = network
             && !self.has_room_at(&mut table, network, bounds)
         {
-            return self.nobody_leaves(&table, ConnectionShed::AddressFull);
+            return self.none_can_close(&table, ConnectionShed::AddressFull);
         }
         if table.is_full(bounds.all) {
-            if table.leaving > 0 {
-                return Arrival::Wait;
+            // One is being closed already, and its descriptor is enough for this connection.
+            if table.closing > 0 {
+                return AcceptDecision::Wait;
             }
-            if !table.one_gives_way(None, bounds.all) {
-                return self.nobody_leaves(&table, ConnectionShed::Full);
+            if !table.close_one(None, bounds.all) {
+                return self.none_can_close(&table, ConnectionShed::Full);
             }
             self.shed(ConnectionShed::GaveWay);
-            return Arrival::Wait;
+            return AcceptDecision::Wait;
         }
         if let Some(peer) = peer {
-            table.arriving.insert(*peer, (network, Instant::now()));
+            table.pending.insert(*peer, (network, Instant::now()));
         }
-        Arrival::Welcome
+        AcceptDecision::Admitted
     }
 
     /// True if the network may have one more connection; if need be, one of its own is closed for it.
     fn has_room_at(&self, table: &mut ConnectionEntries, network: IpAddr, bounds: Bounds) -> bool {
-        let arriving = |table: &ConnectionEntries| {
-            table.arriving.values().filter(|(at, _)| *at == Some(network)).count()
+        let pending = |table: &ConnectionEntries| {
+            table.pending.values().filter(|(at, _)| *at == Some(network)).count()
         };
         let here = table.addresses.get(&network).map_or(0, |address| address.count);
         // Those about to come are looked for only where they could matter.
-        if here + table.arriving.len() < bounds.of_address {
+        if here + table.pending.len() < bounds.of_address {
             return true;
         }
-        table.forget_lost();
-        if here + arriving(table) < bounds.of_address {
+        table.forget_failed();
+        if here + pending(table) < bounds.of_address {
             return true;
         }
-        let gives_way = table.one_gives_way(Some(network), bounds.of_address);
-        if gives_way {
+        let has_room = table.close_one(Some(network), bounds.of_address);
+        if has_room {
             self.shed(ConnectionShed::AddressGaveWay);
         }
-        gives_way
+        has_room
     }
 
-    /// Nobody can give way. Those about to come could, once they are here, and new ones after their grace.
-    fn nobody_leaves(&self, table: &ConnectionEntries, reason: ConnectionShed) -> Arrival {
-        if !table.arriving.is_empty() || table.is_grace_pending {
-            return Arrival::Wait;
+    /// No connection can be closed now. Pending ones can be once they are open, and new ones after their grace.
+    fn none_can_close(&self, table: &ConnectionEntries, reason: ConnectionShed) -> AcceptDecision {
+        if !table.pending.is_empty() || table.is_grace_pending {
+            return AcceptDecision::Wait;
         }
         self.shed(reason);
-        Arrival::Full
+        AcceptDecision::Full
     }
 
     fn shed(&self, reason: ConnectionShed) {
@@ -288,19 +295,19 @@ fn fitting(memory: Option<u64>, each_bytes: u64) -> usize {
 
 impl OpenConnection {
     /// The connection, as others see it.
-    pub(crate) fn member(&self) -> &Arc<ConnectionState> {
-        &self.member
+    pub(crate) fn state(&self) -> &Arc<ConnectionState> {
+        &self.state
     }
 
-    /// Ends when the connection has to give way.
+    /// Waits until the connection has to close.
     pub(crate) async fn close_requested(&self) {
-        self.member.close_requested().await;
+        self.state.close_requested().await;
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.member.set_closed();
+        self.state.set_closed();
         self.open.table.lock().remove(self.index);
         self.open.count.fetch_sub(1, Ordering::Relaxed);
         if let Some((_, metrics)) = &self.open.source {
@@ -310,8 +317,8 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Decides about connections as they are accepted: whoever comes when there are as many as may be waits
-/// in the kernel's queue until one has given way, so there is never a descriptor more.
+/// Decides about connections as they are accepted: at the bound, a new one waits in the kernel's queue until
+/// another has closed, so there is never one descriptor more.
 struct Filter {
     open: Arc<ConnectionTable>,
     is_proxied: bool,
@@ -328,17 +335,17 @@ impl ConnectionFilter for Filter {
     async fn should_accept(&self, peer: Option<&SocketAddr>) -> bool {
         let admitted = async {
             loop {
-                match self.open.arrive(peer, self.is_proxied) {
-                    Arrival::Welcome => return true,
-                    Arrival::Full => return false,
-                    Arrival::Wait => {
+                match self.open.admit(peer, self.is_proxied) {
+                    AcceptDecision::Admitted => return true,
+                    AcceptDecision::Full => return false,
+                    AcceptDecision::Wait => {
                         let _freed =
                             tokio::time::timeout(LOOK_AGAIN, self.open.freed.notified()).await;
                     }
                 }
             }
         };
-        let admitted = tokio::time::timeout(LEAVE_TIMEOUT, admitted).await;
+        let admitted = tokio::time::timeout(CLOSE_TIMEOUT, admitted).await;
         admitted.unwrap_or_else(|_| {
             self.open.shed(ConnectionShed::Full);
             false

@@ -56,6 +56,7 @@ pub struct CountRequest {
 impl CountRequest {
     /// Add everything that decides the count to `digest`.
     pub fn digest(&self, digest: &mut Sha256) {
+        // The length first: no path and body may run together to the bytes of another pair.
         digest.update((self.path.len() as u64).to_le_bytes());
         digest.update(&self.path);
         self.body.pieces().iter().for_each(|piece| digest.update(piece));

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::clock::UnixMs;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::call::task_record::unreadable;
-use crate::gateway::request::mark::Mark;
+use crate::gateway::request::idempotency::IdempotencyMark;
 use crate::gateway::request::services::Gateway;
 use crate::ledger::{AccountId, RepeatLookup, Task, TaskPhase, UpstreamTask};
 use crate::protocols::task::TaskCodec;
@@ -20,7 +20,7 @@ use crate::tasks::{WAIT_MAX, codec_of, customer_id};
 const FIRST_WAIT_MAX: Duration = WAIT_MAX;
 /// Polling interval meanwhile. Submits take about a second.
 const FIRST_LOOK_EVERY: Duration = Duration::from_millis(200);
-/// Delay before the retry of a submit whose concurrent twin came to nothing.
+/// Delay before the retry of a submit whose concurrent twin failed.
 const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 
 /// The answer to a submit that was made before, if this is one. While the first is under way it is waited
@@ -32,7 +32,7 @@ const RETRY_OVERTAKEN: Duration = Duration::from_secs(1);
 pub(crate) async fn answer_of_first(
     gateway: &Gateway,
     account: AccountId,
-    mark: &Mark,
+    mark: &IdempotencyMark,
     mut session: Option<&mut Session>,
 ) -> Result<Option<(u16, Bytes)>, GatewayError> {
     let deadline = Instant::now() + FIRST_WAIT_MAX;
@@ -57,7 +57,7 @@ pub(crate) async fn answer_of_first(
             }
             Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
             None if Instant::now() >= deadline => return Err(overtaken()),
-            // It has come to nothing since, which the next look sees.
+            // It has failed since, which the next look sees.
             Some(_) | None => {}
         }
         let Some(session) = &mut session else {
@@ -73,14 +73,14 @@ pub(crate) async fn answer_of_first(
     }
 }
 
-/// The error for a submit whose concurrent twin came to nothing.
+/// The error for a submit whose concurrent twin failed.
 pub(crate) fn overtaken() -> GatewayError {
     let message = "The same request came at the same time and came to nothing. Send it again.";
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)
 }
 
 /// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
-fn repetition(first: &Task, mark: &Mark) -> GatewayError {
+fn repetition(first: &Task, mark: &IdempotencyMark) -> GatewayError {
     let named = customer_id(first).map(|id| format!(", as the task {id}")).unwrap_or_default();
     if mark.is_named && first.stage == TaskPhase::InDoubt {
         // The answer that the first submit had, or would have had.

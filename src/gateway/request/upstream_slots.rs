@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::config::snapshot::Limits;
 use crate::error::GatewayError;
-use crate::gateway::listen::open::ConnectionTable;
-use crate::gateway::listen::places::{overloaded, too_many};
+use crate::gateway::listen::connection_table::ConnectionTable;
+use crate::gateway::listen::request_slots::{overloaded, too_many};
 use crate::limits::{InUse, PoolRefusal, PoolRule, PooledUnits, UnitPool};
 use crate::metrics::{Metrics, Shed};
 

@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Making a timer and giving it up again costs more than most waits. So the one of an earlier wait
 /// stays, and is set again only when it goes off before its time or would go off too late.
 #[derive(Default)]
-pub(crate) struct Patience(Option<Pin<Box<Sleep>>>);
+pub(crate) struct ReusedTimer(Option<Pin<Box<Sleep>>>);
 
-impl Patience {
+impl ReusedTimer {
     /// Runs `work`; `None` if it takes longer than `limit` from when it first has to wait. It may be dropped
     /// at any time.
     pub(crate) fn within<T>(
@@ -64,13 +64,13 @@ mod tests {
     #[test]
     fn each_wait_has_its_own_time_whatever_the_timer_was_set_to() {
         paused().block_on(async {
-            let mut patience = Patience::default();
+            let mut timer = ReusedTimer::default();
             // Done before its time, after it, and with others before it that were shorter or longer.
             for (limit, takes) in
                 [(10, 5), (10, 9), (2, 1), (2, 3), (60, 59), (5, 6), (60, 61), (1, 0)]
             {
                 let began = Instant::now();
-                let done = patience.within(SECOND * limit, pin!(sleep(SECOND * takes))).await;
+                let done = timer.within(SECOND * limit, pin!(sleep(SECOND * takes))).await;
                 assert_eq!(done.is_some(), takes < limit, "{takes} of {limit}");
                 let took = began.elapsed().as_secs();
                 assert_eq!(took, u64::from(takes.min(limit)), "{takes} of {limit}");
@@ -81,12 +81,12 @@ mod tests {
     #[test]
     fn a_wait_that_was_dropped_leaves_the_next_one_its_time() {
         paused().block_on(async {
-            let mut patience = Patience::default();
-            let dropped = patience.within(SECOND, pin!(pending::<()>())).now_or_never();
+            let mut timer = ReusedTimer::default();
+            let dropped = timer.within(SECOND, pin!(pending::<()>())).now_or_never();
             assert!(dropped.is_none());
             advance(SECOND / 2).await;
-            assert!(patience.within(SECOND, pin!(sleep(SECOND * 3 / 4))).await.is_some());
-            assert!(patience.within(SECOND, pin!(pending::<()>())).await.is_none());
+            assert!(timer.within(SECOND, pin!(sleep(SECOND * 3 / 4))).await.is_some());
+            assert!(timer.within(SECOND, pin!(pending::<()>())).await.is_none());
         });
     }
 }

@@ -49,6 +49,7 @@ impl InsufficientFunds {
         let operation = resolved.operation;
         let limit = match output_limit::field_name(operation, &resolved.model.limits) {
             None => ServableLimit::NoField,
+            // The limit of the dearest reading, since any target may serve it.
             Some(field) => match affordable_output(&costs, funds) {
                 Some(tokens) => ServableLimit::AtMost(field, tokens),
                 None => ServableLimit::TooDear(cost_at(&costs, 1)),

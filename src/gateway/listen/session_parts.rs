@@ -102,7 +102,7 @@ macro_rules! plain_session {
         }
 
         fn request_summary(&self) -> String {
-            crate::gateway::listen::custom::summary(self.req_header())
+            crate::gateway::listen::session_parts::summary(self.req_header())
         }
 
         /// Nothing is sent twice from here: the gateway keeps bodies itself.
@@ -112,19 +112,21 @@ macro_rules! plain_session {
             false
         }
 
+        // Pingora's own loop sends it upstream; the gateway writes heads itself.
         fn pseudo_raw_h1_request_header(&self) -> bytes::Bytes {
             bytes::Bytes::new()
         }
 
+        // Messages are a feature of Pingora's custom protocols; these sessions have HTTP's only.
         fn take_custom_message_reader(
             &mut self,
-        ) -> Option<crate::gateway::listen::custom::Messages> {
+        ) -> Option<crate::gateway::listen::session_parts::Messages> {
             None
         }
 
         fn restore_custom_message_reader(
             &mut self,
-            _reader: crate::gateway::listen::custom::Messages,
+            _reader: crate::gateway::listen::session_parts::Messages,
         ) -> pingora::Result<()> {
             Ok(())
         }

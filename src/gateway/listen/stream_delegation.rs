@@ -1,7 +1,7 @@
 //! Delegation of a wrapped connection's properties to the one inside.
 
 /// Has a type with a field `inner: Stream` pass on what is asked of a connection beside its bytes.
-macro_rules! tells_of_inner {
+macro_rules! delegate_to_inner {
     ($wrapped:ty) => {
         impl std::fmt::Debug for $wrapped {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -71,4 +71,4 @@ macro_rules! tells_of_inner {
     };
 }
 
-pub(crate) use tells_of_inner;
+pub(crate) use delegate_to_inner;

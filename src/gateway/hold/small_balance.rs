@@ -10,7 +10,7 @@ use pingora_proxy::Session;
 use crate::balance::Candidates;
 use crate::config::snapshot::Route;
 use crate::error::GatewayError;
-use crate::gateway::call::count;
+use crate::gateway::call::token_count;
 use crate::gateway::hold::clamp::{Rereading, may_be_clamped};
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::services::Gateway;
@@ -77,13 +77,14 @@ pub(crate) async fn admit(
         PendingRequest { gateway, customers, ledger, id, rules: &rules, request, limit, counted };
     let fitted = tokio::select! {
         biased;
+        // The client first: nothing is held for one that has disconnected.
         left = session.as_downstream_mut().read_body_or_idle(true) => {
             let error = left.err().unwrap_or_else(|| {
                 pingora::Error::new(pingora::ErrorType::ConnectionClosed)
             });
             return Err(client_disconnected(&error));
         }
-        fitted = holds::fit(&gateway.desk, account, &rules, &mut call) => fitted,
+        fitted = holds::fit(&gateway.hold_queue, account, &rules, &mut call) => fitted,
     };
     let (held, seat) = fitted.map_err(|unfit| call.refused(unfit))?;
     ctx.admission.seat = Some(seat);
@@ -235,9 +236,15 @@ impl TightCall for PendingRequest<'_> {
     async fn count(&mut self) {
         let TightRequest { priced, candidates, body, .. } = &mut self.request;
         let (within, validated) = (self.rules.count_timeout, priced.validated());
-        let counted =
-            count::count(self.gateway, &self.customers, validated, candidates, &body.bytes, within);
-        // It is large, and most requests do without it.
+        let counted = token_count::count(
+            self.gateway,
+            &self.customers,
+            validated,
+            candidates,
+            &body.bytes,
+            within,
+        );
+        // Boxed: it is large, and most requests do without it.
         let Some(counted) = Box::pin(counted).await else { return };
         if priced.apply_count(&counted) {
             let validated = priced.validated();

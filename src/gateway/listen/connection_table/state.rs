@@ -1,4 +1,4 @@
-//! One connection of a customer, as far as the others need to know of it.
+//! State of one connection, as the choice of connections to close needs it.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::metrics::Metrics;
 const AUTHENTICATED: u64 = 1;
 /// A request is under way.
 const BUSY: u64 = 2;
-/// It has been told to give way.
-const LEAVING: u64 = 4;
-/// It is not open any more, although something of it may still be at work.
+/// It was asked to close.
+const CLOSING: u64 = 4;
+/// It is closed, although a request of it may still be running.
 const CLOSED: u64 = 8;
 /// Shift of the timestamp above the flags: milliseconds since the first connection at which a request began
 /// or ended last, or the connection came.
@@ -36,7 +36,7 @@ pub(crate) struct ConnectionState {
     /// Shares of the connection that accounts with requests in flight hold: several behind a load balancer
     /// over HTTP/2.
     held: Mutex<Vec<(u64, Weak<PooledUnits>)>>,
-    leave: Notify,
+    close: Notify,
     metrics: Option<Arc<Metrics>>,
 }
 
@@ -45,17 +45,17 @@ pub(crate) struct ConnectionState {
 pub(super) struct ConnectionStatus(u64);
 
 impl ConnectionStatus {
-    /// None of its requests was ever authenticated.
+    /// True if none of its requests was authenticated.
     pub(super) fn is_unauthenticated(self) -> bool {
         self.0 & AUTHENTICATED == 0
     }
 
     /// True if the connection may be closed for another: a customer's request in flight is not cut.
-    pub(super) fn may_leave(self) -> bool {
-        self.0 & (LEAVING | CLOSED) == 0 && (self.is_unauthenticated() || self.0 & BUSY == 0)
+    pub(super) fn may_close(self) -> bool {
+        self.0 & (CLOSING | CLOSED) == 0 && (self.is_unauthenticated() || self.0 & BUSY == 0)
     }
 
-    /// The less, the longer nothing has begun or ended.
+    /// Time of the last begin or end of a request.
     pub(super) fn since(self) -> u64 {
         self.0 >> SINCE_SHIFT
     }
@@ -64,10 +64,10 @@ impl ConnectionStatus {
 impl ConnectionState {
     pub(crate) fn new(network: Option<IpAddr>, metrics: Option<Arc<Metrics>>) -> Self {
         if let Some(metrics) = &metrics {
-            metrics.stranger_begin();
+            metrics.unauthenticated_begin();
         }
         let (account, state, held) = (AtomicU64::new(0), AtomicU64::new(now()), Mutex::default());
-        Self { network, account, state, held, leave: Notify::new(), metrics }
+        Self { network, account, state, held, close: Notify::new(), metrics }
     }
 
     /// The account that has shown a key on it last.
@@ -75,19 +75,20 @@ impl ConnectionState {
         Some(self.account.load(Ordering::Relaxed)).filter(|account| *account != 0)
     }
 
-    /// It is this account's from now on.
-    pub(crate) fn is_of(&self, account: u64) {
+    /// Sets the account that has shown a key on it last.
+    pub(crate) fn set_account(&self, account: u64) {
         self.account.store(account, Ordering::Relaxed);
     }
 
     /// The account's share of the connection, which all of its requests over it have together; `enter`
     /// takes one. `None` when it has none to give.
-    pub(crate) fn hold(
+    pub(crate) fn share(
         &self,
         account: u64,
         enter: impl FnOnce() -> Option<PooledUnits>,
     ) -> Option<Arc<PooledUnits>> {
         let mut held = self.held.lock();
+        // Shares end with their requests, on whichever task: they are removed when the next one comes.
         held.retain(|(_, entered)| entered.strong_count() > 0);
         let mut all = held.iter();
         let own = all.find_map(|(who, entered)| entered.upgrade().filter(|_| *who == account));
@@ -98,22 +99,23 @@ impl ConnectionState {
         })
     }
 
-    pub(super) fn standing(&self) -> ConnectionStatus {
+    pub(super) fn status(&self) -> ConnectionStatus {
         ConnectionStatus(self.state.load(Ordering::Acquire))
     }
 
-    /// A request begins, unless the connection has to give way.
+    /// Begins a request. False if the connection has to close.
     pub(crate) fn begin(&self) -> bool {
         self.change(|state| (state & AUTHENTICATED) | BUSY | now())
     }
 
-    /// No request is under way any more.
+    /// Ends the request: the connection is idle.
     pub(crate) fn end(&self) {
         self.change(|state| (state & AUTHENTICATED) | now());
     }
 
     fn change(&self, to: impl Fn(u64) -> u64) -> bool {
-        let changed = |state: u64| (state & LEAVING == 0).then(|| to(state));
+        // A request that begins while the connection is being closed would be cut: it is not begun.
+        let changed = |state: u64| (state & CLOSING == 0).then(|| to(state));
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed).is_ok()
     }
 
@@ -127,31 +129,33 @@ impl ConnectionState {
         if self.is_authenticated() {
             return;
         }
+        // Once for each connection, whichever comes first: two streams over HTTP/2 may show keys at one time.
         let before = self.state.fetch_or(AUTHENTICATED, Ordering::AcqRel);
         if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
-            metrics.stranger_end();
+            metrics.unauthenticated_end();
         }
     }
 
-    /// Tells it to give way, if nothing has happened on it since it was `seen` so.
-    pub(super) fn give_way(&self, seen: ConnectionStatus) -> bool {
+    /// Asks it to close. False if its state has changed since it was `seen`.
+    pub(super) fn request_close(&self, seen: ConnectionStatus) -> bool {
+        // Only as it was seen: a request that has begun since keeps its connection.
         let changed = self.state.compare_exchange(
             seen.0,
-            seen.0 | LEAVING,
+            seen.0 | CLOSING,
             Ordering::AcqRel,
             Ordering::Acquire,
         );
         if changed.is_ok() {
-            self.leave.notify_one();
+            self.close.notify_one();
         }
         changed.is_ok()
     }
 
     /// True once the connection was asked to close.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.state.load(Ordering::Acquire) & LEAVING != 0
+    pub(super) fn is_closing(&self) -> bool {
+        self.state.load(Ordering::Acquire) & CLOSING != 0
     }
 
     /// Notes that the connection is closed.
@@ -160,13 +164,13 @@ impl ConnectionState {
         if before & (AUTHENTICATED | CLOSED) == 0
             && let Some(metrics) = &self.metrics
         {
-            metrics.stranger_end();
+            metrics.unauthenticated_end();
         }
     }
 
-    /// Ends when the connection has to give way.
+    /// Waits until the connection has to close.
     pub(super) async fn close_requested(&self) {
-        self.leave.notified().await;
+        self.close.notified().await;
     }
 }
 
@@ -190,30 +194,30 @@ mod tests {
         let (pool, in_use) = (Arc::<UnitPool>::default(), Arc::<InUse>::default());
         let rule = PoolRule { max: 4, percent: 25 };
         let enter = || pool.enter(Some(&in_use), |in_use| &in_use.connections, 1, rule).ok();
-        let requests: Vec<_> = (0..3).map(|_| one.hold(1, enter)).collect();
+        let requests: Vec<_> = (0..3).map(|_| one.share(1, enter)).collect();
         assert!(requests.iter().all(Option::is_some), "three requests over one connection");
         assert_eq!(in_use.connections.taken(), 1);
-        assert!(other.hold(1, enter).is_none(), "another connection is one too many");
-        assert!(one.hold(2, enter).is_none(), "another account is counted for itself");
+        assert!(other.share(1, enter).is_none(), "another connection is one too many");
+        assert!(one.share(2, enter).is_none(), "another account is counted for itself");
         drop(requests);
-        assert!(other.hold(1, enter).is_some(), "all of them have ended");
+        assert!(other.share(1, enter).is_some(), "all of them have ended");
     }
 
     #[test]
     fn a_customers_request_is_never_cut_and_one_that_gives_way_begins_none() {
-        let member = ConnectionState::new(None, None);
-        assert!(member.begin(), "it may serve");
-        assert!(member.standing().may_leave(), "a stranger's request may be cut");
-        member.set_authenticated();
-        assert!(!member.standing().may_leave(), "a customer's may not");
-        member.end();
-        let idle = member.standing();
-        assert!(idle.may_leave(), "an idle connection may give way");
-        assert!(member.begin(), "it serves once more");
-        assert!(!member.give_way(idle), "it is not idle any more");
-        member.end();
-        assert!(member.give_way(member.standing()), "now it is");
-        assert!(!member.begin(), "no request begins on a connection that is about to close");
-        assert!(!member.standing().may_leave(), "it is told once");
+        let state = ConnectionState::new(None, None);
+        assert!(state.begin(), "it may serve");
+        assert!(state.status().may_close(), "an unauthenticated request may be cut");
+        state.set_authenticated();
+        assert!(!state.status().may_close(), "a customer's may not");
+        state.end();
+        let idle = state.status();
+        assert!(idle.may_close(), "an idle connection may give way");
+        assert!(state.begin(), "it serves once more");
+        assert!(!state.request_close(idle), "it is not idle any more");
+        state.end();
+        assert!(state.request_close(state.status()), "now it is");
+        assert!(!state.begin(), "no request begins on a connection that is about to close");
+        assert!(!state.status().may_close(), "it is told once");
     }
 }
