@@ -5,13 +5,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::Value;
 
-<<<<<<< HEAD:src/gateway/call/own_call.rs
 use crate::error::{GatewayError, UpstreamErrorBody};
-use crate::gateway::call::targets::FallbackAnswer;
-=======
-use crate::error::{GatewayError, Words};
 use crate::gateway::call::try_result::FallbackAnswer;
->>>>>>> main:src/gateway/call/whole_call.rs
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::refusal::own_words;
 use crate::gateway::request::upstream_error;
