@@ -1,5 +1,5 @@
-//! What a page of the consoles costs on a full ledger: a million settled requests of one account,
-//! twenty thousand videos, a year's worth of usage rows, ten thousand other accounts.
+//! The cost of the consoles' pages on a full ledger: a million settled requests of one account, twenty
+//! thousand videos, a year's worth of usage rows, ten thousand other accounts.
 //!
 //! `cargo bench --bench console` fills a ledger and a request log, starts a gateway on them, logs in
 //! as customer and as operator, and asks for every page in turn. Each should take at most 50 ms and 100 KB over the wire.
@@ -47,14 +47,14 @@ const VIDEOS: usize = 20_000;
 const ANNOUNCED_EVERY: usize = 400;
 /// Customers whom nobody has seen since they came.
 const OTHERS: usize = 10_000;
-/// How many of them, and of the videos, are made at one time, so that they share flushes.
+/// Other accounts and videos that are created concurrently, so that they share flushes.
 const OTHERS_AT_ONCE: usize = 500;
 /// A year of ten models and five keys: as many rows of usage, though all on one day.
 const MODELS: usize = 365;
 const KEYS: u64 = 50;
 /// Requests between two looks at whether the log keeps up.
 const LOG_BATCH: usize = 5_000;
-/// How often each page is asked for, after the first times, which are not counted.
+/// Requests of each page that are measured, after a few that are not.
 const TIMES: usize = 60;
 const WARM_UP: usize = 5;
 /// The bars.
@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<ExitCode> {
     runtime.block_on(bench(REQUESTS / share, VIDEOS / share))
 }
 
-/// What the pages of single things are asked for.
+/// Ids of the filled ledger's objects, for the pages of single objects.
 struct Filled {
     old: RequestId,
     new: RequestId,
@@ -87,8 +87,8 @@ async fn bench(requests: usize, videos: usize) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let gateway = start(directory.path())?;
     println!("started in {:.1?}\n", began.elapsed());
-    let customer = Browser::log_in(gateway.said("base_url")?).await?;
-    let operator = Browser::operator(gateway.said("admin_url")?).await?;
+    let customer = Browser::log_in(gateway.ready_field("base_url")?).await?;
+    let operator = Browser::operator(gateway.ready_field("admin_url")?).await?;
     println!("{:<44} {:>10} {:>10} {:>10} {:>9}", "page", "median", "p95", "CPU", "bytes");
     let mut is_good = true;
     for path in pages(&filled) {
@@ -177,10 +177,10 @@ upstreams:
 /// Opens the account on the console, and gives it money.
 async fn sign_up(directory: &Path) -> anyhow::Result<AccountId> {
     let gateway = start(directory)?;
-    let mut browser = Browser::guest(gateway.said("base_url")?)?;
+    let mut browser = Browser::guest(gateway.ready_field("base_url")?)?;
     let fields = [("name", "bench"), ("email", EMAIL), ("password", PASSWORD)];
     browser.send("/signup", &fields).await?;
-    let admin = format!("{}/admin/v1/accounts", gateway.said("admin_url")?);
+    let admin = format!("{}/admin/v1/accounts", gateway.ready_field("admin_url")?);
     let http = reqwest::Client::new();
     let list: Value = http.get(&admin).bearer_auth(ADMIN_TOKEN).send().await?.json().await?;
     let accounts = list["data"].as_array().context("a list")?;

@@ -1,5 +1,5 @@
-//! What a fleet costs: the CPU time of a call on three nodes against one gateway, how much one account
-//! that all of them spend slows them down, and what they ask of PostgreSQL.
+//! The cost of a fleet: the CPU time of a call on three nodes against one gateway, the slowdown where all of
+//! them spend one account, and the load on PostgreSQL.
 //!
 //! `cargo bench --bench fleet` starts a PostgreSQL server, one simulated upstream, three single gateways
 //! and three nodes, and puts its loads on them in slices, in turns: the clock of a machine that is shared
@@ -26,7 +26,7 @@ use rig::{account, body, gateway, http, machine, median};
 
 /// Connections of each load, over all that it asks.
 const CONNECTIONS: usize = 48;
-/// How long a slice is, and how many there are of each load.
+/// Duration of a slice, and the number of slices of each load.
 const SLICE: Duration = Duration::from_secs(2);
 const SLICES: usize = 9;
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -46,7 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
     runtime.block_on(bench())
 }
 
-/// What one kind of load came to, slice by slice.
+/// Figures of one kind of load, slice by slice.
 #[derive(Default)]
 struct Figures {
     cpu_us: Vec<f64>,
@@ -59,22 +59,22 @@ async fn bench() -> anyhow::Result<ExitCode> {
     let machine = machine::Machine::here("fleet");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     let upstream = Process::start(command.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
-    let upstream = (upstream.said("address")?.to_owned(), upstream);
+    let upstream = (upstream.ready_field("address")?.to_owned(), upstream);
     let directory = tempfile::tempdir()?;
     let server = Postgres::start();
     let (database, url) = server.database("bench");
     let single = start_all(&directory.path().join("single"), &upstream.0, None)?;
     let fleet = start_all(&directory.path().join("fleet"), &upstream.0, Some(&url))?;
 
-    let keys = account::keys(single[0].said("admin_url")?, ACCOUNTS, 1).await?;
+    let keys = account::keys(single[0].ready_field("admin_url")?, ACCOUNTS, 1).await?;
     let one = vec![aim(&single[0], &keys)?];
     let mut singles = Vec::new();
     for gateway in &single {
         // Each has an account of its own: that is the most that three could do.
-        let hot = account::keys(gateway.said("admin_url")?, 1, 1).await?;
+        let hot = account::keys(gateway.ready_field("admin_url")?, 1, 1).await?;
         singles.push(aim(gateway, &hot)?);
     }
-    let keys = account::keys(fleet[0].said("admin_url")?, ACCOUNTS + 1, 1).await?;
+    let keys = account::keys(fleet[0].ready_field("admin_url")?, ACCOUNTS + 1, 1).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (hot, many) = keys.split_first().context("keys")?;
     let many = fleet.iter().map(|node| aim(node, many)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -86,16 +86,16 @@ async fn bench() -> anyhow::Result<ExitCode> {
     for (aims, _) in loads {
         slice(aims, WARM_UP).await?;
     }
-    let before = Asked::of(&server, &database)?;
+    let before = DatabaseWork::of(&server, &database)?;
     let mut all: [Figures; 4] = Default::default();
     for _ in 0..SLICES {
         for ((aims, gateways), figures) in loads.iter().zip(&mut all) {
             figures.add(aims, gateways).await?;
         }
     }
-    let asked = Asked::of(&server, &database)?.since(&before);
+    let work = DatabaseWork::of(&server, &database)?.since(&before);
     println!("{machine}");
-    let is_reached = report(&all, &asked)?;
+    let is_reached = report(&all, &work)?;
     for gateway in single.into_iter().chain(fleet) {
         gateway.stop()?;
     }
@@ -136,13 +136,13 @@ async fn slice(aims: &[Aim], duration: Duration) -> anyhow::Result<(u64, f64)> {
     Ok((requests, done.iter().map(load::Throughput::per_second).sum()))
 }
 
-/// What PostgreSQL has done.
-struct Asked {
+/// PostgreSQL's own counters of its work.
+struct DatabaseWork {
     transactions: f64,
     log_bytes: f64,
 }
 
-impl Asked {
+impl DatabaseWork {
     fn of(server: &Postgres, database: &str) -> anyhow::Result<Self> {
         // Its sums are a second late.
         std::thread::sleep(Duration::from_millis(1500));
@@ -163,7 +163,7 @@ impl Asked {
     }
 }
 
-fn report(all: &[Figures; 4], asked: &Asked) -> anyhow::Result<bool> {
+fn report(all: &[Figures; 4], work: &DatabaseWork) -> anyhow::Result<bool> {
     println!("medians of {SLICES} slices of {} s, {CONNECTIONS} connections", SLICE.as_secs());
     let names = [
         "one gateway, 30 accounts",
@@ -190,19 +190,20 @@ fn report(all: &[Figures; 4], asked: &Asked) -> anyhow::Result<bool> {
     let over_three = pairs(&hot.cpu_us, &singles.cpu_us)?;
     let throughput = pairs(&hot.per_second, &singles.per_second)?;
     let calls = (many.requests + hot.requests) as f64;
-    let transactions = asked.transactions / calls * 1000.0;
+    let transactions = work.transactions / calls * 1000.0;
     println!("CPU of three nodes to one gateway       {over_one:>6.2} (at most {CPU_MAX})");
     println!("CPU of three nodes to three gateways    {over_three:>6.2}");
     println!("calls of a hot account to three alone   {throughput:>6.2} (at least {HOT_MIN})");
     println!(
         "transactions per 1,000 calls            {transactions:>6.2} (at most {TRANSACTIONS_MAX})"
     );
-    println!("bytes of PostgreSQL's log per call      {:>6.0}", asked.log_bytes / calls);
+    println!("bytes of PostgreSQL's log per call      {:>6.0}", work.log_bytes / calls);
     Ok(over_one <= CPU_MAX && throughput >= HOT_MIN && transactions <= TRANSACTIONS_MAX)
 }
 
 fn aim(gateway: &Process, keys: &[String]) -> anyhow::Result<Aim> {
-    let address: SocketAddr = gateway.said("base_url")?.trim_start_matches("http://").parse()?;
+    let address: SocketAddr =
+        gateway.ready_field("base_url")?.trim_start_matches("http://").parse()?;
     let chat = body::chat(gateway::MODEL, false, 0);
     let request = |key: &String| http::post("/v1/chat/completions", key, "application/json", &chat);
     let requests: Vec<_> = keys.iter().map(request).collect();
@@ -219,8 +220,8 @@ fn start_all(dir: &Path, upstream: &str, database: Option<&str>) -> anyhow::Resu
         gateway::write_files(&dir, &shared, &upstream, &gateway::chat_model())?;
         if number == 0 && database.is_some() {
             let migrated = gateway::command(&dir, &["migrate", "up"]).output()?;
-            let said = String::from_utf8_lossy(&migrated.stderr).into_owned();
-            ensure!(migrated.status.success(), "tollgate migrate up: {said}");
+            let errors = String::from_utf8_lossy(&migrated.stderr).into_owned();
+            ensure!(migrated.status.success(), "tollgate migrate up: {errors}");
         }
         started.push(gateway::start(&dir)?);
     }

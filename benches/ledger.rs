@@ -1,4 +1,4 @@
-//! What the ledger costs: `cargo bench --bench ledger`. Prints tables; takes about two minutes.
+//! The cost of the ledger: `cargo bench --bench ledger`. Prints tables; takes about two minutes.
 //!
 //! Each caller reserves, waits until its hold is on disk as a gateway does before the first byte,
 //! and posts. Numbers depend on the disk's flush above all.
@@ -17,7 +17,7 @@ use tollgate::price::{Usage, UsageSource};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long each line of the first table is measured.
+/// Duration of the measurement of each line of the first table.
 const ROUND: Duration = Duration::from_secs(4);
 /// Clock ticks per second in `/proc`, fixed on Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -106,10 +106,10 @@ fn contend(account_count: usize, callers: usize) {
                     while began.elapsed() < ROUND {
                         at += 1;
                         let account = accounts[at % accounts.len()];
-                        let asked = Instant::now();
+                        let sent = Instant::now();
                         let hold = ledger.reserve(ask(account, &model)).expect("hold");
                         hold.durable().await.expect("durable");
-                        own.saturating_record(micros(asked.elapsed()));
+                        own.saturating_record(micros(sent.elapsed()));
                         hold.post(settlement());
                         calls += 1;
                     }

@@ -1,5 +1,5 @@
-//! What a call costs that an agent makes: the CPU time of a chat over the Model Context Protocol
-//! against that of the same chat over HTTP.
+//! The cost of an agent's call: the CPU time of a chat over the Model Context Protocol against that of the
+//! same chat over HTTP.
 //!
 //! `cargo bench --bench mcp` runs one gateway over one simulated upstream, and puts both loads on it in
 //! slices, in turns: the clock of a machine that is shared changes from second to second, and both
@@ -22,7 +22,7 @@ use rig::{account, body, gateway, http, median};
 
 /// Connections of each load.
 const CONNECTIONS: usize = 32;
-/// How long a slice is, and how many there are of each load.
+/// Duration of a slice, and the number of slices of each load.
 const SLICE: Duration = Duration::from_secs(2);
 const SLICES: usize = 9;
 const WARM_UP: Duration = Duration::from_secs(2);
@@ -40,11 +40,12 @@ async fn bench() -> anyhow::Result<ExitCode> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     let upstream = Process::start(command.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
     let directory = tempfile::tempdir()?;
-    let upstream_at = gateway::openai_upstream(upstream.said("address")?);
+    let upstream_at = gateway::openai_upstream(upstream.ready_field("address")?);
     gateway::write_files(directory.path(), "", &upstream_at, &gateway::chat_model())?;
     let gateway = gateway::start(directory.path())?;
-    let address: SocketAddr = gateway.said("base_url")?.trim_start_matches("http://").parse()?;
-    let keys = account::keys(gateway.said("admin_url")?, 1, 1).await?;
+    let address: SocketAddr =
+        gateway.ready_field("base_url")?.trim_start_matches("http://").parse()?;
+    let keys = account::keys(gateway.ready_field("admin_url")?, 1, 1).await?;
     let key = keys.first().context("a key")?;
     let chat = body::chat(gateway::MODEL, false, 0);
     let aims = [

@@ -1,4 +1,4 @@
-//! What becomes of those who are served when ten times as many ask.
+//! Service of admitted requests while ten times as many arrive.
 //!
 //! `cargo bench --bench overload` lets a gateway serve 64 requests at one time over an upstream that
 //! takes 100 ms. First as many clients call as are served: that is the peak. Then clients offer ten
@@ -22,16 +22,16 @@ use tollgate::sim::{Behaviour, Sim, SimOptions};
 
 /// Requests that the gateway serves at one time.
 const SERVED_MAX: usize = 64;
-/// How long the upstream takes.
+/// Delay of the upstream.
 const UPSTREAM_DELAY: Duration = Duration::from_millis(100);
-/// How many times the peak is offered.
+/// Offered load as a multiple of the peak.
 const OVERLOAD: usize = 10;
-/// How long whoever was turned away waits, as clients do that ignore `Retry-After`.
+/// Pause of a rejected client before its next request: that of clients that ignore `Retry-After`.
 const RETRY_AFTER: Duration = UPSTREAM_DELAY;
-/// How long each load lasts, and how long before that nothing is counted.
+/// Duration of each load, and of the warm-up that is not counted.
 const LOAD: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How long an answer may take before the run has failed.
+/// Longest time for an answer before the run has failed.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const TOKEN: &str = "benchmark";
 
@@ -66,10 +66,10 @@ async fn bench() -> anyhow::Result<ExitCode> {
     Ok(if kept >= 0.9 && quick { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a load has come to.
+/// Figures of a load.
 struct Figures {
     served: u64,
-    /// How long refusals took, in microseconds.
+    /// Times of refusals, in microseconds.
     refusals: Histogram<u64>,
 }
 
@@ -98,14 +98,14 @@ async fn load(gateway: &Gateway, clients: usize) -> anyhow::Result<Figures> {
             let mut figures = Figures::new()?;
             let mut connection = TcpStream::connect(address).await?;
             while Instant::now() < end {
-                let asked = Instant::now();
+                let sent = Instant::now();
                 let answer = tokio::time::timeout(TIMEOUT, exchange(&mut connection, &request));
                 let status = answer.await.context("an answer took too long")??;
-                let counts = asked >= begin;
+                let counts = sent >= begin;
                 match status {
                     200 => figures.served += u64::from(counts),
                     503 => {
-                        let took = u64::try_from(asked.elapsed().as_micros())?;
+                        let took = u64::try_from(sent.elapsed().as_micros())?;
                         if counts {
                             figures.refusals.record(took.max(1))?;
                         }

@@ -1,4 +1,4 @@
-//! What the end of a request costs its thread: counting it and writing its access line.
+//! The cost of a request's end for its thread: counting it and writing its access line.
 //!
 //! `cargo bench --bench report`
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]

@@ -1,5 +1,5 @@
-//! What tasks cost: submits with the durable path on, and ten thousand open tasks that are asked about
-//! at their due times.
+//! The cost of tasks: submits with the durable path on, and ten thousand open tasks that are polled at their
+//! due times.
 //!
 //! `cargo bench --bench tasks` starts a simulated upstream and tollgate, submits, and watches the
 //! process. `-- --quick` takes a tenth of the tasks.
@@ -22,7 +22,7 @@ use rig::process::Process;
 const TASKS: usize = 10_000;
 /// Connections that submit.
 const CLIENTS: usize = 16;
-/// How long the open tasks are watched: two rounds of questions to all of them.
+/// Time for which the open tasks are watched: two rounds of polls of all of them.
 const WATCHED: Duration = Duration::from_secs(60);
 
 fn main() -> anyhow::Result<()> {
@@ -39,20 +39,20 @@ fn main() -> anyhow::Result<()> {
     submit(address, &key, count)?;
     let took = began.elapsed();
     let cpu_submits = (gateway.cpu()? - cpu_before).as_secs_f64();
-    // Until everyone has been asked about once, and what submits left behind is written.
+    // Until every task was polled once, and what submits left behind is written.
     std::thread::sleep(Duration::from_secs(15));
     let rss_after = gateway.rss_mb()?;
     let queries = |sim: &Sim| sim.tasks().iter().map(|task| task.queries).sum::<u64>();
     let (cpu_before, queries_before) = (gateway.cpu()?, queries(&sim));
     std::thread::sleep(watched);
     let share = (gateway.cpu()? - cpu_before).as_secs_f64() / watched.as_secs_f64();
-    let asked = queries(&sim) - queries_before;
+    let polls = queries(&sim) - queries_before;
     println!("submits, {CLIENTS} connections:      {:.0}/s", count as f64 / took.as_secs_f64());
     println!("CPU per submit:                 {:.3} ms", cpu_submits * 1e3 / count as f64);
     let kib = (rss_after - rss_before) * 1e6 / 1024.0 / count as f64;
     println!("RSS growth per open task:       {kib:.2} KiB (bar: at most 4)");
     println!("open tasks:                     {}", count + 64);
-    println!("questions a second:             {:.0}", asked as f64 / watched.as_secs_f64());
+    println!("polls a second:                 {:.0}", polls as f64 / watched.as_secs_f64());
     println!("CPU of one core, asking:        {:.2} % (bar: below 5)", share * 100.0);
     Ok(())
 }
@@ -77,7 +77,7 @@ fn start(
     gateway::write_files(directory, "", &upstream, models)?;
     let gateway = gateway::start_quiet(directory)?;
     let address = |field: &str| -> anyhow::Result<SocketAddr> {
-        Ok(gateway.said(field)?.trim_start_matches("http://").parse()?)
+        Ok(gateway.ready_field(field)?.trim_start_matches("http://").parse()?)
     };
     let (base, admin) = (address("base_url")?, address("admin_url")?);
     Ok((gateway, base, admin))

@@ -1,4 +1,4 @@
-//! What translation costs: the processor time of a call whose upstream speaks another dialect, beside that
+//! The cost of translation: the processor time of a call whose upstream speaks another dialect, beside that
 //! of the same customer's call to an upstream of their own.
 //!
 //! `cargo bench --bench translate` starts a simulated upstream and one gateway with everything on, and puts
@@ -31,10 +31,10 @@ struct Options {
     /// Shorter loads: a look that takes a minute.
     #[arg(long)]
     quick: bool,
-    /// How many rounds the medians are taken over.
+    /// Rounds whose median is taken.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
-    /// What `cargo bench` says to every benchmark.
+    /// The flag that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -44,7 +44,7 @@ const CONNECTIONS: usize = 32;
 /// Streams at one time, and the pieces of content in each.
 const STREAMS: usize = 300;
 const STREAM_CHUNKS: usize = 100;
-/// How long after a load its accounting may go on before the processor time is read.
+/// Time between a load and the reading of the processor time, for its accounting.
 const AFTERMATH: Duration = Duration::from_millis(250);
 
 /// A dialect that customers and upstreams speak.
@@ -98,7 +98,7 @@ impl Dialect {
         body.to_string().into_bytes()
     }
 
-    /// How a stream of it ends that has not broken off.
+    /// The last bytes of a complete stream.
     fn stream_end(self) -> &'static [u8] {
         match self {
             Self::Chat => b"data: [DONE]\n\n",
@@ -108,7 +108,7 @@ impl Dialect {
     }
 }
 
-/// What is put on every model.
+/// Settings of every model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Small,
@@ -164,10 +164,10 @@ async fn bench(options: &Options) -> anyhow::Result<()> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     let sim = Process::start(command.args(["sim", "--listen", "127.0.0.1:0"]))?;
     let directory = tempfile::tempdir()?;
-    let gateway = start(directory.path(), sim.said("address")?)?;
-    let key = rig::account::keys(gateway.said("admin_url")?, 1, 1).await?;
+    let gateway = start(directory.path(), sim.ready_field("address")?)?;
+    let key = rig::account::keys(gateway.ready_field("admin_url")?, 1, 1).await?;
     let key = key.into_iter().next().context("no key")?;
-    let address = gateway.said("base_url")?.trim_start_matches("http://").parse()?;
+    let address = gateway.ready_field("base_url")?.trim_start_matches("http://").parse()?;
     for load in Load::ALL {
         let mut figures = vec![Vec::new(); 9];
         for round in 1..=rounds {

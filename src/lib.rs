@@ -27,7 +27,6 @@ pub use tollgate_credentials as credentials;
 use tollgate_customer_console as console;
 pub use tollgate_reload as reload;
 pub use tollgate_telemetry::{finished, logging, metrics, request_log};
-#[cfg(feature = "otlp")]
 pub use tollgate_traces as traces;
 
 // The commands, and upstreams to try them on.

@@ -1,4 +1,4 @@
-//! What a request may take. A change that needs more says why where it raises a bound.
+//! Bounds of a request's cost. A change that needs more says why where it raises a bound.
 
 use crate::tools::Counts;
 
@@ -26,7 +26,7 @@ pub(crate) fn of(work: &str) -> Option<Bounds> {
 }
 
 impl Bounds {
-    /// Whether what was counted is within them; says what is not.
+    /// True if the counts are within the bounds; prints those that are not.
     pub(crate) fn hold(&self, work: &str, counts: &Counts) -> bool {
         let mut holds = true;
         for (name, count, most) in [

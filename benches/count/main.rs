@@ -1,4 +1,4 @@
-//! What a request takes, counted rather than timed: instructions and allocations with callgrind, system
+//! The cost of a request, counted rather than timed: instructions and allocations with callgrind, system
 //! calls with strace, wake-ups by thread, and beside them processor time in turns.
 //!
 //! `cargo bench --bench count` counts the floor, which is the smallest possible Pingora proxy, and the
@@ -35,7 +35,7 @@ use tools::{AFTERMATH, Counts};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is asked while it is counted.
+/// A request whose cost is counted.
 #[derive(Clone)]
 pub(crate) struct Work {
     name: &'static str,
@@ -43,11 +43,11 @@ pub(crate) struct Work {
     bytes: usize,
     is_stream: bool,
     load: Load,
-    /// How many requests are counted.
+    /// Number of requests that are counted.
     requests: usize,
 }
 
-/// When requests come.
+/// Arrival pattern of the requests.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
     /// On so many connections, the next when the answer to the last has come.
@@ -67,8 +67,7 @@ impl Work {
     }
 }
 
-/// How many pieces of content a stream has, and how much time is between two: none goes out together
-/// with the next.
+/// Pieces of content in a stream, and the time between two: long enough that each goes out by itself.
 const STREAM_CHUNKS: u32 = 100;
 const STREAM_INTERVAL_MS: u32 = 10;
 
@@ -110,7 +109,7 @@ const WORKS: [Work; 5] = [
     },
 ];
 
-/// How long a slice of a load is while processor time is taken.
+/// Duration of a slice of load for processor time.
 const SLICE: Duration = Duration::from_secs(2);
 
 /// Counts what a request takes.
@@ -125,7 +124,7 @@ struct Options {
     /// Count only requests whose name begins with this.
     #[arg(long, default_value = "")]
     only: String,
-    /// How many slices of processor time are taken of each load; 0 leaves them out.
+    /// Slices of processor time for each load; 0 leaves processor time out.
     #[arg(long, default_value_t = 5)]
     slices: usize,
     /// Leave callgrind out, which takes most of the time.
@@ -137,14 +136,14 @@ struct Options {
     /// Hold what the gateway takes to the bounds, and count nothing else.
     #[arg(long)]
     check: bool,
-    /// What `cargo bench` says to every benchmark.
+    /// The flag that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
     #[command(subcommand)]
     role: Option<Role>,
 }
 
-/// What this binary is when it starts itself.
+/// The part of the benchmark that this process plays when the binary starts itself.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The floor, in front of this upstream.
@@ -170,7 +169,7 @@ async fn bench(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let mut sim = Command::new(first);
     let sim = Process::start(sim.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
-    let upstream: SocketAddr = sim.said("address")?.parse()?;
+    let upstream: SocketAddr = sim.ready_field("address")?.parse()?;
     let mut subjects = Vec::new();
     if !options.no_floor && !options.check {
         subjects.push(Subject::floor(upstream)?);
@@ -259,7 +258,7 @@ async fn put_for(load: Load, aim: &load::Aim, time: Duration) -> anyhow::Result<
     }
 }
 
-/// How a figure is printed.
+/// A figure and the decimals that it is printed with.
 struct Figure(Option<f64>, usize);
 
 impl fmt::Display for Figure {

@@ -1,4 +1,4 @@
-//! What is counted: the floor, and builds of the gateway.
+//! Subjects of the counts: the floor, and builds of the gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(crate) struct Gateway {
     key: String,
 }
 
-/// Where the upstream streams.
+/// Path of the simulated upstream that streams.
 fn stream_path() -> String {
     format!("sim:blind=off;chunks={STREAM_CHUNKS};interval-ms={STREAM_INTERVAL_MS}")
 }
@@ -49,7 +49,7 @@ impl Subject {
         gateway::write_files(directory.path(), "", &upstreams, &models)?;
         let subject = Self::Gateway(Gateway { program, directory, key: String::new() });
         let process = subject.start(&[])?;
-        let keys = account::keys(process.said("admin_url")?, 1, 1).await?;
+        let keys = account::keys(process.ready_field("admin_url")?, 1, 1).await?;
         process.stop()?;
         let Self::Gateway(mut gateway) = subject else { return Ok(subject) };
         gateway.key = keys.into_iter().next().context("no key")?;
@@ -97,9 +97,15 @@ impl Subject {
                 let path =
                     if work.is_stream { format!("/{}{path}", stream_path()) } else { path.into() };
                 // As long as a key of the gateway's.
-                (process.said("address")?, path, "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH")
+                (
+                    process.ready_field("address")?,
+                    path,
+                    "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH",
+                )
             }
-            Self::Gateway(gateway) => (process.said("base_url")?, path.into(), &*gateway.key),
+            Self::Gateway(gateway) => {
+                (process.ready_field("base_url")?, path.into(), &*gateway.key)
+            }
         };
         let address = address.trim_start_matches("http://").parse()?;
         let model = if work.is_stream { "s" } else { gateway::MODEL };

@@ -1,4 +1,4 @@
-//! What counts: callgrind, strace, and the kernel's own figures of each thread.
+//! Counters: callgrind, strace, and the kernel's own figures of each thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::rig::process::Process;
 use crate::subject::Subject;
 use crate::{Load, Work};
 
-/// What is written later is part of a request's cost.
+/// Time for writes behind a request, which are part of its cost.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(700);
 /// Requests before any that counts, for each connection: connections are made, and memory is.
 const WARM_UP: usize = 10;
-/// How long strace takes to attach to all threads.
+/// Time that strace takes to attach to all threads.
 const ATTACH: Duration = Duration::from_millis(500);
-/// What the allocator is asked with. It calls itself too, which is not counted.
+/// Entry points of the allocator. Its calls of itself are not counted.
 const ALLOCATING: [&str; 8] = [
     "mi_malloc",
     "mi_zalloc",
@@ -32,13 +32,13 @@ const ALLOCATING: [&str; 8] = [
 /// System calls that have the disk take what was written.
 const FLUSHING: [&str; 4] = ["fsync", "fdatasync", "pwritev2", "sync_file_range"];
 
-/// What a request came to; nothing where it was not counted.
+/// Counts for one request; `None` where a tool did not count.
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) instructions: Option<f64>,
     pub(crate) allocations: Option<f64>,
     pub(crate) calls: Option<f64>,
-    /// How often a thread of the process has gone to sleep and was woken.
+    /// Times that a thread of the process slept and was woken.
     pub(crate) wake_ups: Option<f64>,
     pub(crate) cpu_us: Option<f64>,
     /// System calls by name, the most frequent first.
@@ -192,7 +192,7 @@ pub(crate) async fn wake_ups(
     Ok(())
 }
 
-/// How often each thread has gone to sleep so far, by its number: its name, and the count.
+/// Sleeps of each thread so far, by thread id: its name, and the count.
 fn sleeps(process: &Process) -> anyhow::Result<HashMap<String, (String, u64)>> {
     let mut threads = HashMap::new();
     for entry in std::fs::read_dir(format!("/proc/{}/task", process.id()))? {

@@ -10,7 +10,7 @@ use crate::work::Work;
 /// copy of any.
 pub(crate) const BODY_MEMORY_MIB: u32 = 128;
 
-/// Where the files are.
+/// Paths of the files.
 pub(crate) struct Files {
     pub(crate) routes: PathBuf,
     pub(crate) models: PathBuf,

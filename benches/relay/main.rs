@@ -1,5 +1,5 @@
-//! What tollgate costs: CPU, latency, memory and start time, as ratios to the floor, which is the
-//! smallest possible Pingora proxy, built with the same allocator and profile.
+//! The cost of tollgate: CPU, latency, memory and start time, as ratios to the floor, which is the smallest
+//! possible Pingora proxy, built with the same allocator and profile.
 //!
 //! `cargo bench --bench relay` starts a simulated upstream, the floor, and tollgate with everything
 //! on and its ledger durable, each as a process of its own, and drives them in turns with one load
@@ -30,7 +30,7 @@ struct Options {
     /// Shorter loads: a look that takes a minute.
     #[arg(long)]
     quick: bool,
-    /// How many rounds the medians are taken over.
+    /// Rounds whose median is taken.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
     /// Write every figure of every round here.
@@ -39,14 +39,14 @@ struct Options {
     /// Leave tollgate out: only the floor beside the upstream itself.
     #[arg(long)]
     floor_only: bool,
-    /// What `cargo bench` says to every benchmark.
+    /// The flag that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
     #[command(subcommand)]
     role: Option<Role>,
 }
 
-/// What this binary is when it starts itself.
+/// The part of the benchmark that this process plays when the binary starts itself.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The floor, in front of this upstream.

@@ -9,7 +9,7 @@ use crate::rig::median::median;
 use crate::subjects::{Bench, Running, Subject};
 use crate::work::Work;
 
-/// What is measured. The order is that of the table.
+/// The measurements, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measure {
     CpuPerRequest,
@@ -47,18 +47,18 @@ const EDIT_CONNECTIONS: usize = 2;
 const IMAGE_CONNECTIONS: usize = 16;
 /// Load before a measurement, which fills pools and caches.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long after a load its accounting may go on before the CPU time is read: settlements that
-/// are written later are part of a request's cost.
+/// Time between a load and the reading of CPU time: settlements that are written later are part of a
+/// request's cost.
 const AFTERMATH: Duration = Duration::from_millis(250);
-/// How long a proxy that was started is left alone: mimalloc keeps for a second what was freed.
+/// Rest of a proxy after its start: mimalloc keeps for a second what was freed.
 const REST: Duration = Duration::from_millis(2500);
 /// Closed loops come in this many slices, the subjects in turns: the clock of a machine that is
 /// shared changes from second to second, and both must meet the same one.
 const SLICES: u32 = 6;
-/// How far into the streams their memory is looked at.
+/// Time into the streams at which their memory is read.
 const STREAMS_MIDDLE: Duration = Duration::from_millis(1000);
 
-/// How much is measured.
+/// Extent of the measurements.
 pub(crate) struct Plan {
     pub(crate) rounds: u32,
     closed: Duration,
@@ -255,7 +255,7 @@ struct Load {
     peak_rss: Option<Measure>,
 }
 
-/// What is counted in a throughput.
+/// The unit that a throughput counts.
 #[derive(Clone, Copy)]
 enum Unit {
     Requests,

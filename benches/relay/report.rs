@@ -9,7 +9,7 @@ use crate::measure::{Figures, Measure, Plan};
 use crate::rig::machine::Machine;
 use crate::subjects::Subject;
 
-/// What tollgate's figure is held against.
+/// The reference of tollgate's figure.
 #[derive(Clone, Copy)]
 enum Bar {
     None,
@@ -37,7 +37,7 @@ struct Row {
     name: &'static str,
     measure: Measure,
     decimals: usize,
-    /// Whether what the direct way takes is subtracted.
+    /// True if the cost of the direct way is subtracted.
     added: bool,
     bar: Bar,
 }
@@ -68,7 +68,7 @@ impl Row {
         Some(self.figure(figures, Subject::Tollgate)? / floor)
     }
 
-    /// Whether the bar is reached; `None` where there is nothing to compare.
+    /// True if the bar is reached; `None` where there is nothing to compare.
     fn verdict(&self, figures: &Figures) -> Option<&'static str> {
         let tollgate = self.figure(figures, Subject::Tollgate)?;
         if self.added && tollgate < 0.0 && !matches!(self.bar, Bar::None) {

@@ -1,4 +1,4 @@
-//! What is measured: the upstream itself, the floor, and tollgate.
+//! Subjects: the upstream itself, the floor, and tollgate.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::rig::process::Process;
 use crate::rig::{account, http};
 use crate::work::Work;
 
-/// Who answers a request.
+/// The server that answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     /// The simulated upstream, asked directly.
@@ -35,7 +35,7 @@ impl Subject {
     }
 }
 
-/// What lives as long as the run: the upstream, and tollgate's files with an account in its ledger.
+/// Processes and files of the whole run: the upstream, and tollgate's files with an account in its ledger.
 pub(crate) struct Bench {
     _sim: Process,
     upstream: SocketAddr,
@@ -64,7 +64,7 @@ impl Bench {
     pub(crate) async fn prepare(floor_only: bool) -> anyhow::Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         let sim = Process::start(command.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
-        let upstream = sim.said("address")?.parse()?;
+        let upstream = sim.ready_field("address")?.parse()?;
         let gateway = if floor_only { None } else { Some(Gateway::prepare(upstream).await?) };
         Ok(Self { _sim: sim, upstream, gateway })
     }
@@ -76,12 +76,12 @@ impl Bench {
             (Subject::Floor, _) => {
                 let mut command = Command::new(std::env::current_exe()?);
                 let process = Process::start(command.args(["floor", &self.upstream.to_string()]))?;
-                let address = process.said("address")?.parse()?;
+                let address = process.ready_field("address")?.parse()?;
                 (process, address, None)
             }
             (Subject::Tollgate, Some(gateway)) => {
                 let process = gateway.start()?;
-                let url = process.said("base_url")?;
+                let url = process.ready_field("base_url")?;
                 let address = url.trim_start_matches("http://").parse()?;
                 (process, address, Some(gateway.key.clone()))
             }
@@ -105,7 +105,7 @@ impl Gateway {
         let mut gateway = Self { files, key: String::new(), _directory: directory };
         // Not measured, so what is wrong with it can be shown.
         let process = Process::start(gateway.command().args(["--log", "warn"]))?;
-        let keys = account::keys(process.said("admin_url")?, 1, 1).await?;
+        let keys = account::keys(process.ready_field("admin_url")?, 1, 1).await?;
         gateway.key = keys.into_iter().next().context("no key")?;
         process.stop()?;
         Ok(gateway)

@@ -21,7 +21,7 @@ pub(crate) enum Work {
     Image,
 }
 
-/// What tollgate calls what is asked for, and how it looks on the wire.
+/// Names of an operation: tollgate's own, and the path and body on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     Chat,
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
     ImageGeneration,
 }
 
-/// How many pieces of content a stream has.
+/// Pieces of content in a stream.
 const STREAM_CHUNKS: u32 = 100;
 /// The body of a large chat.
 const LARGE_BYTES: usize = 4 << 20;
@@ -108,7 +108,7 @@ impl Work {
         }
     }
 
-    /// What one request moves, in MB: the image of its answer, or else its body.
+    /// Bytes that one request moves, in MB: the image of its answer, or else its body.
     pub(crate) fn payload_mb(self) -> f64 {
         let bytes = match self {
             Self::Image => f64::from(IMAGE_BYTES),
@@ -161,7 +161,7 @@ impl Operation {
         }
     }
 
-    /// How a stream of it ends that has not broken off.
+    /// The last bytes of a complete stream.
     pub(crate) fn stream_end(self) -> &'static [u8] {
         match self {
             Self::Messages => b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",

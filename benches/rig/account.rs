@@ -4,11 +4,11 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-/// What the admin API is asked with.
+/// The operators' token.
 pub(crate) const ADMIN_TOKEN: &str = "admin-token-of-the-benchmark";
 /// Accounts that are made at one time, so that their records share flushes.
 const CONCURRENCY: usize = 16;
-/// What each account has: more than a benchmark spends.
+/// Grant of each account: more than a benchmark spends.
 const CREDIT: &str = "100000.00";
 
 /// Makes `accounts` accounts with credit, and gives each account's keys, `keys_each` of them.

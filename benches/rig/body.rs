@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-/// What stands between the parts of a form: as long as the SDKs' ones.
+/// The boundary between the parts of a form: as long as those of the SDKs.
 const BOUNDARY: &str = "5a1c9e0b7d3f4826a1c9e0b7d3f48265";
-/// How a PNG of 4096 by 4096 pixels begins (W3C, "Portable Network Graphics", 5.2 and 11.2.1).
+/// The first bytes of a PNG of 4096 by 4096 pixels (W3C, "Portable Network Graphics", 5.2 and 11.2.1).
 const PNG_START: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x10\0\0\0\x10\0\x08\x02\0\0\0";
 
 const SYSTEM: &str = "You are a travel assistant. Answer in two sentences, without a greeting, and \

@@ -51,7 +51,7 @@ pub(crate) fn chat_model() -> String {
     )
 }
 
-/// What a command does with the files in `directory`.
+/// Output of a command that uses the files in `directory`.
 pub(crate) fn command(directory: &Path, arguments: &[&str]) -> Command {
     command_of(Path::new(env!("CARGO_BIN_EXE_tollgate")), directory, arguments)
 }

@@ -16,7 +16,7 @@ pub(crate) struct Response {
     tail: Vec<u8>,
     /// The events of the body: its empty lines.
     pub(crate) events: u64,
-    /// Whether the server closes the connection after this response.
+    /// True if the server closes the connection after this response.
     pub(crate) closes: bool,
 }
 
@@ -36,7 +36,7 @@ enum State {
     Complete,
 }
 
-/// How many last bytes of a body are kept.
+/// Bytes at the end of a body that are kept.
 const TAIL_BYTES: usize = 64;
 
 impl Response {
@@ -44,7 +44,7 @@ impl Response {
         matches!(self.state, State::Complete)
     }
 
-    /// Whether the body so far ends with `end`, of which only the last 64 bytes can be told.
+    /// True if the body so far ends with `end`, which must be within its last 64 bytes.
     pub(crate) fn ends_with(&self, end: &[u8]) -> bool {
         self.tail.ends_with(end)
     }

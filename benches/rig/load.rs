@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 
 use super::http::Response;
 
-/// What is read at once: more than any small response, and many chunks of a stream.
+/// Size of a read: larger than any small response, and many chunks of a stream.
 const READ_BYTES: usize = 64 * 1024;
-/// How long any response may take. A subject that exceeds it fails the run.
+/// Longest time for any response. A subject that exceeds it fails the run.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Sleeping is exact to about this much; the rest is waited for actively.
 const SLEEP_SLACK: Duration = Duration::from_micros(120);
 
-/// Where a load goes, and the bytes of its requests, which are sent in turn.
+/// The target of a load, and the bytes of its requests, which are sent in turn.
 #[derive(Clone)]
 pub(crate) struct Aim {
     pub(crate) address: SocketAddr,
@@ -34,7 +34,7 @@ impl Aim {
     }
 }
 
-/// What a closed loop achieved.
+/// Results of a closed loop.
 pub(crate) struct Throughput {
     pub(crate) requests: u64,
     pub(crate) took: Duration,
@@ -168,7 +168,7 @@ impl Connection {
     }
 }
 
-/// What an open loop saw.
+/// Results of an open loop.
 pub(crate) struct Latencies {
     /// Of the requests that were answered, in nanoseconds.
     pub(crate) histogram: Histogram<u64>,

@@ -1,4 +1,4 @@
-//! Where the figures were taken: a figure without its machine says nothing.
+//! The machine of the figures: a figure without its machine says nothing.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) kernel: String,
     pub(crate) command: String,
-    /// How many processes wanted a core in the minute before: more than a few tenths, and the
-    /// figures are also those of something else.
+    /// Processes that wanted a core in the minute before: with more than a few tenths, the figures are also
+    /// those of something else.
     pub(crate) load: String,
 }
 

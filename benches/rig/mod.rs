@@ -1,4 +1,4 @@
-//! What the benchmarks share: processes, customers, load, and the machine that it all runs on.
+//! Shared parts of the benchmarks: processes, customers, load, and the machine that it all runs on.
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub(crate) mod account;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// The unit of CPU times in `/proc`: `USER_HZ` is 100 on every platform that Linux has today.
 const TICK: Duration = Duration::from_millis(10);
-/// How long a process gets to end by itself.
+/// Time for a process to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A process that was started here, and is ended at the latest when this is dropped.
@@ -17,7 +17,7 @@ pub(crate) struct Process {
     child: Child,
     /// The JSON line that it printed when it was ready.
     pub(crate) ready: Value,
-    /// When it was started.
+    /// Time of the start.
     pub(crate) started: Instant,
 }
 
@@ -37,7 +37,7 @@ impl Process {
     }
 
     /// A text of the line that it printed when it was ready.
-    pub(crate) fn said(&self, field: &str) -> anyhow::Result<&str> {
+    pub(crate) fn ready_field(&self, field: &str) -> anyhow::Result<&str> {
         self.ready[field].as_str().with_context(|| format!("no {field} in {}", self.ready))
     }
 

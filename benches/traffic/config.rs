@@ -12,16 +12,15 @@ const PER_MINUTE: u32 = 1_000_000_000;
 /// The same for requests at one time.
 const CONCURRENT: u32 = 1_000_000;
 
-/// What a gateway is given.
+/// Settings of a gateway.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) models: usize,
     /// Each has [`KEYS_PER_ACCOUNT`] keys.
     pub(crate) accounts: usize,
-    /// Whether keys, accounts and models have limits of requests, tokens and concurrency.
+    /// True if keys, accounts and models have limits of requests, tokens and concurrency.
     pub(crate) limited: bool,
-    /// What the simulated upstream is told, as the start of its paths. It answers blindly unless it
-    /// is told otherwise.
+    /// Settings of the simulated upstream, as the start of its paths. Without any it answers blindly.
     pub(crate) upstream: &'static str,
 }
 
@@ -29,7 +28,7 @@ pub(crate) struct Setup {
 pub(crate) const KEYS_PER_ACCOUNT: usize = 10;
 
 impl Setup {
-    /// What the others are compared with: 10 models, 10 keys, no limits, an instant upstream.
+    /// The reference of the others: 10 models, 10 keys, no limits, an instant upstream.
     pub(crate) const PLAIN: Self = Self { models: 10, accounts: 1, limited: false, upstream: "" };
 }
 
@@ -38,7 +37,7 @@ pub(crate) fn model(number: usize) -> String {
     format!("chat-{number:04}")
 }
 
-/// Where the files are.
+/// Paths of the files.
 pub(crate) struct Files {
     pub(crate) routes: PathBuf,
     pub(crate) models: PathBuf,

@@ -10,7 +10,7 @@ use crate::rig::load::{self, Aim};
 use crate::rig::process::Process;
 use crate::rig::{account, body, http};
 
-/// The path of what is asked for.
+/// Path of the requests.
 pub(crate) const PATH: &str = "/v1/chat/completions";
 
 /// The simulated upstream.
@@ -23,34 +23,35 @@ impl Upstream {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
         let process = Process::start(command.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
-        let address = process.said("address")?.parse()?;
+        let address = process.ready_field("address")?.parse()?;
         Ok(Self { _process: process, address })
     }
 }
 
-/// Starts the smallest possible Pingora proxy, and gives a stream before which `told` tells the upstream what to do.
-pub(crate) async fn floor(upstream: &Upstream, told: &str) -> anyhow::Result<(Process, Aim)> {
+/// Starts the smallest possible Pingora proxy. The path of its stream begins with `settings` for the
+/// simulated upstream.
+pub(crate) async fn floor(upstream: &Upstream, settings: &str) -> anyhow::Result<(Process, Aim)> {
     let mut command = Command::new(std::env::current_exe()?);
     let process = Process::start(command.args(["floor", &upstream.address.to_string()]))?;
-    let address = process.said("address")?.parse()?;
+    let address = process.ready_field("address")?.parse()?;
     // As many bytes as the gateway gets.
     let key = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH";
     let body = body::chat(&config::model(0), true, 0);
-    let request = |told: &str| {
-        let request = http::post(&format!("{told}{PATH}"), key, "application/json", &body);
+    let request = |settings: &str| {
+        let request = http::post(&format!("{settings}{PATH}"), key, "application/json", &body);
         Aim { address, requests: vec![request].into() }
     };
     load::once(&request("")).await?;
-    Ok((process, request(told)))
+    Ok((process, request(settings)))
 }
 
 /// A gateway that runs.
 pub(crate) struct Gateway {
     pub(crate) process: Process,
     pub(crate) files: Files,
-    /// Where HTTP/1.1 is spoken.
+    /// Address of the HTTP/1.1 listener.
     address: SocketAddr,
-    /// Where TLS is spoken.
+    /// Address of the TLS listener.
     pub(crate) tls: SocketAddr,
     setup: Setup,
     keys: Vec<String>,
@@ -72,7 +73,7 @@ impl Gateway {
             Ok(url.trim_start_matches(scheme).parse()?)
         };
         let (address, tls) = (listener(0, "http://")?, listener(1, "https://")?);
-        let admin_url = process.said("admin_url")?;
+        let admin_url = process.ready_field("admin_url")?;
         let keys = account::keys(admin_url, setup.accounts, config::KEYS_PER_ACCOUNT).await?;
         let gateway = Self { process, files, address, tls, setup, keys, _directory: directory };
         load::once(&gateway.aim(false)).await?;
@@ -97,7 +98,7 @@ impl Gateway {
 
     /// A series of the metrics that has no labels.
     pub(crate) async fn metric(&self, name: &str) -> anyhow::Result<f64> {
-        let url = format!("{}/metrics", self.process.said("admin_url")?);
+        let url = format!("{}/metrics", self.process.ready_field("admin_url")?);
         let request = reqwest::Client::new().get(url).bearer_auth(account::ADMIN_TOKEN);
         let text = request.send().await?.error_for_status()?.text().await?;
         let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -22,10 +22,10 @@ use crate::rig::load::Throughput;
 
 /// Requests at a time on one connection.
 const STREAMS: usize = 8;
-/// How long any response may take.
+/// Longest time for any response.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is asked for, and on which connections.
+/// The requests, and their connections.
 pub(crate) struct Client {
     connector: TlsConnector,
     address: SocketAddr,

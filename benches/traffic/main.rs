@@ -1,5 +1,5 @@
-//! What production traffic costs: TLS, thousands of open streams, reloads under load, many models
-//! and keys, and limits.
+//! The cost of production traffic: TLS, thousands of open streams, reloads under load, many models and keys,
+//! and limits.
 //!
 //! `cargo bench --bench traffic` starts a simulated upstream and gateways of which each differs from
 //! the first in one thing, as processes of their own, and drives them in turns with one load
@@ -37,7 +37,7 @@ struct Options {
     /// Shorter loads and one round: a look that takes about a minute.
     #[arg(long)]
     quick: bool,
-    /// How many rounds the medians are taken over.
+    /// Rounds whose median is taken.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=20))]
     rounds: u32,
     /// Write every figure of every round here.
@@ -46,7 +46,7 @@ struct Options {
     /// Measure one thing alone.
     #[arg(long, value_enum, value_name = "PART")]
     only: Option<Part>,
-    /// What `cargo bench` says to every benchmark.
+    /// The flag that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
     #[command(subcommand)]
@@ -64,7 +64,7 @@ enum Part {
     Reloads,
 }
 
-/// What this binary is when it starts itself.
+/// The part of the benchmark that this process plays when the binary starts itself.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// The smallest possible Pingora proxy, in front of this upstream.
@@ -72,14 +72,14 @@ enum Role {
     Floor { upstream: SocketAddr },
 }
 
-/// How much is measured.
+/// Extent of the measurements.
 pub(crate) struct Plan {
     rounds: u32,
-    /// How long each closed loop loads each gateway in a round.
+    /// Duration of each closed loop on each gateway in a round.
     pub(crate) closed: Duration,
-    /// How long one turn of an open loop is, with reloads or without.
+    /// Duration of one turn of an open loop, with reloads or without.
     pub(crate) open: Duration,
-    /// How often the two take turns in a round.
+    /// Turns of each of the two in a round.
     pub(crate) open_turns: u32,
 }
 

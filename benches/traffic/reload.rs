@@ -19,10 +19,10 @@ const SETUP: Setup = Setup { models: 1000, upstream: "/sim:delay-ms=20", ..Setup
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Load before a measurement.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// How long accounting and a reload may go on after a turn.
+/// Time for accounting and a reload after a turn.
 const AFTERMATH: Duration = Duration::from_millis(500);
 
-/// What the turns of one kind came to.
+/// Figures of the turns of one kind.
 struct Turns {
     latencies: Latencies,
     cpu: Duration,
@@ -62,7 +62,7 @@ pub(crate) async fn measure(
     gateway.process.stop()
 }
 
-/// When the configuration was last loaded, in seconds of Unix time.
+/// Time of the last reload of the configuration, in seconds of Unix time.
 async fn loaded_at(gateway: &Gateway) -> anyhow::Result<f64> {
     let successful = gateway.metric("tollgate_config_last_reload_successful").await?;
     ensure!(successful > 0.0, "a reload failed");

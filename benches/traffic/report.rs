@@ -9,7 +9,7 @@ use crate::Plan;
 use crate::rig::machine::Machine;
 use crate::rig::median::median;
 
-/// What is measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measure {
     PlainThroughput,
@@ -59,7 +59,7 @@ impl Figures {
     }
 }
 
-/// What a figure is held against.
+/// The bar of a figure.
 #[derive(Clone, Copy)]
 enum Bar {
     None,
@@ -88,7 +88,7 @@ impl fmt::Display for Bar {
 struct Row {
     name: &'static str,
     measure: Measure,
-    /// What it is compared with.
+    /// The reference of a comparison.
     base: Option<Measure>,
     decimals: usize,
     bar: Bar,
@@ -134,8 +134,7 @@ impl Row {
     }
 }
 
-/// What many models, many keys and limits may cost: nothing that can be told from the noise of a
-/// machine that is shared.
+/// The allowance for many models, many keys and limits: the noise of a machine that is shared.
 const FLAT: Bar = Bar::RatioMax(1.1);
 
 const ROWS: [Row; 12] = [

@@ -14,8 +14,8 @@ use crate::rig::load::{self, Aim, Throughput};
 pub(crate) const CONNECTIONS: usize = 64;
 /// Load before a measurement, which fills pools and caches.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// How long after a load its accounting may go on before the CPU time is read: settlements that
-/// are written later are part of a request's cost.
+/// Time between a load and the reading of CPU time: settlements that are written later are part of a
+/// request's cost.
 const AFTERMATH: Duration = Duration::from_millis(250);
 /// Closed loops come in this many slices, the gateways in turns: the clock of a machine that is
 /// shared changes from second to second, and all must meet the same one.

@@ -26,16 +26,16 @@ const SETUP: Setup = Setup { upstream: "/sim:blind=off;chunks=8;interval-ms=4000
 const OPENING: usize = 128;
 /// Files that a gateway has open beside two for each stream: listeners, the ledger, metrics.
 const OTHER_FILES: usize = 1_000;
-/// What is read at once: more than any piece.
+/// Size of a read: larger than any piece.
 const READ_BYTES: usize = 4 * 1024;
-/// How long a stream may take.
+/// Longest time for a stream.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// How often the memory is looked at.
+/// Interval between two readings of the memory.
 const SAMPLE: Duration = Duration::from_millis(200);
-/// How long a gateway comes to rest before its memory is looked at for the first time.
+/// Rest of a gateway before its memory is read for the first time.
 const REST: Duration = Duration::from_secs(1);
 
-/// How the streams are doing.
+/// State of the streams.
 #[derive(Default)]
 struct Progress {
     begun: AtomicUsize,
@@ -72,11 +72,11 @@ pub(crate) async fn measure(upstream: &Upstream, figures: &mut Figures) -> anyho
     gateway.process.stop()
 }
 
-/// What the streams of one proxy came to.
+/// Figures of the streams of one proxy.
 struct Streams {
     /// Memory of each while all are open.
     open_kib: f64,
-    /// Those without their end.
+    /// Streams without their end.
     broken: u32,
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn dispatch(
     if ctx.routing.route.is_none()
         && let Some(hosted) = registered::at(&gateway.hosted, head.uri.path())
     {
-        // It is large, and most requests do without it.
+        // Boxed: it is large, and most requests do without it.
         Box::pin(hosted::answer(gateway, session, ctx, hosted)).await?;
         return Ok(Dispatch::Answered);
     }
@@ -60,13 +60,13 @@ pub(crate) async fn dispatch(
         let Some(route) = ctx.routing.route.clone().filter(|route| is_spoken(route)) else {
             return Err(local::no_websocket());
         };
-        // It is large, and most requests do without it.
+        // Boxed: it is large, and most requests do without it.
         Box::pin(websocket::serve(gateway, session, ctx, &route)).await?;
         return Ok(Dispatch::Answered);
     }
     match ctx.routing.route.clone() {
         Some(route) => Ok(Dispatch::Operation(route)),
-        // It is large, and most requests do without it.
+        // Boxed: it is large, and most requests do without it.
         None => Box::pin(answer_here(gateway, session, ctx)).await,
     }
 }
@@ -93,7 +93,7 @@ async fn answer_here(
     let uri = head.uri.clone();
     if let Some(response) = StoredResponse::at(&ctx.snapshot, uri.path()) {
         ctx.routing.local_route = response.route();
-        // It is large, and most requests do without it.
+        // Boxed: it is large, and most requests do without it.
         Box::pin(stored::answer(gateway, session, ctx, response, uri.query())).await?;
         return Ok(Dispatch::Answered);
     }
@@ -113,8 +113,8 @@ async fn answer_here(
     let (envelope, snapshot) = (ctx.routing.envelope, &ctx.snapshot);
     let turn = match local {
         Local::Usage => {
-            let place = ctx.admission.slot.as_ref();
-            gateway.admission.read_in_turn(place, &snapshot.limits).await?
+            let slot = ctx.admission.slot.as_ref();
+            gateway.request_slots.read_in_turn(slot, &snapshot.limits).await?
         }
         Local::Models
         | Local::Model(_)

@@ -30,7 +30,7 @@ pub use listen::certificates::Certificates;
 pub use listen::connection::Connections;
 pub use listen::deadline::Deadline;
 pub use listen::descriptors::Descriptors;
-pub use listen::loopback::{Inner, Inward, Reply};
+pub use listen::loopback::{LoopbackClient, LoopbackRequest, LoopbackResponse};
 pub use listen::origin::Origin;
 pub use listen::transport::Transport;
 pub use request::hosted::{Downstream, HostedService};

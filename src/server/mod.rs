@@ -31,6 +31,7 @@ use crate::cli::serve::{Ready, Role, RunningGateway, Start};
 use crate::cli::{Program, admin_token, private};
 use anyhow::Context as _;
 use tokio::sync::watch;
+use tollgate_telemetry::report::install_span_export;
 
 use self::drain::Drain;
 use self::handover::{Handover, InheritedListeners, Successor};
@@ -40,7 +41,7 @@ use self::stores::Stores;
 use crate::admin::{self, AdminState, Readiness};
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
-use crate::gateway::{Connectors, Descriptors, GatewayParts, Inward, check_upstreams};
+use crate::gateway::{Connectors, Descriptors, GatewayParts, LoopbackClient, check_upstreams};
 use crate::ledger::Ledger;
 use crate::logging;
 use crate::metrics::Metrics;
@@ -49,6 +50,7 @@ use crate::password::Passwords;
 use crate::reload;
 use crate::request_log::RequestLog;
 use crate::tasks::Tasks;
+use crate::traces;
 
 /// Time limit for ending requests that the drain's deadline has cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,10 +66,8 @@ fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
     // Before there are threads: the variables that name the sockets are taken out.
     let inherited = InheritedListeners::from_environment()?;
     let shares = Descriptors::from_limit(descriptors::raise());
-    #[cfg(feature = "otlp")]
-    {
-        crate::traces::start()?;
-        tollgate_telemetry::report::install_span_export(crate::traces::record);
+    if traces::start()? {
+        install_span_export(traces::record);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(start, inherited, shares, ready));
@@ -80,8 +80,7 @@ fn run(start: Start, ready: Ready) -> anyhow::Result<ExitCode> {
         drop(successor);
         ExitCode::SUCCESS
     });
-    #[cfg(feature = "otlp")]
-    crate::traces::flush();
+    traces::flush();
     logging::flush();
     result
 }
@@ -222,7 +221,7 @@ fn parts(
         limits: Arc::clone(&stores.limits),
         deadline: Arc::default(),
         hosted: Vec::new(),
-        inward: Inward::default(),
+        loopback: LoopbackClient::default(),
         descriptors,
         open: Arc::default(),
     };

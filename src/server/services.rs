@@ -17,8 +17,8 @@ use tower::ServiceExt as _;
 use crate::config::ConfigHandle;
 use crate::console::{self, ConsoleParts};
 use crate::gateway::{
-    Downstream, GatewayParts, GatheredBody, HostedService, Inner, Inward, Memory, MemoryPart,
-    declared_length,
+    Downstream, GatewayParts, GatheredBody, HostedService, LoopbackClient, LoopbackRequest, Memory,
+    MemoryPart, declared_length,
 };
 use crate::mcp::{
     self, AgentConnection, CallError, GatewayClient, GatewayRequest, GatewayResponse, McpServer,
@@ -47,7 +47,7 @@ pub(super) fn hosted(
         let pages = pages.map_request(from_client);
         HostedService::new(path, console::ROUTE, console::BODY_BYTES_MAX, pages)
     });
-    let agents = agents(&gateway.config, &gateway.inward);
+    let agents = agents(&gateway.config, &gateway.loopback);
     Ok(console.into_iter().chain(agents).collect())
 }
 
@@ -62,14 +62,14 @@ fn from_client(mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
 }
 
 /// The MCP server, for agents that show a key.
-fn agents(config: &Arc<ConfigHandle>, inward: &Inward) -> Option<HostedService> {
+fn agents(config: &Arc<ConfigHandle>, loopback: &LoopbackClient) -> Option<HostedService> {
     let server = McpServer::new(config)?;
-    let inward = inward.clone();
+    let loopback = loopback.clone();
     let (path, body_bytes_max) = (server.path.clone(), server.body_bytes_max);
     let json_values_max = server.json_values_max;
     let service = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
         let server = server.clone();
-        if let Some(connection) = agent_connection(&inward, &request) {
+        if let Some(connection) = agent_connection(&loopback, &request) {
             request.extensions_mut().insert(connection);
         }
         async move { Ok::<_, Infallible>(server.answer(request).await) }
@@ -78,18 +78,21 @@ fn agents(config: &Arc<ConfigHandle>, inward: &Inward) -> Option<HostedService> 
     Some(hosted.for_keys().parsing_json(json_values_max))
 }
 
-fn agent_connection(inward: &Inward, request: &Request<Full<Bytes>>) -> Option<AgentConnection> {
+fn agent_connection(
+    loopback: &LoopbackClient,
+    request: &Request<Full<Bytes>>,
+) -> Option<AgentConnection> {
     let extensions = request.extensions();
     let downstream = extensions.get::<Downstream>()?.clone();
     let memory = extensions.get::<Memory>()?.clone();
     let is_loopback = downstream.is_loopback;
-    let client = Arc::new(AgentClient { inward: inward.clone(), downstream, memory });
+    let client = Arc::new(AgentClient { loopback: loopback.clone(), downstream, memory });
     Some(AgentConnection { client, is_loopback })
 }
 
 /// The proxy, for the tools that one agent's request calls.
 struct AgentClient {
-    inward: Inward,
+    loopback: LoopbackClient,
     downstream: Downstream,
     memory: Memory,
 }
@@ -112,9 +115,9 @@ impl AgentClient {
     ) -> Result<GatewayResponse, CallError> {
         let GatewayRequest { method, path, headers, body } = request;
         let Downstream { address, origin, .. } = self.downstream.clone();
-        let request = Inner { method, path, headers, body, address, origin };
+        let request = LoopbackRequest { method, path, headers, body, address, origin };
         let mut memory = self.memory.part();
-        let mut reply = self.inward.ask_in_place(request).await?;
+        let mut reply = self.loopback.send_in_place(request).await?;
         let length = declared_length(reply.headers.get(CONTENT_LENGTH));
         let mut body = GatheredBody::default();
         while let Some(piece) = reply.chunk().await? {

@@ -482,7 +482,7 @@ async fn a_key_is_made_changed_and_shown_without_its_secret() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_without_the_token() {
+async fn every_path_requires_the_token() {
     let dir = tempfile::tempdir().expect("a directory");
     let admin = Admin::start(dir.path());
     let account = admin.account("hidden").await;
@@ -604,7 +604,7 @@ async fn bad_requests_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_a_404_and_a_wrong_method_a_405() {
+async fn unknown_paths_are_404_and_wrong_methods_405() {
     let dir = tempfile::tempdir().expect("a directory");
     let admin = Admin::start(dir.path());
     let nobody = "/admin/v1/accounts/acct_0000000000000001";
@@ -957,8 +957,12 @@ async fn the_reference_lists_every_metric() {
     admin.metrics.certificate_shown("0.0.0.0:8443", UnixMs::now());
     let (_, single) = answer(admin.request(Method::GET, "/metrics")).await;
     assert!(!text(&single).contains("tollgate_fleet_"), "this gateway is in no fleet");
-    let asked = admin.metrics.in_fleet();
-    asked(RoundTrip { operation: DbOperation::Sync, outcome: Outcome::Done, took: Duration::ZERO });
+    let record_round_trip = admin.metrics.in_fleet();
+    record_round_trip(RoundTrip {
+        operation: DbOperation::Sync,
+        outcome: Outcome::Done,
+        took: Duration::ZERO,
+    });
     admin.metrics.show_fleet(&standing(), Some(&Overview::default()));
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     // A scrape shows the credentials of the configuration, and none of these is issued.

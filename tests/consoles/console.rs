@@ -6,7 +6,10 @@ mod attempts;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, Shown, Visitor, ask, eventually, http_builder, simulator};
+use crate::harness::{
+    Gateway, Shown, TIMEOUT, Visitor, ask, eventually, http_builder, poll_async, simulator,
+    within_async,
+};
 use serde_json::{Value, json};
 use tollgate::ledger::{AccountPatch, Actor, CodeKind, Ledger, NewCode, Options};
 use tollgate::money::Nanousd;
@@ -32,12 +35,12 @@ const FORMS: [&str; 12] = [
 ];
 
 /// A gateway with a console, and the simulated upstream that it calls.
-struct House {
+struct Server {
     gateway: Gateway,
     _sim: Sim,
 }
 
-impl House {
+impl Server {
     /// With these settings of the console.
     fn with(settings: &str) -> Self {
         Self::of(&format!("console: {{ {settings} }}\n"))
@@ -130,8 +133,8 @@ fn ids(shown: &Shown) -> BTreeSet<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_customer_signs_up_calls_and_revokes() {
-    let house = House::open();
-    let visitor = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let visitor = server.customer("ann@example.com").await;
     let start = visitor.get("").await;
     assert!(start.text.contains("$5.00") && start.text.contains("Make my first key"), "{start:?}");
     let once = start.between("name=\"once\" value=\"", "\"");
@@ -139,7 +142,7 @@ async fn a_customer_signs_up_calls_and_revokes() {
     let key = made.between("<pre id=\"key\" tabindex=\"0\"><code>", "</code>");
     assert!(key.starts_with("sk-") && key.len() == 46, "{key}");
     let curl = made.between("<pre id=\"curl\" tabindex=\"0\"><code>", "</code>");
-    let url = format!("http://{}/v1/chat/completions", house.gateway.address);
+    let url = format!("http://{}/v1/chat/completions", server.gateway.address);
     assert!(curl.contains(&url) && curl.contains("\"model\": \"m\""), "{curl}");
     let claude = made.between("<pre id=\"claude-code\" tabindex=\"0\"><code>", "</code>");
     assert!(claude.contains("claude --model claude"), "{claude}");
@@ -156,24 +159,24 @@ async fn a_customer_signs_up_calls_and_revokes() {
     let id = ids(&list).pop_first().expect("a key");
     assert!(visitor.get("").await.text.contains("YOUR_KEY"), "commands without the key");
 
-    assert_eq!(house.call(&key), 200);
+    assert_eq!(server.call(&key), 200);
     let at = format!("/keys/{id}");
     let off = visitor.post(&format!("{at}/off"), &[]).await;
     assert_eq!(off.location(), format!("/console{at}?done=off"), "{off:?}");
     assert!(visitor.get(&format!("{at}?done=off")).await.text.contains("The key is switched off."));
-    assert_eq!(house.call(&key), 403);
+    assert_eq!(server.call(&key), 403);
     visitor.post(&format!("{at}/on"), &[]).await;
-    assert_eq!(house.call(&key), 200);
+    assert_eq!(server.call(&key), 200);
     visitor.post(&format!("{at}/revoke"), &[]).await;
-    assert_eq!(house.call(&key), 401);
+    assert_eq!(server.call(&key), 401);
     // For good: neither switching on nor another end brings it back.
     visitor.post(&format!("{at}/on"), &[]).await;
     visitor.post(&at, &[("name", "again"), ("ends", "2099-01-01")]).await;
-    assert_eq!(house.call(&key), 401);
+    assert_eq!(server.call(&key), 401);
     assert!(visitor.get(&at).await.text.contains("cannot be changed any more"));
     // Three calls were billed.
     eventually("billing", || {
-        let accounts = house.gateway.admin("GET", "/admin/v1/accounts", &Value::Null);
+        let accounts = server.gateway.admin("GET", "/admin/v1/accounts", &Value::Null);
         let accounts = accounts["data"].as_array().expect("accounts").clone();
         let own = accounts.iter().find(|account| account["name"] == "Ann").expect("the account");
         own["balance"]["held"] == "0.00" && own["balance"]["available"] != "5.00"
@@ -181,17 +184,14 @@ async fn a_customer_signs_up_calls_and_revokes() {
     let spent = visitor.get("").await;
     assert!(spent.text.contains("$4.99"), "{spent:?}");
     // When a key was used last is told as of a few seconds ago.
-    let began = Instant::now();
-    while !visitor.get("/keys").await.text.contains("just now") {
-        assert!(began.elapsed() < Duration::from_secs(10), "the key's last use is not seen");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    let is_shown = async || visitor.get("/keys").await.text.contains("just now");
+    within_async(Duration::from_secs(10), "the key's last use is shown", is_shown).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_what_the_form_says() {
-    let house = House::open();
-    let visitor = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let visitor = server.customer("ann@example.com").await;
     let fields = [
         ("name", "narrow"),
         ("models", "some"),
@@ -205,8 +205,8 @@ async fn a_key_is_what_the_form_says() {
         ("per_month", "10"),
     ];
     let (id, key) = make_key(&visitor, &fields).await;
-    assert_eq!(house.call(&key), 403, "the key may not call this model");
-    let shown = house.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
+    assert_eq!(server.call(&key), 403, "the key may not call this model");
+    let shown = server.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
     assert_eq!(shown["models"], json!(["claude", "claude-x-1", "elsewhere"]), "{shown}");
     assert_eq!(shown["expires_at"], "2100-01-01T00:00:00Z");
     assert_eq!(
@@ -220,18 +220,18 @@ async fn a_key_is_what_the_form_says() {
     }
     // Emptied fields are limits that are taken away.
     visitor.post(&format!("/keys/{id}"), &[("name", "wide"), ("models", "all")]).await;
-    let shown = house.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
+    let shown = server.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
     assert_eq!((&shown["name"], &shown["models"]), (&json!("wide"), &Value::Null), "{shown}");
     assert!(shown["limits"].as_object().expect("limits").values().all(Value::is_null), "{shown}");
-    assert_eq!(house.call(&key), 200);
+    assert_eq!(server.call(&key), 200);
 }
 
 /// A list goes on where it ended, by the last key on the page.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_keys_come_in_pages() {
-    let mut house = House::open();
-    let mut visitor = house.customer("ann@example.com").await;
-    house
+    let mut server = Server::open();
+    let mut visitor = server.customer("ann@example.com").await;
+    server
         .meanwhile(async |ledger| {
             let login = ledger.login_by_email("ann@example.com").expect("a login");
             for number in 0..60 {
@@ -243,7 +243,7 @@ async fn many_keys_come_in_pages() {
             }
         })
         .await;
-    visitor.moved(house.console());
+    visitor.moved(server.console());
     let first = visitor.get("/keys").await;
     assert_eq!(ids(&first).len(), 50, "{first:?}");
     let older = first.between("<p class=\"older\"><a href=\"/console", "\"");
@@ -256,10 +256,10 @@ async fn many_keys_come_in_pages() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_consoles_own_pages_send_forms() {
-    let house = House::open();
-    let visitor = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let visitor = server.customer("ann@example.com").await;
     let (id, key) = make_key(&visitor, &[("name", "a key")]).await;
-    let stranger = house.customer("eve@example.com").await;
+    let stranger = server.customer("eve@example.com").await;
     let origin = [("origin", "http://evil.example")];
     let site = [("sec-fetch-site", "cross-site")];
     let before = visitor.get(&format!("/keys/{id}")).await.text;
@@ -283,9 +283,9 @@ async fn only_the_consoles_own_pages_send_forms() {
         assert!(matches!(request.status, 200 | 405), "GET {path}: {}", request.status);
     }
     assert_eq!(visitor.get(&format!("/keys/{id}")).await.text, before, "something was changed");
-    assert_eq!(house.call(&key), 200);
+    assert_eq!(server.call(&key), 200);
     // A guest's form is bound to the guest's session as well.
-    let guest = house.visitor();
+    let guest = server.visitor();
     guest.get("/login").await;
     let fields = [("email", "ann@example.com"), ("password", PASSWORD)];
     for path in ["/login", "/signup"] {
@@ -296,19 +296,19 @@ async fn only_the_consoles_own_pages_send_forms() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_nobody_elses_to_choose_or_to_keep() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     // Fixation: who has put a cookie into somebody's browser is not logged in with it.
-    let attacker = house.visitor();
+    let attacker = server.visitor();
     attacker.get("/login").await;
-    let victim = house.visitor();
+    let victim = server.visitor();
     victim.keep(attacker.cookie());
     assert_eq!(log_in(&victim, "ann@example.com", PASSWORD).await.status, 303);
     assert_ne!(victim.cookie(), attacker.cookie(), "a log-in gives another session");
     assert_eq!(attacker.get("/keys").await.location(), "/console/login");
     // Nobody makes one up, and a form's token is not kept over a log-in.
     for made_up in ["tollgate_console=", "tollgate_console=AAAA", "tollgate_console=%00"] {
-        let guest = house.visitor();
+        let guest = server.visitor();
         guest.keep(made_up);
         assert_eq!(guest.get("/keys").await.location(), "/console/login", "{made_up}");
     }
@@ -329,34 +329,34 @@ async fn a_session_is_nobody_elses_to_choose_or_to_keep() {
     assert_ne!(victim.cookie(), old.cookie());
     assert_eq!(victim.get("/account").await.status, 200);
     assert_eq!(old.get("/account").await.location(), "/console/login");
-    assert_eq!(log_in(&house.visitor(), "ann@example.com", PASSWORD).await.status, 403);
-    let again = log_in(&house.visitor(), " ANN@example.com ", "other words in here").await;
+    assert_eq!(log_in(&server.visitor(), "ann@example.com", PASSWORD).await.status, 403);
+    let again = log_in(&server.visitor(), " ANN@example.com ", "other words in here").await;
     assert_eq!(again.status, 303, "however the address is written");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cookies_are_the_consoles_alone() {
-    let house = House::open();
+    let server = Server::open();
     let set = |shown: &Shown| shown.headers["set-cookie"].to_str().expect("text").to_owned();
-    let page = house.visitor().get("/login").await;
+    let page = server.visitor().get("/login").await;
     assert!(page.headers.get("strict-transport-security").is_none(), "{page:?}");
     let plain = set(&page);
     for word in ["HttpOnly", "SameSite=Lax", "Path=/console"] {
         assert!(plain.contains(word), "{word} in {plain}");
     }
     assert!(!plain.contains("Secure"), "over plain HTTP it would not be sent back: {plain}");
-    let house = House::with("public_url: 'https://gateway.example.com'");
-    let page = house.visitor().get("/login").await;
+    let server = Server::with("public_url: 'https://gateway.example.com'");
+    let page = server.visitor().get("/login").await;
     assert!(set(&page).contains("Secure"), "{page:?}");
     assert_eq!(page.headers["strict-transport-security"], "max-age=31536000");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_cannot_be_guessed() {
-    let house = House::open();
-    house.customer("ann@example.com").await;
+    let server = Server::open();
+    server.customer("ann@example.com").await;
     let timed = async |email: &str, password: &str| {
-        let visitor = house.visitor();
+        let visitor = server.visitor();
         visitor.get("/login").await;
         let began = Instant::now();
         let fields = [("email", email), ("password", password)];
@@ -394,10 +394,10 @@ async fn passwords_cannot_be_guessed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_is_said_beside_its_field() {
-    let house = House::open();
+async fn texts_that_are_too_long_are_reported_beside_their_fields() {
+    let server = Server::open();
     let long = "x".repeat(5_000);
-    let guest = house.visitor();
+    let guest = server.visitor();
     guest.get("/signup").await;
     let good =
         [("name", "Ann"), ("email", "ann@example.com"), ("password", PASSWORD), ("code", "")];
@@ -419,7 +419,7 @@ async fn what_is_too_long_is_said_beside_its_field() {
         }
         assert!(!answer.text.contains(PASSWORD), "a password is shown again");
     }
-    let ann = house.customer("ann@example.com").await;
+    let ann = server.customer("ann@example.com").await;
     let (id, _) = make_key(&ann, &[("name", "a key")]).await;
     for (path, fields, field) in [
         ("/keys".to_owned(), vec![("name", long.as_str())], "name"),
@@ -442,8 +442,8 @@ async fn what_is_too_long_is_said_beside_its_field() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_of_strangers_stay_texts() {
-    let house = House::open();
-    let visitor = house.visitor();
+    let server = Server::open();
+    let visitor = server.visitor();
     let evil = "\"><script>alert(1)</script>";
     visitor.get("/signup").await;
     let fields = [("name", evil), ("email", "\"><script>@example.com"), ("password", PASSWORD)];
@@ -469,10 +469,10 @@ async fn texts_of_strangers_stay_texts() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_accounts_keys_do_not_exist() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     let (id, key) = make_key(&ann, &[("name", "ann's")]).await;
-    let eve = house.customer("eve@example.com").await;
+    let eve = server.customer("eve@example.com").await;
     let nobody = "key_0123456789abcdef";
     for path in ["/keys/{key}", "/keys?before={key}"] {
         let theirs = eve.get(&path.replace("{key}", &id)).await;
@@ -486,15 +486,15 @@ async fn another_accounts_keys_do_not_exist() {
         assert_eq!((theirs.status, none.status), (404, 404), "{form}");
         assert_eq!(theirs.text, none.text, "{form}");
     }
-    assert_eq!(house.call(&key), 200, "the key was changed");
+    assert_eq!(server.call(&key), 200, "the key was changed");
     assert!(ann.get("/keys").await.text.contains("ann&#39;s"));
     assert!(!eve.get("/keys").await.text.contains(&id));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_playground_has_a_key_for_an_hour() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     let page = ann.get("/playground").await;
     let setup = page.between("data-setup=\"", "\"");
     let setup: Value = serde_json::from_str(&setup).expect("JSON");
@@ -517,10 +517,10 @@ async fn the_playground_has_a_key_for_an_hour() {
         made["key"].as_str().expect("a key").to_owned()
     };
     let (first, second) = (key().await, key().await);
-    assert_eq!((house.call(&first), house.call(&second)), (403, 200), "one works at a time");
+    assert_eq!((server.call(&first), server.call(&second)), (403, 200), "one works at a time");
     let keys = ids(&ann.get("/keys").await);
     let ends = keys.iter().map(|id| {
-        let key = house.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
+        let key = server.gateway.admin("GET", &format!("/admin/v1/keys/{id}"), &Value::Null);
         assert_eq!(key["name"], "Playground");
         key["expires_at"].as_str().expect("an end").to_owned()
     });
@@ -529,34 +529,31 @@ async fn the_playground_has_a_key_for_an_hour() {
     // What a call was billed is told to its own account only.
     let client = http_builder().build().expect("a client");
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
-    let url = format!("http://{}/v1/chat/completions", house.gateway.address);
+    let url = format!("http://{}/v1/chat/completions", server.gateway.address);
     let answer = client.post(url).bearer_auth(&second).json(&body).send().await.expect("an answer");
     let request = answer.headers()["x-request-id"].to_str().expect("text").to_owned();
     answer.bytes().await.expect("an answer");
     let path = format!("/playground/cost?request={request}");
-    let mut message = Value::Null;
-    for _ in 0..100 {
-        message = serde_json::from_str(&ann.get(&path).await.text).expect("JSON");
-        if message["settled"] == true {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    assert!(message["settled"] == true && message["charged"] != "0.00", "{message}");
-    let eve = house.customer("eve@example.com").await;
+    let message = poll_async("the call is settled", TIMEOUT, async || {
+        let message: Value = serde_json::from_str(&ann.get(&path).await.text).expect("JSON");
+        if message["settled"] == true { Ok(message) } else { Err(message) }
+    })
+    .await;
+    assert_ne!(message["charged"], "0.00", "{message}");
+    let eve = server.customer("eve@example.com").await;
     assert_eq!(eve.get(&path).await.status, 404);
     assert_eq!(ann.get("/playground/cost?request=x").await.status, 404);
 
     // Who logs out leaves no key behind.
     ann.get("").await;
     ann.post("/logout", &[]).await;
-    assert_eq!(house.call(&second), 403);
+    assert_eq!(server.call(&second), 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_cannot_be_made_without_end() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     let token = ann.token();
     let mut made = 0;
     let last = loop {
@@ -582,8 +579,8 @@ fn code(kind: CodeKind, amount: Option<i64>) -> NewCode {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn codes_open_accounts_and_give_credit() {
-    let mut house = House::with("sign_up: invite, trial_credit: 1");
-    let (invite, another, credit) = house
+    let mut server = Server::with("sign_up: invite, trial_credit: 1");
+    let (invite, another, credit) = server
         .meanwhile(async |ledger| {
             let by = ledger.by(&Actor::operator("test"));
             let make = async |kind, amount| {
@@ -595,7 +592,7 @@ async fn codes_open_accounts_and_give_credit() {
             (invite, another, make(CodeKind::Credit, Some(3)).await)
         })
         .await;
-    let ann = house.visitor();
+    let ann = server.visitor();
     for refused in ["", "tg-aaaaaaaaaaaaaaaaaaaaaaaaaa", credit.as_str()] {
         let answer = sign_up(&ann, "ann@example.com", refused).await;
         assert!(matches!(answer.status, 409 | 422), "{refused:?}: {answer:?}");
@@ -604,7 +601,7 @@ async fn codes_open_accounts_and_give_credit() {
     assert_eq!(sign_up(&ann, "ann@example.com", &invite).await.status, 303);
     let start = ann.get("").await;
     assert!(start.text.contains("$3.00"), "the trial and the invite's amount: {start:?}");
-    let eve = house.visitor();
+    let eve = server.visitor();
     assert_eq!(sign_up(&eve, "eve@example.com", &invite).await.status, 409, "it is used up");
     // Who has no invite is not told who has an account.
     let taken = sign_up(&eve, "Ann@Example.com", &invite).await;
@@ -635,8 +632,8 @@ async fn codes_open_accounts_and_give_credit() {
 /// out can be switched off and revoked all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_cost_nothing_are_bounded() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     let (id, key) = make_key(&ann, &[("name", "a key")]).await;
     let mut statuses = Vec::new();
     for number in 0..70 {
@@ -649,15 +646,15 @@ async fn changes_that_cost_nothing_are_bounded() {
     for _ in 0..3 {
         assert_eq!(ann.post(&format!("/keys/{id}/off"), &[]).await.status, 303);
     }
-    assert_eq!(house.call(&key), 403, "it is off");
+    assert_eq!(server.call(&key), 403, "it is off");
     assert_eq!(ann.post(&format!("/keys/{id}/on"), &[]).await.status, 429);
     assert_eq!(ann.post(&format!("/keys/{id}/revoke"), &[]).await.status, 303);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_signing_up_is_closed_nobody_does() {
-    let house = House::with("sign_up: closed");
-    let guest = house.visitor();
+    let server = Server::with("sign_up: closed");
+    let guest = server.visitor();
     let page = guest.get("/signup").await;
     assert!(page.text.contains("Nobody can sign up here"), "{page:?}");
     assert!(!page.text.contains("<form"), "{page:?}");
@@ -665,15 +662,15 @@ async fn where_signing_up_is_closed_nobody_does() {
     let fields = [("name", "Ann"), ("email", "ann@example.com"), ("password", PASSWORD)];
     let refused = guest.post("/signup", &fields).await;
     assert_eq!(refused.status, 403, "{refused:?}");
-    assert_eq!(log_in(&house.visitor(), "ann@example.com", PASSWORD).await.status, 403);
+    assert_eq!(log_in(&server.visitor(), "ann@example.com", PASSWORD).await.status, 403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sign_ups_from_one_address_are_bounded() {
-    let house = House::open();
+    let server = Server::open();
     let mut statuses = BTreeSet::new();
     for number in 0..12 {
-        let visitor = house.visitor();
+        let visitor = server.visitor();
         statuses.insert(sign_up(&visitor, &format!("{number}@example.com"), "").await.status);
     }
     assert_eq!(statuses, BTreeSet::from([303, 429]));
@@ -681,8 +678,8 @@ async fn sign_ups_from_one_address_are_bounded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspended_customer_sees_and_does_nothing() {
-    let mut house = House::open();
-    let mut ann = house.customer("ann@example.com").await;
+    let mut server = Server::open();
+    let mut ann = server.customer("ann@example.com").await;
     let (id, key) = make_key(&ann, &[("name", "a key")]).await;
     let suspend = async |ledger: &Ledger, suspended| {
         let account = ledger.login_by_email("ann@example.com").expect("a login").account;
@@ -690,9 +687,9 @@ async fn a_suspended_customer_sees_and_does_nothing() {
         let by = ledger.by(&Actor::operator("test"));
         by.update_account(account, patch).await.expect("suspended");
     };
-    house.meanwhile(async |ledger| suspend(ledger, true).await).await;
+    server.meanwhile(async |ledger| suspend(ledger, true).await).await;
     // The session goes on over a restart.
-    ann.moved(house.console());
+    ann.moved(server.console());
     for path in ["", "/keys", "/playground", "/account"] {
         let page = ann.get(path).await;
         assert_eq!(page.status, 200, "{path}");
@@ -703,18 +700,18 @@ async fn a_suspended_customer_sees_and_does_nothing() {
     assert_eq!(ann.post("/keys", &[("name", "another")]).await.status, 403);
     assert_eq!(ann.post("/start", &[]).await.status, 403);
     assert_eq!(ann.post("/playground/key", &[]).await.status, 403);
-    assert_eq!(log_in(&house.visitor(), "ann@example.com", PASSWORD).await.status, 303);
-    assert!(matches!(house.call(&key), 401..=403), "the key calls");
-    house.meanwhile(async |ledger| suspend(ledger, false).await).await;
-    assert_eq!(house.call(&key), 200);
+    assert_eq!(log_in(&server.visitor(), "ann@example.com", PASSWORD).await.status, 303);
+    assert!(matches!(server.call(&key), 401..=403), "the key calls");
+    server.meanwhile(async |ledger| suspend(ledger, false).await).await;
+    assert_eq!(server.call(&key), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_page_is_small_and_says_how_to_treat_it() {
-    let house = House::open();
-    let ann = house.customer("ann@example.com").await;
+    let server = Server::open();
+    let ann = server.customer("ann@example.com").await;
     let (id, _) = make_key(&ann, &[("name", "a key")]).await;
-    let guest = house.visitor();
+    let guest = server.visitor();
     let key = format!("/keys/{id}");
     for (visitor, paths) in [
         (&guest, &["/login", "/signup"][..]),
@@ -746,7 +743,7 @@ async fn every_page_is_small_and_says_how_to_treat_it() {
             let text = page.text.as_str();
             let scripts = text.matches("<script").count();
             assert_eq!(scripts, text.matches("<script src=\"/console/assets/").count(), "{path}");
-            let sent = wire_bytes(&house, visitor, path).await;
+            let sent = wire_bytes(&server, visitor, path).await;
             assert!(sent <= PAGE_BYTES_MAX, "{path} weighs {sent} bytes");
         }
     }
@@ -756,9 +753,9 @@ async fn every_page_is_small_and_says_how_to_treat_it() {
 /// page.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_beside_the_consoles_are_what_they_say() {
-    let house = House::open();
-    let (customers, operators) = (house.gateway.address, house.gateway.admin);
-    let key = format!("Authorization: Bearer {}\r\n", house.gateway.key);
+    let server = Server::open();
+    let (customers, operators) = (server.gateway.address, server.gateway.admin);
+    let key = format!("Authorization: Bearer {}\r\n", server.gateway.key);
     for (address, request, status) in [
         (customers, "GET /v1/models HTTP/1.1\r\nHost: a\r\n".to_owned(), 401),
         (customers, format!("GET /v1/models HTTP/1.1\r\nHost: a\r\n{key}"), 200),
@@ -779,9 +776,9 @@ async fn answers_beside_the_consoles_are_what_they_say() {
 }
 
 /// Bytes of a page and its files as a browser receives them, compressed.
-async fn wire_bytes(house: &House, visitor: &Visitor, path: &str) -> usize {
+async fn wire_bytes(server: &Server, visitor: &Visitor, path: &str) -> usize {
     let client = http_builder().build().expect("a client");
-    let origin = format!("http://{}", house.gateway.address);
+    let origin = format!("http://{}", server.gateway.address);
     let page = visitor.get(path).await.text;
     let files = page.split(['"', ' ']).filter(|word| word.starts_with("/console/assets/"));
     let files: BTreeSet<String> = files.map(str::to_owned).collect();
@@ -798,15 +795,15 @@ async fn wire_bytes(house: &House, visitor: &Visitor, path: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_where_the_configuration_says_or_nowhere() {
-    let house = House::with("path: /people/console");
-    let base = format!("http://{}", house.gateway.address);
+    let server = Server::with("path: /people/console");
+    let base = format!("http://{}", server.gateway.address);
     let there = Visitor::new(format!("{base}/people/console"));
     let page = there.get("/login").await;
     assert!(page.text.contains("action=\"/people/console/login\""), "{page:?}");
     assert_eq!(there.get("").await.location(), "/people/console/login");
     assert_eq!(there.get("/").await.location(), "/people/console");
     assert_eq!(Visitor::new(format!("{base}/console")).get("").await.status, 404);
-    let house = House::with("enabled: false");
-    assert_eq!(house.visitor().get("").await.status, 404);
-    assert_eq!(house.visitor().get("/login").await.status, 404);
+    let server = Server::with("enabled: false");
+    assert_eq!(server.visitor().get("").await.status, 404);
+    assert_eq!(server.visitor().get("/login").await.status, 404);
 }

@@ -262,7 +262,7 @@ async fn every_page_is_small_and_guarded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_said_so() {
+async fn missing_objects_are_reported() {
     let demo = Demo::start();
     let pages = operator(&demo).await;
     for path in [
@@ -527,7 +527,7 @@ async fn codes_are_shown_once_and_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_crash_left_in_doubt_is_resolved() {
+async fn calls_in_doubt_after_a_crash_are_resolved() {
     let data = tempfile::tempdir().expect("a directory");
     let account = {
         let mut demo = Demo::on(data.path());

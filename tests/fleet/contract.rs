@@ -1,5 +1,5 @@
 //! The contract of a treasury: the rules and the database give the same answers and have the same
-//! purses after the same operations, and the database's own faults make no difference.
+//! rows after the same operations, and the database's own faults make no difference.
 //!
 //! `TOLLGATE_PROOF_PERCENT` says how many seeds run, `TOLLGATE_CONTRACT_SEED` repeats one.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::harness::fleet::options;
 use crate::harness::postgres::{Cut, Postgres};
-use both::{Both, Doings, TERM, account, asked, usd};
+use both::{Both, Doings, TERM, account, loan_request, usd};
 use tollgate::fleet::lease::{Loan, SyncRequest, SyncResponse};
 use tollgate::fleet::postgres::{Db, DbError};
 use tollgate::ledger::{History, NodeId};
@@ -124,7 +124,7 @@ fn of_many(
     let settled: Vec<_> = settled.collect();
     let report = Some(LeaseReport { from, to: from + 10, settled, history: History::default() });
     let mut requests: Vec<_> =
-        (1..=leases.len() as u64).map(|number| asked(number, 0, 1_000)).collect();
+        (1..=leases.len() as u64).map(|number| loan_request(number, 0, 1_000)).collect();
     requests.retain(|_| rng.bool());
     SyncRequest { node, epoch, turn, report, is_clear: false, requests }
 }

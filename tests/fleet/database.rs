@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::child::Running;
 use crate::harness::postgres::{Postgres, ReplicatedPair, Settings};
@@ -20,11 +20,11 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const TOKEN: &str = "admin-token-of-a-test";
 
 /// The files of a gateway whose `store.postgres` has these fields.
-struct Node {
+struct GatewayFiles {
     directory: tempfile::TempDir,
 }
 
-impl Node {
+impl GatewayFiles {
     fn with(fields: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let data = directory.path().join("data").display().to_string();
@@ -148,21 +148,13 @@ impl Serving {
     }
 }
 
-fn ended(mut child: Child, arguments: &[&str]) -> Output {
-    let deadline = Instant::now() + TIMEOUT;
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("a status") {
-            break status;
-        }
-        if Instant::now() > deadline {
-            drop(child.kill());
-            panic!("{arguments:?} does not end within {TIMEOUT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+fn ended(child: Child, arguments: &[&str]) -> Output {
+    let mut child = Running(child);
+    let status = child.wait_for(TIMEOUT);
+    let status = status.unwrap_or_else(|| panic!("{arguments:?} does not end within {TIMEOUT:?}"));
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    child.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
-    child.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
+    child.0.stdout.take().expect("piped").read_to_end(&mut stdout).expect("read");
+    child.0.stderr.take().expect("piped").read_to_end(&mut stderr).expect("read");
     Output { status, stdout, stderr }
 }
 
@@ -179,11 +171,11 @@ fn guarded() -> (Postgres, TestCertificate) {
 }
 
 #[test]
-fn a_password_is_taken_from_outside_and_never_told() {
+fn a_password_comes_from_a_file_or_variable_and_is_never_shown() {
     let (server, certificate) = guarded();
     let url = server.url();
     let trusted = format!("tls: verify-full, ca_file: {}", certificate.certificate.display());
-    let with = |password: &str| Node::with(&format!("url: '{url}', {trusted}{password}"));
+    let with = |password: &str| GatewayFiles::with(&format!("url: '{url}', {trusted}{password}"));
     with("").is_refused(4, &["it asks for a password", "store.postgres.password"]);
     let wrong = with(", password: wrong-hunter2-canary");
     wrong.is_refused(4, &["the user or the password is wrong", "28P01"]);
@@ -209,15 +201,16 @@ fn whom_the_connection_does_not_trust_gets_no_password() {
     let other = TestCertificate::new();
     let message = ["TLS failed", "store.postgres.tls"];
     let unknown = authority(&other.certificate);
-    Node::with(&format!("url: '{url}', tls: verify-full, {password}, {unknown}"))
+    GatewayFiles::with(&format!("url: '{url}', tls: verify-full, {password}, {unknown}"))
         .is_refused(4, &message);
-    Node::with(&format!("url: '{url}', tls: verify-full, {password}")).is_refused(4, &message);
+    GatewayFiles::with(&format!("url: '{url}', tls: verify-full, {password}"))
+        .is_refused(4, &message);
     // The server insists on TLS, and the gateway is told not to.
-    let plain = Node::with(&format!("url: '{url}', tls: disable, {password}"));
+    let plain = GatewayFiles::with(&format!("url: '{url}', tls: disable, {password}"));
     plain.is_refused(4, &["does not let this user in", "pg_hba.conf"]);
     // The other way round.
     let trusting = Postgres::shared().url();
-    let node = Node::with(&format!("url: '{trusting}', tls: verify-full"));
+    let node = GatewayFiles::with(&format!("url: '{trusting}', tls: verify-full"));
     node.is_refused(4, &["the server offers no TLS", "store.postgres.tls"]);
 }
 
@@ -233,44 +226,44 @@ fn a_certificate_of_another_name_is_refused() {
     let tls = Some((certificate.clone(), key));
     let server = Postgres::start_with(&Settings { tls, ..Settings::default() });
     let (url, file) = (server.url(), certificate.display());
-    let node = Node::with(&format!("url: '{url}', tls: verify-full, ca_file: {file}"));
+    let node = GatewayFiles::with(&format!("url: '{url}', tls: verify-full, ca_file: {file}"));
     node.is_refused(4, &["TLS failed", "db.internal"]);
 }
 
 #[test]
-fn a_database_that_is_not_there_is_said() {
+fn an_unreachable_database_is_reported() {
     let server = Postgres::shared();
     let missing = server.url_of("nobody_made_it");
-    Node::at(&missing).is_refused(4, &["there is no such database", "nobody_made_it"]);
+    GatewayFiles::at(&missing).is_refused(4, &["there is no such database", "nobody_made_it"]);
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = nobody.local_addr().expect("an address").port();
     // It accepts, and says nothing.
-    let silent = Node::at(&format!("postgres://tollgate@127.0.0.1:{port}/tollgate"));
+    let silent = GatewayFiles::at(&format!("postgres://tollgate@127.0.0.1:{port}/tollgate"));
     let place = format!("127.0.0.1:{port}");
     silent.is_refused(5, &[&place, "did not answer within 5 s"]);
     drop(nobody);
     silent.is_refused(5, &[&place, "refused"]);
-    let unnamed = Node::at("postgres://tollgate@no-such-host.invalid/tollgate");
+    let unnamed = GatewayFiles::at("postgres://tollgate@no-such-host.invalid/tollgate");
     unnamed.is_refused(5, &["no-such-host.invalid"]);
 }
 
 #[test]
-fn a_schema_that_will_not_do_is_said() {
+fn an_unusable_schema_is_reported() {
     let server = Postgres::shared();
     let (empty, url) = server.database("never_migrated");
-    let node = Node::at(&url);
+    let node = GatewayFiles::at(&url);
     node.refuses(&["serve"], 4, &["there is no schema", "tollgate migrate up"]);
     node.refuses(&["migrate", "status"], 1, &["there is no schema", "tollgate migrate up"]);
     let there = "SELECT count(*) FROM information_schema.schemata WHERE schema_name = 'tollgate'";
     assert_eq!(server.sql(&empty, there), "0", "nothing is made unasked");
 
-    let (node, name) = Node::migrated("changed");
+    let (node, name) = GatewayFiles::migrated("changed");
     let change = |sql: &str| server.sql(&name, sql);
     change("UPDATE tollgate.schema_version SET sha256 = 'other' WHERE version = 1");
     node.is_refused(4, &["step 1 of the schema is not the one that this version has"]);
     node.refuses(&["migrate", "up"], 4, &["step 1"]);
 
-    let (node, name) = Node::migrated("future");
+    let (node, name) = GatewayFiles::migrated("future");
     let insert = "INSERT INTO tollgate.schema_version VALUES (999, 'flying_cars', 'x')";
     server.sql(&name, insert);
     node.is_refused(4, &["from the future", "999", "newer version of tollgate"]);
@@ -282,20 +275,20 @@ fn a_schema_that_will_not_do_is_said() {
     };
     assert_eq!(status["standing"], "ahead");
 
-    let (node, name) = Node::migrated("incomplete");
+    let (node, name) = GatewayFiles::migrated("incomplete");
     server.sql(&name, "DROP TABLE tollgate.accounts CASCADE");
     node.is_refused(4, &["tollgate.accounts is missing", "restore"]);
 
     server.sql("postgres", "CREATE DATABASE others_own");
     server.sql("others_own", "REVOKE CREATE ON SCHEMA public FROM public");
-    let node = Node::at(&server.url_of("others_own"));
+    let node = GatewayFiles::at(&server.url_of("others_own"));
     node.refuses(&["migrate", "up"], 4, &["lacks a right"]);
 }
 
 #[test]
-fn a_database_that_takes_no_writes_or_no_connections_is_said() {
+fn a_read_only_or_full_database_is_reported() {
     let server = Postgres::shared();
-    let (node, name) = Node::migrated("busy");
+    let (node, name) = GatewayFiles::migrated("busy");
     server.read_only(&name, true);
     node.is_refused(5, &["takes no writes", "primary"]);
     server.read_only(&name, false);
@@ -308,12 +301,12 @@ fn a_database_that_takes_no_writes_or_no_connections_is_said() {
     node.refuses(&["serve"], 4, &["synchronous_commit is off"]);
 
     let pair = ReplicatedPair::start();
-    let standby = Node::at(&pair.standby.url());
+    let standby = GatewayFiles::at(&pair.standby.url());
     standby.is_refused(5, &["takes no writes"]);
     // Of two machines, the one that takes writes.
     let url =
         format!("postgres://tollgate@127.0.0.1:{},127.0.0.1:{}/tollgate", 1, pair.primary.port());
-    Node::at(&url).succeeds(&["migrate", "up"]);
+    GatewayFiles::at(&url).succeeds(&["migrate", "up"]);
 }
 
 #[test]
@@ -321,7 +314,7 @@ fn processes_that_migrate_at_once_do_each_step_once() {
     let server = Postgres::shared();
     for round in 0..3 {
         let (_, url) = server.database("three");
-        let node = Node::at(&url);
+        let node = GatewayFiles::at(&url);
         let planned = node.succeeds(&["migrate", "up", "--dry-run"]);
         let steps = planned.lines().filter(|line| line.starts_with("-- Step ")).count();
         assert!(steps >= 1, "{planned}");
@@ -345,7 +338,7 @@ fn processes_that_migrate_at_once_do_each_step_once() {
 #[test]
 fn a_database_that_fails_later_is_found_again_and_nothing_is_lost() {
     let server = Postgres::shared();
-    let (node, name) = Node::migrated("later");
+    let (node, name) = GatewayFiles::migrated("later");
     let serving = node.serve("info");
     let account = |name: &str| serde_json::json!({ "name": name });
     let (status, made) = serving.admin("POST", "/admin/v1/accounts", &account("first"));

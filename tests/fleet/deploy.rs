@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::child::Running;
 use crate::harness::postgres::Postgres;
-use crate::harness::{Answer, ask, eventually, free_address, simulator, tool};
+use crate::harness::{Answer, ask, eventually, free_address, poll, simulator, tool};
 use serde_json::{Value, json};
 
 const ADMIN_TOKEN: &str = "admin-token-of-the-example";
@@ -65,13 +65,11 @@ impl Example {
         }
         let script = Running(script.spawn().expect("the script starts"));
         let mut example = Self { script, front, admins, data };
-        let deadline = Instant::now() + START_TIMEOUT;
-        while std::net::TcpStream::connect(front).is_err() {
+        poll("HAProxy listens", START_TIMEOUT, || {
             let ended = example.script.0.try_wait().expect("it can be asked");
             assert!(ended.is_none(), "the script has ended: {ended:?}");
-            assert!(Instant::now() < deadline, "no HAProxy: {}", example.log("node-1.log"));
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            std::net::TcpStream::connect(front)
+        });
         example
     }
 
@@ -90,14 +88,10 @@ impl Example {
     fn try_end(&mut self) -> Option<ExitStatus> {
         let id = self.script.0.id().to_string();
         let sent = Command::new("kill").args(["-TERM", &id]).status();
-        let deadline = Instant::now() + END_TIMEOUT;
-        while sent.as_ref().is_ok_and(ExitStatus::success) && Instant::now() < deadline {
-            if let Ok(Some(status)) = self.script.0.try_wait() {
-                return Some(status);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if !sent.is_ok_and(|status| status.success()) {
+            return None;
         }
-        None
+        self.script.wait_for(END_TIMEOUT)
     }
 
     fn log(&self, of: &str) -> String {

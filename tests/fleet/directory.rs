@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::fleet::{database, node_options};
 use crate::harness::postgres::{Cut, Postgres};
+use crate::harness::within_async;
 use tempfile::TempDir;
 use tokio::task::{JoinHandle, JoinSet};
 use tollgate::clock::UnixMs;
@@ -30,13 +31,13 @@ fn query_result(database: &str, sql: &str) -> String {
 }
 
 /// A node of a fleet, as far as its directory goes.
-struct Node {
+struct DirectoryNode {
     dir: TempDir,
     ledger: Arc<Ledger>,
     follower: JoinHandle<()>,
 }
 
-impl Node {
+impl DirectoryNode {
     async fn start(url: &str) -> Self {
         Self::start_in(tempfile::tempdir().expect("a directory"), url).await
     }
@@ -67,8 +68,12 @@ impl Node {
     }
 }
 
-async fn three(url: &str) -> Vec<Node> {
-    vec![Node::start(url).await, Node::start(url).await, Node::start(url).await]
+async fn three(url: &str) -> Vec<DirectoryNode> {
+    vec![
+        DirectoryNode::start(url).await,
+        DirectoryNode::start(url).await,
+        DirectoryNode::start(url).await,
+    ]
 }
 
 /// A new seed, printed so that a failure can be had again.
@@ -79,13 +84,8 @@ fn seeded() -> fastrand::Rng {
 }
 
 /// Waits for what should come soon, and says how long it took.
-async fn within(limit: Duration, what: &str, is_so: impl Fn() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < limit, "{what}: not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    begun.elapsed()
+async fn within(limit: Duration, what: &str, holds: impl Fn() -> bool) -> Duration {
+    within_async(limit, what, async || holds()).await
 }
 
 /// Everything that nodes of a fleet should know alike.
@@ -106,7 +106,7 @@ async fn state(ledger: &Ledger) -> Vec<String> {
 }
 
 /// All nodes know the same, once they have followed to the end.
-async fn assert_alike(nodes: &[Node]) {
+async fn assert_alike(nodes: &[DirectoryNode]) {
     let mut expected = None;
     for node in nodes {
         node.ledger.catch_up().await.expect("follows");
@@ -191,7 +191,7 @@ async fn what_customers_pay_holds_on_all_nodes() {
     let (_, url) = database("prices").await;
     let nodes = three(&url).await;
     let account = nodes[0].ledger.create_account("A").await.expect("opens").id;
-    let paid = |node: &Node| node.ledger.price_rule(account, "m", UnixMs::now());
+    let paid = |node: &DirectoryNode| node.ledger.price_rule(account, "m", UnixMs::now());
     for round in 0..9 {
         let rule = set_group(&nodes[round % 3].ledger, 100 + 50 * round as i64).await;
         if round == 0 {
@@ -211,7 +211,7 @@ async fn what_customers_pay_holds_on_all_nodes() {
 /// Fifty at once, each on a node of its own choice, and what came of it.
 async fn at_once<T: Send + 'static, F>(
     random: &mut fastrand::Rng,
-    nodes: &[Node],
+    nodes: &[DirectoryNode],
     count: usize,
     work: impl Fn(Arc<Ledger>, usize) -> F,
 ) -> Vec<T>
@@ -249,13 +249,13 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
         assert!(
             signed.iter().flat_map(|one| one.as_ref().err()).all(|e| *e == LedgerError::EmailTaken)
         );
-        let asked = at_once(&mut random, &nodes, 50, |ledger, _| async move {
-            let asked = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
-            let by = ledger.by(&Actor::operator("ada")).asked(asked);
+        let opened = at_once(&mut random, &nodes, 50, |ledger, _| async move {
+            let key = IdempotencyKey { id: Some(format!("open {round}")), digest: [1; 32] };
+            let by = ledger.by(&Actor::operator("ada")).with_idempotency_key(key);
             by.create_account("B").await.expect("opens").value.id
         });
-        let asked = asked.await;
-        assert!(asked.iter().all(|id| *id == asked[0]), "one request opens one account");
+        let opened = opened.await;
+        assert!(opened.iter().all(|id| *id == opened[0]), "one request opens one account");
     }
     let row = format!("SELECT granted, available FROM tollgate.accounts WHERE id = '{account}'");
     assert_eq!(query_result(&database, &row), "28|28");
@@ -270,7 +270,7 @@ async fn of_writes_that_conflict_one_is_made_whichever_nodes_they_come_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_code_with_ten_uses_is_used_ten_times_by_two_hundred_accounts_on_three_nodes() {
+async fn a_code_with_ten_uses_is_used_ten_times_across_the_fleet() {
     let (database, url) = database("codes").await;
     let (nodes, mut random) = (three(&url).await, seeded());
     let opened = at_once(&mut random, &nodes, 200, |ledger, number| async move {
@@ -306,7 +306,8 @@ async fn a_commit_whose_answer_is_lost_gives_once() {
     const ROUNDS: u64 = 50;
     let (database, url) = database("unknown").await;
     let (cut, mut random) = (Cut::before(Postgres::shared().port()), seeded());
-    let (node, other) = (Node::start(&cut.url(&url)).await, Node::start(&url).await);
+    let (node, other) =
+        (DirectoryNode::start(&cut.url(&url)).await, DirectoryNode::start(&url).await);
     let account = node.ledger.create_account("A").await.expect("opens").id;
     for round in 0..ROUNDS {
         if random.bool() {
@@ -377,7 +378,7 @@ async fn a_node_that_was_away_and_a_new_one_learn_all_that_was_written() {
             nodes.push(node.restart(&url).await);
         }
     }
-    nodes.push(Node::start(&url).await);
+    nodes.push(DirectoryNode::start(&url).await);
     assert_alike(&nodes).await;
     let newest = nodes.remove(3);
     let (before, hash) = (state(&newest.ledger).await, newest.ledger.state_hash());
@@ -473,7 +474,7 @@ async fn money_is_given_back_as_far_as_the_treasury_says_that_it_was_charged() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_stops_following_at_what_it_does_not_know_and_serves_on() {
     let (database, url) = database("unknown_record").await;
-    let old = Node::start(&url).await;
+    let old = DirectoryNode::start(&url).await;
     let account = old.ledger.create_account("A").await.expect("opens").id;
     let (secret, _) = old.ledger.create_key(account, key("k")).await.expect("a key");
     let hash = tollgate::secret::KeyHash::of(secret.expose().as_bytes());
@@ -496,7 +497,7 @@ async fn a_node_stops_following_at_what_it_does_not_know_and_serves_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_that_is_ahead_of_its_database_writes_nothing_into_it() {
     let (database, url) = database("restored").await;
-    let node = Node::start(&url).await;
+    let node = DirectoryNode::start(&url).await;
     node.ledger.create_account("A").await.expect("opens");
     let account = node.ledger.create_account("B").await.expect("opens").id;
     node.follower.abort();
@@ -517,7 +518,7 @@ async fn a_node_that_is_ahead_of_its_database_writes_nothing_into_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_node_that_has_followed_what_a_failover_lost_follows_no_further() {
     let (database, url) = database("lost_write").await;
-    let [one, other] = [Node::start(&url).await, Node::start(&url).await];
+    let [one, other] = [DirectoryNode::start(&url).await, DirectoryNode::start(&url).await];
     one.ledger.create_account("A").await.expect("opens");
     other.ledger.create_account("B").await.expect("opens");
     let followed = || one.ledger.followed() == 2;
@@ -547,7 +548,7 @@ fn slip_in(database: &str, seq: u64, records: &[Record]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn what_nobody_announced_is_found_and_what_is_not_allowed_ends_nothing_but_following() {
     let (database, url) = database("polled").await;
-    let node = Node::start(&url).await;
+    let node = DirectoryNode::start(&url).await;
     let (account, at) = (AccountId::from_number(7), UnixMs(1));
     let mut slowest = Duration::ZERO;
     let created = Record::AccountCreated { account, name: "A".to_owned(), at };

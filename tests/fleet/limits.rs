@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::harness::fleet;
+use crate::harness::let_pass_async;
 use crate::harness::postgres::{Cut, Postgres};
 use tollgate::fleet::HasFleet;
 use tollgate::fleet::node;
@@ -172,8 +173,11 @@ async fn what_a_node_gives_up_while_nobody_hears_is_spent_elsewhere_later() {
     for hold in holds {
         hold.post(fleet::cost(1000));
     }
-    // Long enough for the key to be idle, and for the node to say so in vain.
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let_pass_async(
+        Duration::from_millis(2500),
+        "the key is idle for long enough, and the node reports it in vain",
+    )
+    .await;
     Postgres::shared().accept_connections(&database, true);
     let sums = "SELECT sum(share), sum(spent), sum(held) FROM tollgate.cap_shares";
     crate::harness::eventually("the node has told what it spent, and keeps no more", || {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::harness::fleet::{InProcess, OneNode, copied, cost, database, money, options, reserve};
+use crate::harness::fleet::{InProcess, Member, copied, cost, database, money, options, reserve};
 use crate::harness::postgres::Postgres;
-use crate::harness::{Gateway, ask, chat_model, eventually, simulator};
+use crate::harness::{
+    Gateway, ask, chat_model, eventually, let_pass_async, simulator, within_async,
+};
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::fleet::HasFleet;
@@ -13,12 +15,12 @@ use tollgate::fleet::moving;
 use tollgate::fleet::postgres::Db;
 use tollgate::ledger::{
     AccountId, AccountPatch, Actor, EntryKind, HoldsPatch, Ledger, LedgerError, NodeId, Options,
-    Refusal, SuspenseEnd, VoidReason,
+    RecoveryPolicy, Refusal, SuspenseEnd, VoidReason,
 };
 use tollgate::money::Nanousd;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_nodes_spend_together_adds_up() {
+async fn spending_of_all_nodes_adds_up() {
     let (name, url) = Postgres::shared().database("adds_up");
     let nodes = InProcess::start(&url, 3).await;
     let account = nodes.account_with(10_000).await;
@@ -103,17 +105,18 @@ async fn reads_that_take_long_keep_neither_money_nor_the_directory_waiting() {
             tokio::spawn(async move { db.query("SELECT pg_sleep(2)", &[]).await.is_ok() })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let_pass_async(
+        Duration::from_millis(200),
+        "nothing shows that all connections for reads are in use",
+    )
+    .await;
     let begun = Instant::now();
     let hold = one.admit(reserve(account, 200)).await.expect("there is money");
     assert!(begun.elapsed() < Duration::from_secs(1), "waited for {:?}", begun.elapsed());
     hold.post(cost(100));
     let new = other.create_account("new").await.expect("an account").id;
-    let begun = Instant::now();
-    while one.account(new).is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(1), "followed {:?} late", begun.elapsed());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let follows = async || one.account(new).is_some();
+    within_async(Duration::from_secs(1), "the other node follows", follows).await;
     readers.iter().for_each(tokio::task::JoinHandle::abort);
     nodes.stop().await;
 }
@@ -335,8 +338,7 @@ async fn resolved(
     account: AccountId,
     end: SuspenseEnd,
 ) -> Silent {
-    let dir = TempDir::new().expect("a directory");
-    let mut lost = OneNode::join(url, dir.path()).await;
+    let mut lost = Member::join(url, "lost").await;
     lost.ledger.catch_up().await.expect("follows");
     let hold = lost.ledger.admit(reserve(account, 4000)).await.expect("there is money");
     lost.falls_silent().await;
@@ -352,14 +354,14 @@ async fn resolved(
     let resolved = first.by(&actor).resolve_suspense((node, account), end, "lost").await;
     let amount = resolved.expect("resolved").value.amount.get();
     assert!(amount >= 4000, "{amount}");
-    Silent { node, dir: copied(dir.path()), amount }
+    Silent { node, dir: copied(lost.dir.path()), amount }
 }
 
 impl Silent {
     /// It comes back over its disk, and stops.
     async fn comes_back(&self, url: &str) {
         let dir = copied(self.dir.path());
-        OneNode::join(url, dir.path()).await.stop().await;
+        Member::join_in(url, "lost", dir, RecoveryPolicy::Floor).await.stop().await;
     }
 }
 

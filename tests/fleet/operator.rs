@@ -4,11 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::child::Running;
 use crate::harness::postgres::Postgres;
-use crate::harness::{Answer, Pages, ask, chat_model, simulator};
+use crate::harness::{Answer, Pages, ask, chat_model, poll, simulator};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::sim::Sim;
@@ -190,15 +190,8 @@ fn serve(directory: &Path) -> (Running, SocketAddr, SocketAddr) {
 }
 
 /// Waits for what should come soon.
-fn eventually<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
-    let deadline = Instant::now() + SOON;
-    loop {
-        match look() {
-            Ok(found) => return found,
-            Err(seen) => assert!(Instant::now() < deadline, "{what}: {seen}"),
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+fn eventually<T>(what: &str, look: impl FnMut() -> Result<T, String>) -> T {
+    poll(what, SOON, look)
 }
 
 fn nanousd(value: &Value) -> i64 {
@@ -404,8 +397,10 @@ async fn killed_resolved_and_started_again(how: &str) -> (Fleet, Node, String, u
     server.send_away(&fleet.database);
     let calls = (0..3).filter(|_| second.call(&key) == 200).count();
     assert!(calls > 0, "it goes on with what it was lent");
-    // Their ends are on disk.
-    std::thread::sleep(Duration::from_millis(300));
+    crate::harness::let_pass(
+        Duration::from_millis(300),
+        "the ends are flushed, which shows nowhere without the database",
+    );
     second.process.kill();
     server.accept_connections(&fleet.database, true);
     let amount = eventually("its lease is in suspense", || {

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::harness::fleet::{InProcess, OneNode, copied, cost, money, reserve};
+use crate::harness::fleet::{InProcess, Member, copied, cost, money, reserve};
 use crate::harness::postgres::{Postgres, Stop};
+use crate::harness::within_async;
 use tempfile::TempDir;
 use tollgate::clock::{MS_PER_DAY, UnixMs};
 use tollgate::ledger::{
     AccountId, Actor, Balance, CallName, DoubtRefund, Entry, EntryKind, Grain, Hold, HoldId, KeyId,
-    Ledger, LedgerError, Options, Refusal, RequestId, Reserve, Settlement, VoidReason,
+    Ledger, LedgerError, Options, RecoveryPolicy, Refusal, RequestId, Reserve, Settlement,
+    VoidReason,
 };
 use tollgate::price::{Usage, UsageSource};
 
@@ -57,16 +59,12 @@ async fn all_entries(ledger: &Ledger, account: AccountId) -> Vec<Entry> {
 
 /// Waits until a node reads so many lines of a statement, and says how long that took.
 async fn has_entries(ledger: &Ledger, account: AccountId, count: usize) -> Duration {
-    let begun = Instant::now();
-    loop {
+    within_async(REPORTED_AT_LAST, &format!("{count} lines are readable"), async || {
         let found = all_entries(ledger, account).await.len();
-        if found == count {
-            return begun.elapsed();
-        }
-        assert!(found < count, "{found} lines of {count}");
-        assert!(begun.elapsed() < REPORTED_AT_LAST, "{found} lines of {count}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        assert!(found <= count, "{found} lines of {count}");
+        found == count
+    })
+    .await
 }
 
 /// The hold that a line is about, or the id of what was given.
@@ -347,8 +345,7 @@ async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
     let (_, url) = Postgres::shared().database("doubt");
     let nodes = InProcess::start(&url, 2).await;
     let account = nodes.account_with(10_000).await;
-    let dir = TempDir::new().expect("a directory");
-    let crashing = OneNode::join(&url, dir.path()).await;
+    let crashing = Member::join(&url, "crashing").await;
     let mut left_open = Vec::new();
     for _ in 0..2 {
         let expected = Reserve { floor: money(40), ..reserve(account, 300) };
@@ -357,14 +354,11 @@ async fn a_doubt_of_one_node_is_listed_and_resolved_on_another() {
         left_open.push(hold);
     }
     let ids: Vec<HoldId> = left_open.iter().map(Hold::id).collect();
-    let dir = copied(dir.path());
-    let again = OneNode::join(&url, dir.path()).await;
+    let dir = copied(crashing.dir.path());
+    let again = Member::join_in(&url, "crashing", dir, RecoveryPolicy::Floor).await;
     let b = &nodes.ledgers[1];
-    let deadline = Instant::now() + REPORTED_AT_LAST;
-    while b.in_doubt().await.expect("doubts").len() < 2 {
-        assert!(Instant::now() < deadline, "the doubts were not reported");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let are_reported = async || b.in_doubt().await.expect("doubts").len() >= 2;
+    within_async(REPORTED_AT_LAST, "the doubts are reported", are_reported).await;
     let doubts = b.in_doubt().await.expect("doubts");
     assert_eq!(doubts.iter().map(|doubt| doubt.call.hold).collect::<Vec<_>>(), ids);
     assert_eq!((doubts[0].account, doubts[0].charged), (account, money(40)));

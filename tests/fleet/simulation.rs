@@ -89,7 +89,7 @@ fn no_money_is_spent_twice_or_lost_whatever_goes_wrong() {
     let seeds = rounds(SEEDS);
     let counts = for_every_seed(seeds, everything_goes_wrong);
     if seeds >= SEEDS && number("TOLLGATE_SIM_SEED").is_none() {
-        assert!(counts.undone > 0 && counts.gone > 0, "no node came back too late: {counts:?}");
+        assert!(counts.undone > 0 && counts.lost > 0, "no node came back too late: {counts:?}");
         let lines = [counts.lines, counts.lines_owed, counts.lines_refused];
         assert!(!lines.contains(&0), "lines of every kind: {counts:?}");
     }
@@ -186,7 +186,7 @@ impl Counts {
             suspended: sum(|counts| counts.suspended),
             resolved: sum(|counts| counts.resolved),
             undone: sum(|counts| counts.undone),
-            gone: sum(|counts| counts.gone),
+            lost: sum(|counts| counts.lost),
             recalls: sum(|counts| counts.recalls),
             lines: sum(|counts| counts.lines),
             lines_owed: sum(|counts| counts.lines_owed),

@@ -8,18 +8,21 @@ mod work;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::harness::fleet::Member;
+use crate::harness::let_pass_async;
+use crate::harness::next_millisecond;
 use crate::harness::postgres::Cut;
 use crate::harness::task_contract::{Subject, check};
 use member::{
-    GRANTED, HELD, Member, Place, TIMEOUT, charge, customer, end, hold, opened, submitted, task,
-    until,
+    FleetDatabase, GRANTED, HELD, TIMEOUT, charge, customer, end, hold, killed, opened, submitted,
+    task, tasks_of, until,
 };
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::{OpenOutcome, Opening};
 use tollgate::ledger::{
     AccountId, Actor, CallName, Hold, IdempotencyKey, KeyId, LedgerError, OpenHold,
-    REPEATED_WITHIN, RepeatKey, RequestId, Reservation, Settlement, Task, TaskFilter, TaskId,
-    TaskPhase, TaskSettlement,
+    REPEATED_WITHIN, RecoveryPolicy, RepeatKey, RequestId, Reservation, Settlement, Task,
+    TaskFilter, TaskId, TaskPhase, TaskSettlement,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
@@ -28,26 +31,26 @@ const ROUNDS: u64 = 50;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tasks_in_a_database_keep_the_contract_of_tasks() {
-    let place = Place::new("tasks").await;
-    let a = Member::join(&place.url, "a").await;
+    let database = FleetDatabase::new("tasks").await;
+    let a = Member::join(&database.url, "a").await;
     let (customer, stranger) = (customer(&a, &[]).await, customer(&a, &[]).await);
     let ledger = Arc::clone(&a.ledger);
     check(&Subject { ledger, customer, stranger }).await;
-    a.leave().await;
+    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn any_node_answers_for_a_task_and_only_to_its_account() {
-    let place = Place::new("answers").await;
+    let database = FleetDatabase::new("answers").await;
     let [a, b, c] = [
-        Member::join(&place.url, "a").await,
-        Member::join(&place.url, "b").await,
-        Member::join(&place.url, "c").await,
+        Member::join(&database.url, "a").await,
+        Member::join(&database.url, "b").await,
+        Member::join(&database.url, "c").await,
     ];
     let account = customer(&a, &[&b, &c]).await;
     let stranger = customer(&b, &[&a, &c]).await;
     let taken = submitted(&a, account, "up-1").await;
-    assert_eq!(place.purse(account).held, HELD);
+    assert_eq!(database.account(account).held, HELD);
     assert_eq!(a.ledger.open_holds(), 0, "the hold went with the task");
     for (name, node) in [("a", &a), ("b", &b), ("c", &c)] {
         for id in [taken.id().to_string(), "up-1".to_owned()] {
@@ -70,17 +73,17 @@ async fn any_node_answers_for_a_task_and_only_to_its_account() {
         let found = node.ledger.task(account, "up-1").await.expect("read").expect("kept");
         assert_eq!(found.ended().expect("over").charged, Nanousd::new(400));
     }
-    let purse = place.purse(account);
-    assert_eq!((purse.held, purse.spent), (0, 400));
-    let used = place.sql(&format!(
+    let row = database.account(account);
+    assert_eq!((row.held, row.spent), (0, 400));
+    let used = database.sql(&format!(
         "SELECT calls, charged, seconds FROM tollgate.usage WHERE account = '{account}'"
     ));
     assert_eq!(used, "1|400|4");
     for node in [a, b, c] {
-        node.leave().await;
+        node.stop().await;
     }
-    let purse = place.purse(account);
-    assert_eq!((purse.available, purse.leased), (GRANTED - 400, 0), "everything came back");
+    let row = database.account(account);
+    assert_eq!((row.available, row.leased), (GRANTED - 400, 0), "everything came back");
 }
 
 /// Opens a task whose hold all nodes must know, also by its request. Returns its name.
@@ -99,8 +102,8 @@ async fn open_everywhere(nodes: &[&Member], account: AccountId, task: &Task) -> 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_of_tasks_go_on_behind_each_page() {
-    let place = Place::new("lists").await;
-    let a = Member::join(&place.url, "a").await;
+    let database = FleetDatabase::new("lists").await;
+    let a = Member::join(&database.url, "a").await;
     let account = customer(&a, &[]).await;
     let mut ids = Vec::new();
     for number in 0..5 {
@@ -109,7 +112,7 @@ async fn lists_of_tasks_go_on_behind_each_page() {
             end(&a, &taken, TaskSettlement::Void).await.expect("written").expect("ended");
         }
         ids.push(taken.id());
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        next_millisecond().await;
     }
     ids.reverse();
     let page = async |filter, after, limit| {
@@ -128,13 +131,13 @@ async fn lists_of_tasks_go_on_behind_each_page() {
     assert_eq!(a.ledger.forget_tasks(future, 2).await.expect("forgotten"), 2, "at most so many");
     assert_eq!(a.ledger.forget_tasks(future, 2).await.expect("forgotten"), 1);
     assert_eq!(page(None, None, 9).await.0, [ids[1], ids[3]], "open ones are kept");
-    a.leave().await;
+    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_race_end_a_task_once_with_the_right_money() {
-    let place = Place::new("race").await;
-    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let database = FleetDatabase::new("race").await;
+    let [a, b] = [Member::join(&database.url, "a").await, Member::join(&database.url, "b").await];
     let account = customer(&a, &[&b]).await;
     let mut spent = 0;
     for seed in 0..ROUNDS {
@@ -155,43 +158,43 @@ async fn nodes_that_race_end_a_task_once_with_the_right_money() {
             both => panic!("seed {seed}: {both:?}"),
         };
         spent += way.unwrap_or_default();
-        let purse = place.purse(account);
-        assert_eq!((purse.held, purse.spent), (0, spent), "seed {seed}");
+        let row = database.account(account);
+        assert_eq!((row.held, row.spent), (0, spent), "seed {seed}");
         let existing = b.ledger.task(account, &taken.id().to_string()).await.expect("read");
         let charged = existing.expect("kept").ended().expect("over").charged;
         assert_eq!(charged, Nanousd::new(way.unwrap_or_default()), "seed {seed}");
     }
-    let lines = place.sql(
+    let lines = database.sql(
         "SELECT count(*), count(DISTINCT first_seq) FROM tollgate.entries
                            WHERE last_seq IN (SELECT hold FROM tollgate.tasks)",
     );
     assert_eq!(lines, format!("{ROUNDS}|{ROUNDS}"), "a line of the statement for each");
     for node in [a, b] {
-        node.leave().await;
+        node.stop().await;
     }
-    let purse = place.purse(account);
-    assert_eq!((purse.available, purse.leased, purse.suspense), (GRANTED - spent, 0, 0));
+    let row = database.account(account);
+    assert_eq!((row.available, row.leased, row.suspense), (GRANTED - spent, 0, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_task_costs_beyond_its_account_is_owed() {
-    let place = Place::new("excess").await;
-    let a = Member::join(&place.url, "a").await;
+    let database = FleetDatabase::new("excess").await;
+    let a = Member::join(&database.url, "a").await;
     let account = customer(&a, &[]).await;
     let taken = submitted(&a, account, "up-1").await;
-    let free = place.purse(account).available;
+    let free = database.account(account).available;
     let ended = end(&a, &taken, charge(HELD + free + 300)).await.expect("written");
     assert_eq!(ended.expect("ended").ended().expect("over").charged.get(), HELD + free);
-    let purse = place.purse(account);
-    assert_eq!((purse.available, purse.held, purse.debt), (0, 0, 300));
-    assert_eq!(purse.spent, HELD + free);
-    a.leave().await;
+    let row = database.account(account);
+    assert_eq!((row.available, row.held, row.debt), (0, 0, 300));
+    assert_eq!(row.spent, HELD + free);
+    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_upstream_that_reports_the_absurd_is_counted_to_the_end_of_the_range() {
-    let place = Place::new("absurd").await;
-    let a = Member::join(&place.url, "a").await;
+    let database = FleetDatabase::new("absurd").await;
+    let a = Member::join(&database.url, "a").await;
     let account = customer(&a, &[]).await;
     for number in 0..3 {
         let taken = submitted(&a, account, &format!("up-{number}")).await;
@@ -200,21 +203,22 @@ async fn an_upstream_that_reports_the_absurd_is_counted_to_the_end_of_the_range(
         let settlement = TaskSettlement::Post(Settlement { charge, usage, source });
         end(&a, &taken, settlement).await.expect("written").expect("ended");
     }
-    let counted = place.sql("SELECT calls, charged, characters FROM tollgate.usage");
+    let counted = database.sql("SELECT calls, charged, characters FROM tollgate.usage");
     assert_eq!(counted, format!("3|3|{}", i64::MAX));
-    a.leave().await;
+    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_ends_a_doubt_on_any_node_once() {
-    let place = Place::new("resolve").await;
-    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let database = FleetDatabase::new("resolve").await;
+    let [a, b] = [Member::join(&database.url, "a").await, Member::join(&database.url, "b").await];
     let account = customer(&a, &[&b]).await;
     let taken = opened(&a, account).await;
     let ada = Actor::operator("ada");
-    let asked = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
+    let key = IdempotencyKey { id: Some("resolve-1".to_owned()), digest: [1; 32] };
     let resolve = async |node: &Member, charge: Option<i64>| {
-        let (by, what) = (node.ledger.by(&ada).asked(asked.clone()), ("failed", "{}".to_owned()));
+        let (by, what) =
+            (node.ledger.by(&ada).with_idempotency_key(key.clone()), ("failed", "{}".to_owned()));
         by.resolve_task((account, taken.id()), what, charge.map(Nanousd::new)).await
     };
     let early = resolve(&b, None).await;
@@ -235,17 +239,17 @@ async fn an_operator_ends_a_doubt_on_any_node_once() {
     let acts = a.ledger.acts(Some(account), None, 10).await.expect("acts");
     let resolved = acts.iter().filter(|listed| listed.act.what == "task.resolve");
     assert_eq!(resolved.count(), 1, "the act stands once, on every node");
-    let purse = place.purse(account);
-    assert_eq!((purse.held, purse.spent), (0, 300));
+    let row = database.account(account);
+    assert_eq!((row.held, row.spent), (0, 300));
     for node in [a, b] {
-        node.leave().await;
+        node.stop().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_submit_on_two_nodes_is_one_task() {
-    let place = Place::new("submits").await;
-    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let database = FleetDatabase::new("submits").await;
+    let [a, b] = [Member::join(&database.url, "a").await, Member::join(&database.url, "b").await];
     let account = customer(&a, &[&b]).await;
     for seed in 0..ROUNDS {
         println!("seed {seed}");
@@ -261,11 +265,11 @@ async fn the_same_submit_on_two_nodes_is_one_task() {
             (Ok(task), Err(LedgerError::Conflict)) | (Err(LedgerError::Conflict), Ok(task)) => task,
             both => panic!("seed {seed}: {both:?}"),
         };
-        assert_eq!(place.purse(account).held, HELD, "seed {seed}");
+        assert_eq!(database.account(account).held, HELD, "seed {seed}");
         // No upstream takes it, so the same may be tried again.
         end(&b, &one, TaskSettlement::Void).await.expect("written").expect("ended");
         open(&b).await.expect("a new try");
-        place.sql("UPDATE tollgate.tasks SET due_at = NULL");
+        database.sql("UPDATE tollgate.tasks SET due_at = NULL");
         let all = b.ledger.tasks(Some(account), Some(TaskFilter::Open), None, 10).await;
         for left in all.expect("read").expect("a page").tasks {
             end(&a, &left.task, TaskSettlement::Void).await.expect("written").expect("ended");
@@ -273,16 +277,16 @@ async fn the_same_submit_on_two_nodes_is_one_task() {
     }
     assert_eq!((a.ledger.open_holds(), b.ledger.open_holds()), (0, 0));
     for node in [a, b] {
-        node.leave().await;
+        node.stop().await;
     }
-    assert_eq!(place.purse(account).available, GRANTED);
+    assert_eq!(database.account(account).available, GRANTED);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_without_an_answer_holds_once_or_not_at_all() {
-    let place = Place::new("commits").await;
-    let wire = Cut::before(place.server.port());
-    let a = Member::join(&wire.url(&place.url), "a").await;
+    let database = FleetDatabase::new("commits").await;
+    let wire = Cut::before(database.server.port());
+    let a = Member::join(&wire.url(&database.url), "a").await;
     let account = customer(&a, &[]).await;
     let (mut taken, mut unknown) = (0, 0);
     for seed in 0..ROUNDS {
@@ -291,7 +295,7 @@ async fn a_commit_without_an_answer_holds_once_or_not_at_all() {
         let hold = hold(&a, account, HELD).await;
         let task = task(&hold, account, None);
         hold.durable().await.expect("on disk");
-        tokio::time::sleep(Duration::from_millis(random.u64(..20))).await;
+        let_pass_async(Duration::from_millis(random.u64(..20)), "any moment of an exchange").await;
         if random.bool() {
             wire.lose_answer_to_commit();
         } else {
@@ -302,29 +306,29 @@ async fn a_commit_without_an_answer_holds_once_or_not_at_all() {
             // The node's own exchange met the fault.
             Ok(()) => {
                 taken += 1;
-                assert_eq!(place.purse(account).held, HELD, "seed {seed}");
+                assert_eq!(database.account(account).held, HELD, "seed {seed}");
                 end(&a, &task, TaskSettlement::Void).await.expect("written").expect("ended");
             }
             Err(LedgerError::Unavailable(_)) => unknown += 1,
             Err(other) => panic!("seed {seed}: {other}"),
         }
         until("the end of the hold", || a.ledger.open_holds() == 0).await;
-        assert_eq!(place.purse(account).held, 0, "seed {seed}");
+        assert_eq!(database.account(account).held, 0, "seed {seed}");
         let stage = "SELECT count(*) FROM tollgate.tasks WHERE stage NOT IN ('ended', 'never')";
-        assert_eq!(place.sql(stage), "0", "seed {seed}: nobody asks the upstream");
+        assert_eq!(database.sql(stage), "0", "seed {seed}: nobody asks the upstream");
     }
     println!("{taken} opened, {unknown} unknown");
     assert!(unknown >= 10, "only {unknown} of {ROUNDS} commits were lost");
-    until("the last exchange", || place.purse(account).suspense == 0).await;
-    a.leave().await;
-    let purse = place.purse(account);
-    assert_eq!((purse.available, purse.leased), (GRANTED, 0), "nothing was lost or made");
+    until("the last exchange", || database.account(account).suspense == 0).await;
+    a.stop().await;
+    let row = database.account(account);
+    assert_eq!((row.available, row.leased), (GRANTED, 0), "nothing was lost or made");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
-    let place = Place::new("dies").await;
-    let watcher = Member::join(&place.url, "watcher").await;
+    let database = FleetDatabase::new("dies").await;
+    let watcher = Member::join(&database.url, "watcher").await;
     let account = customer(&watcher, &[]).await;
     let mut dir = None;
     let mut spent_rounds = 0;
@@ -332,8 +336,8 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
         println!("seed {seed}");
         let step = fastrand::Rng::with_seed(seed).u32(..4);
         let a = match dir.take() {
-            None => Member::join(&place.url, "a").await,
-            Some(dir) => Member::join_in(&place.url, "a", dir).await,
+            None => Member::join(&database.url, "a").await,
+            Some(dir) => Member::join_in(&database.url, "a", dir, RecoveryPolicy::Void).await,
         };
         a.ledger.catch_up().await.expect("followed");
         assert_eq!(a.ledger.open_holds(), 0, "seed {seed}: the start has ended them");
@@ -347,7 +351,7 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
         if step == 2 {
             // The database has it, and the journal does not know.
             let opening = Opening::new(&task, open, REPEATED_WITHIN).expect("an opening");
-            assert_eq!(a.tasks().open(&opening).await, Ok(OpenOutcome::Done), "seed {seed}");
+            assert_eq!(tasks_of(&a).open(&opening).await, Ok(OpenOutcome::Done), "seed {seed}");
             was_opened = true;
         }
         if step == 3 {
@@ -358,26 +362,27 @@ async fn a_node_that_dies_while_it_opens_a_task_holds_its_money_once() {
             // What a killed process held in memory ends nothing.
             std::mem::forget(hold);
         }
-        dir = Some(a.killed());
+        dir = Some(killed(a).await);
         let held = if was_opened { HELD } else { 0 };
-        assert_eq!(place.purse(account).held, held, "seed {seed}, step {step}");
+        assert_eq!(database.account(account).held, held, "seed {seed}, step {step}");
         if was_opened {
             let ended = end(&watcher, &task, charge(1)).await.expect("written");
             ended.expect("another node ends it");
             spent_rounds += 1;
         }
     }
-    let a = Member::join_in(&place.url, "a", dir.expect("a directory")).await;
+    let a =
+        Member::join_in(&database.url, "a", dir.expect("a directory"), RecoveryPolicy::Void).await;
     assert_eq!(a.ledger.open_holds(), 0);
     for node in [a, watcher] {
-        node.leave().await;
+        node.stop().await;
     }
-    let purse = place.purse(account);
-    assert_eq!((purse.leased, purse.held, purse.suspense), (0, 0, 0));
-    assert_eq!((purse.spent, purse.available), (spent_rounds, GRANTED - spent_rounds));
+    let row = database.account(account);
+    assert_eq!((row.leased, row.held, row.suspense), (0, 0, 0));
+    assert_eq!((row.spent, row.available), (spent_rounds, GRANTED - spent_rounds));
     let doubted = "SELECT count(*) FROM tollgate.in_doubt
                    WHERE hold IN (SELECT hold FROM tollgate.tasks)";
-    assert_eq!(place.sql(doubted), "0", "what went with a task is in no doubt");
+    assert_eq!(database.sql(doubted), "0", "what went with a task is in no doubt");
 }
 
 /// The ledger's record of a hold.
@@ -397,9 +402,9 @@ fn open_hold(account: AccountId, hold: &Hold) -> OpenHold {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_is_away_costs_nobody_anything() {
-    let place = Place::new("away").await;
-    let wire = Cut::before(place.server.port());
-    let a = Member::join(&wire.url(&place.url), "a").await;
+    let database = FleetDatabase::new("away").await;
+    let wire = Cut::before(database.server.port());
+    let a = Member::join(&wire.url(&database.url), "a").await;
     let account = customer(&a, &[]).await;
     drop(hold(&a, account, HELD).await);
     let one = hold(&a, account, HELD).await;
@@ -412,21 +417,21 @@ async fn a_database_that_is_away_costs_nobody_anything() {
     assert!(matches!(unread, Err(LedgerError::Unavailable(_))), "{unread:?}");
     wire.resume();
     submitted(&a, account, "up-1").await;
-    assert_eq!(place.purse(account).held, HELD);
-    a.leave().await;
+    assert_eq!(database.account(account).held, HELD);
+    a.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_due_task_is_one_nodes_until_that_dies() {
-    let place = Place::new("claims").await;
-    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let database = FleetDatabase::new("claims").await;
+    let [a, b] = [Member::join(&database.url, "a").await, Member::join(&database.url, "b").await];
     let account = customer(&a, &[&b]).await;
     for number in 0..20 {
         submitted(&a, account, &format!("up-{number}")).await;
     }
-    assert_eq!(a.tasks().claim(10).await, Ok(None), "nothing is due yet");
-    place.sql("UPDATE tollgate.tasks SET due_at = 0");
-    let (a_tasks, b_tasks) = (a.tasks(), b.tasks());
+    assert_eq!(tasks_of(&a).claim(10).await, Ok(None), "nothing is due yet");
+    database.sql("UPDATE tollgate.tasks SET due_at = 0");
+    let (a_tasks, b_tasks) = (tasks_of(&a), tasks_of(&b));
     let (by_a, by_b) = tokio::join!(a_tasks.claim(10), b_tasks.claim(15));
     let claimed =
         [by_a, by_b].map(|claims| claims.expect("claimed").map_or_else(Vec::new, |c| c.tasks));
@@ -442,13 +447,13 @@ async fn a_due_task_is_one_nodes_until_that_dies() {
     assert_eq!(b_tasks.claim_to_ask(one, Duration::ZERO).await, Ok(false), "somebody asks");
 
     // The holders die, and their time goes by.
-    place.sql("UPDATE tollgate.tasks SET held_until = now() - interval '1 second'");
+    database.sql("UPDATE tollgate.tasks SET held_until = now() - interval '1 second'");
     let again = b_tasks.claim(30).await.expect("claimed").expect("some");
     assert_eq!((again.tasks.len(), again.nodes), (20, 2));
     b_tasks.note_poll(one, Some(("running", "{}")), UnixMs(u64::MAX >> 1)).await.expect("noted");
     let existing = a_tasks.any_task(one).await.expect("read").expect("there");
-    let said = existing.status.expect("something");
-    assert_eq!((said.state.as_str(), said.document.as_str()), ("running", "{}"));
+    let status = existing.status.expect("something");
+    assert_eq!((status.state.as_str(), status.document.as_str()), ("running", "{}"));
     assert!(existing.polled_ago.expect("asked") < TIMEOUT);
     let fresh = a_tasks.claim_to_ask(one, TIMEOUT).await;
     assert_eq!(fresh, Ok(false), "it was asked just now");
@@ -456,7 +461,7 @@ async fn a_due_task_is_one_nodes_until_that_dies() {
 
     let orphan = opened(&a, account).await;
     assert_eq!(b_tasks.is_orphaned(&orphan).await, Ok(false), "its node is at it");
-    place.sql(&format!(
+    database.sql(&format!(
         "UPDATE tollgate.nodes SET term_ends = now() WHERE id = {}",
         a.fleet.node().number()
     ));

@@ -10,7 +10,7 @@ use tollgate::money::Nanousd;
 use crate::harness::fleet::InProcess;
 use crate::harness::postgres::Postgres;
 use crate::harness::rounds;
-use crate::harness::tight::{Outcome, Purse, Script, play, random_rules};
+use crate::harness::tight::{Outcome, Script, TightAccount, play, random_rules};
 
 /// Schedules that a full run plays, each on an account of its own.
 const SCHEDULES: u64 = 25;
@@ -22,7 +22,7 @@ async fn parallel_calls_over_three_nodes_overspend_nothing() {
     let nodes = InProcess::start(&url, 3).await;
     let first = fastrand::u64(..) >> 1;
     println!("from seed {first}");
-    let desks: Vec<_> = (0..3).map(|_| Arc::<HoldQueue>::default()).collect();
+    let queues: Vec<_> = (0..3).map(|_| Arc::<HoldQueue>::default()).collect();
     let mut all = Outcome::default();
     for seed in first..first + rounds(SCHEDULES) {
         let mut rng = Rng::with_seed(seed);
@@ -33,9 +33,9 @@ async fn parallel_calls_over_three_nodes_overspend_nothing() {
         for _ in 0..rng.u8(1..=10) {
             let node = rng.usize(0..3);
             let ledger = Arc::clone(&nodes.ledgers[node]);
-            let purse = Purse { ledger, account, ballast: Nanousd::ZERO };
+            let tight = TightAccount { ledger, account, ballast: Nanousd::ZERO };
             let script = Script::random(&mut rng).hurried();
-            calls.spawn(play(purse, Arc::clone(&desks[node]), rules.clone(), script));
+            calls.spawn(play(tight, Arc::clone(&queues[node]), rules.clone(), script));
         }
         let mut sum = Outcome::default();
         while let Some(outcome) = calls.join_next().await {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Act, Answer, Gateway, Scripted, ask, chat_model};
+use crate::harness::{Act, Answer, Gateway, Scripted, ask, chat_model, let_pass};
 use serde_json::json;
 
 const WHOLE: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}"#;
@@ -72,7 +72,7 @@ fn requests_that_meet_the_close_of_an_idle_connection_are_all_served() {
     let begun = Instant::now();
     for call in 0..CALLS {
         let due = Duration::from_millis(48) * u32::try_from(call).expect("few");
-        std::thread::sleep(due.saturating_sub(begun.elapsed()));
+        let_pass(due.saturating_sub(begun.elapsed()), "a call comes every 48 ms");
         let answer = chat(&gateway, false);
         assert_eq!(answer.status(), 200, "call {call}: {answer:?}");
     }
@@ -164,7 +164,7 @@ fn connections_are_kept_for_as_long_as_is_configured() {
         let gateway = gateway(&upstream, more);
         for _ in 0..3 {
             assert_eq!(chat(&gateway, false).status(), 200);
-            std::thread::sleep(Duration::from_millis(250));
+            let_pass(Duration::from_millis(250), "the connection is idle");
         }
         assert_eq!(upstream.connections(), expected, "{more}");
     }

@@ -240,7 +240,7 @@ fn a_task_is_submitted_and_followed() {
 
 /// A body that is not what its head says is the upstream's fault, and nobody pays for it.
 #[test]
-fn what_cannot_be_decoded_is_a_bad_gateway() {
+fn an_undecodable_body_is_a_bad_gateway() {
     for coding in CODINGS {
         let body = whole(coding, COMPLETION);
         let line = format!("content-encoding: {}\r\n", token(coding));

@@ -12,9 +12,9 @@ mod secrets;
 mod unreadable;
 mod upstream;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::harness::{Answer, Gateway, VIDEO_MODELS, ask};
+use crate::harness::{Answer, Gateway, VIDEO_MODELS, ask, poll};
 use serde_json::{Value, json};
 use upstream::Upstream;
 
@@ -73,16 +73,12 @@ fn record(gateway: &Gateway, id: &str) -> Answer {
 
 /// The record once the task has ended.
 fn ended(gateway: &Gateway, id: &str) -> Answer {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
+    poll("the task ends", Duration::from_secs(10), || {
         let record = record(gateway, id);
         let status = record.json()["status"].as_str().unwrap_or_default().to_owned();
-        if ["succeeded", "failed", "expired", "cancelled"].contains(&status.as_str()) {
-            return record;
-        }
-        assert!(Instant::now() < deadline, "the task does not end: {record:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        let has_ended = ["succeeded", "failed", "expired", "cancelled"].contains(&&*status);
+        if has_ended { Ok(record) } else { Err(record) }
+    })
 }
 
 fn family_v() -> Value {

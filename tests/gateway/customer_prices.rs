@@ -62,7 +62,7 @@ fn pair(charged: &str, source: &str) -> (String, String) {
 }
 
 #[test]
-fn customers_pay_by_their_own_rules_then_by_those_of_their_group_then_the_list() {
+fn a_customers_price_rule_precedes_the_groups_and_the_list() {
     let recorder = Recorder::start();
     let mut gateway = gateway(&recorder);
     let models = ["m-one", "m-two", "other"];

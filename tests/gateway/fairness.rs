@@ -144,7 +144,7 @@ fn bodies(sim: &Sim) -> Vec<Value> {
 /// Each target is asked in its own protocol's words, and what one of them does not take goes to those
 /// that do.
 #[test]
-fn targets_of_two_protocols_are_asked_in_their_own_words() {
+fn targets_of_two_protocols_get_requests_in_their_own_dialects() {
     let sims = [simulator(&["fault=status=500"]), simulator(&[])];
     let [a, b] = sims.each_ref().map(Sim::addr);
     let upstreams = format!(

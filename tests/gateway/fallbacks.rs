@@ -125,7 +125,7 @@ fn an_open_circuit_has_another_model_serve_without_a_try() {
 }
 
 #[test]
-fn the_model_that_was_asked_for_serves_while_it_can_and_is_named_nowhere() {
+fn the_requested_model_serves_before_its_fallbacks() {
     let (cheap, dear) = (Recorder::start(), Recorder::start());
     let gateway = gateway((cheap.address, ""), dear.address, "");
     let answer = chat(&gateway, "cheap", nothing());
@@ -173,7 +173,7 @@ fn streams_go_to_another_model_before_their_first_byte_only() {
 }
 
 #[test]
-fn only_the_list_of_the_model_that_was_asked_for_counts_and_in_its_order() {
+fn only_the_fallbacks_of_the_requested_model_count_in_order() {
     let (bad, recorder) = (simulator(&[]), Recorder::start());
     let upstreams = [
         upstream("bad", bad.addr(), "/sim:fault=status=500", ""),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Act, Answer, Gateway, Recorded, Responder, Scripted, ask};
+use crate::harness::{Act, Answer, Gateway, Recorded, Responder, Scripted, ask, eventually};
 
 /// Faults of the secondary endpoint at the upstream.
 const FAULTS: [&str; 7] = ["429", "500", "529", "503", "403", "401", "reset"];
@@ -284,7 +284,8 @@ fn counts_at_one_time_are_bounded_and_shared() {
                 scope.spawn(|| call(&gateway, key, "/v1/messages/count_tokens", "m").status())
             })
             .collect();
-        std::thread::sleep(Duration::from_millis(600));
+        let in_flight = || gateway.metric("tollgate_requests_in_flight");
+        eventually("a burst waits", || in_flight() >= 30.0);
         let began = Instant::now();
         let answer = call(&gateway, &other, "/v1/messages/count_tokens", "m");
         assert_eq!(answer.status(), 200, "{answer:?}");

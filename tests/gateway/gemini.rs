@@ -109,7 +109,7 @@ fn requests_go_on_byte_for_byte_with_the_operators_credential_alone() {
 }
 
 #[test]
-fn a_key_is_taken_from_headers_or_query_and_told_nobody() {
+fn a_key_in_a_header_or_query_is_never_forwarded() {
     let recorder = Recorder::start();
     let (upstreams, models) = configuration(recorder.address, "");
     let gateway = Gateway::logging(&upstreams, &models);

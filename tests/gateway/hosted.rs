@@ -4,12 +4,12 @@
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::harness::tls::{TestCertificate, connect_tls};
-use crate::harness::{ask, connect, eventually, http_builder, simulator};
+use crate::harness::{ask, connect, eventually, http, http_builder, simulator};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
@@ -23,9 +23,10 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tollgate::balance::Balancer;
 use tollgate::config::{ConfigHandle, Overrides, Sources};
+use tollgate::finished::FinishedRequest;
 use tollgate::gateway::{
-    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, HostedService, Inner,
-    LoopbackClient, Transport,
+    Certificates, Deadline, Descriptors, Downstream, Gateway, GatewayParts, HostedService,
+    LoopbackClient, LoopbackRequest, Transport,
 };
 use tollgate::ledger::{Ledger, NewKey, Options};
 use tollgate::metrics::{LedgerFigures, Metrics};
@@ -33,6 +34,8 @@ use tollgate::outbound::Outbound;
 use tollgate::request_log::{self, RequestLog};
 use tollgate::sim::Sim;
 use tollgate::tasks::Tasks;
+use tollgate::traces::{AttributeValue, RequestSpan};
+use tollgate_telemetry::report::install_span_export;
 
 /// The largest body that the service takes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -57,7 +60,7 @@ struct Serving {
     /// Answers without an end that nobody has dropped.
     endless: Arc<AtomicUsize>,
     /// The way to the gateway from inside, and a key to take it with.
-    inward: LoopbackClient,
+    loopback: LoopbackClient,
     key: String,
     _sim: Sim,
     _shutdown: watch::Sender<bool>,
@@ -96,10 +99,10 @@ impl Serving {
             let (secret, _) = parts.ledger.create_key(account, new).await.expect("a key");
             secret.expose().to_owned()
         });
-        let (metrics, deadline, inward) = (parts.metrics, parts.deadline, parts.inward);
+        let (metrics, deadline, loopback) = (parts.metrics, parts.deadline, parts.loopback);
         let (_shutdown, _directory, _sim) = (shutdown, directory, sim);
         Self {
-            inward,
+            loopback,
             key,
             _sim,
             plain,
@@ -168,7 +171,7 @@ routes:
         limits: Arc::default(),
         deadline: Arc::default(),
         hosted,
-        inward: LoopbackClient::default(),
+        loopback: LoopbackClient::default(),
         descriptors: Descriptors::from_limit(1024),
         open: Arc::default(),
     }
@@ -360,7 +363,7 @@ fn bodies_arrive_whole_and_have_a_cap() {
 }
 
 #[test]
-fn who_waits_for_a_word_before_the_body_gets_it() {
+fn expect_100_continue_is_answered() {
     let serving = Serving::start();
     let mut stream = connect(serving.plain);
     let head =
@@ -514,7 +517,7 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
 }
 
 /// A chat from inside.
-fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
+fn inner(serving: &Serving, key: &str, stream: bool) -> LoopbackRequest {
     let body = json!({
         "model": "m",
         "stream": stream,
@@ -527,7 +530,7 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
     // What a stranger may have written says nothing about whose request it is.
     headers.insert("content-length", "1".parse().expect("a value"));
     assert!(!serving.key.is_empty());
-    Inner {
+    LoopbackRequest {
         method: http::Method::POST,
         path: "/v1/chat/completions".to_owned(),
         headers,
@@ -540,7 +543,7 @@ fn inner(serving: &Serving, key: &str, stream: bool) -> Inner {
 #[test]
 fn a_request_from_inside_passes_every_stage_and_streams() {
     let serving = Serving::start();
-    let query = |key: &str, stream: bool| serving.inward.ask(inner(&serving, key, stream));
+    let query = |key: &str, stream: bool| serving.loopback.send(inner(&serving, key, stream));
     serving.runtime.block_on(async {
         let mut refused = query("sk-unknown", false).await.expect("an answer");
         assert_eq!(refused.status, 401, "the key is looked at");
@@ -565,15 +568,16 @@ fn a_request_from_inside_passes_every_stage_and_streams() {
         assert!(last - first > APART, "pieces came at {times:?}");
 
         // Its services are for those outside.
-        let request = Inner { path: "/own".to_owned(), ..inner(&serving, &serving.key, false) };
-        assert_eq!(serving.inward.ask(request).await.expect("an answer").status, 404);
+        let request =
+            LoopbackRequest { path: "/own".to_owned(), ..inner(&serving, &serving.key, false) };
+        assert_eq!(serving.loopback.send(request).await.expect("an answer").status, 404);
     });
 }
 
 #[test]
-fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
+fn an_in_process_request_ends_with_its_caller_and_with_the_gateway() {
     let serving = Serving::start();
-    let ask = |stream| serving.inward.ask(inner(&serving, &serving.key, stream));
+    let ask = |stream| serving.loopback.send(inner(&serving, &serving.key, stream));
     serving.runtime.block_on(async {
         let mut left = ask(true).await.expect("an answer");
         left.chunk().await.expect("a piece");
@@ -591,4 +595,69 @@ fn a_request_from_inside_ends_with_who_asked_and_with_the_gateway() {
         assert!(text.contains("stopping") && !text.contains("[DONE]"), "{text}");
     });
     eventually("nothing is under way", || serving.metrics.in_flight() == 0);
+}
+
+/// The client's trace of the requests whose spans are looked at: other tests of this process make spans too.
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+static SPANS: Mutex<Vec<RequestSpan>> = Mutex::new(Vec::new());
+
+fn keep_span(finished: &FinishedRequest<'_>) {
+    if finished.traceparent == Some(TRACE) {
+        SPANS.lock().expect("no poison").push(finished.into());
+    }
+}
+
+#[test]
+fn spans_have_the_names_of_the_conventions_and_no_prompt_or_key() {
+    install_span_export(keep_span);
+    let serving = Serving::start();
+    let url = format!("http://{}/v1/chat/completions", serving.plain);
+    for (model, status) in [("m", 200), ("no-such-model", 404)] {
+        let message = json!({"role": "user", "content": "canary-prompt"});
+        let call = http()
+            .post(&url)
+            .bearer_auth(&serving.key)
+            .header("traceparent", TRACE)
+            .json(&json!({"model": model, "messages": [message]}));
+        let answered = serving.runtime.block_on(async {
+            let answer = call.send().await.expect("an answer");
+            (answer.status().as_u16(), answer.bytes().await.is_ok())
+        });
+        assert_eq!(answered, (status, true), "{model}");
+    }
+    let spans = || SPANS.lock().expect("no poison").clone();
+    eventually("both requests have a span", || spans().len() == 2);
+    let spans = spans();
+    let [served, refused] = &spans[..] else { panic!("two spans: {spans:?}") };
+    assert_eq!((served.name.as_str(), refused.name.as_str()), ("chat m", "chat"));
+    assert!(served.first_byte.is_some_and(|first| first >= served.began && first <= served.ended));
+    assert_eq!(
+        (served.error, refused.error),
+        (None, None),
+        "the client's error is none of the server"
+    );
+    let names: Vec<_> = served.attributes.iter().map(|(name, _)| *name).collect();
+    for name in [
+        "http.request.method",
+        "http.route",
+        "http.response.status_code",
+        "gen_ai.operation.name",
+        "gen_ai.provider.name",
+        "gen_ai.request.model",
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.output_tokens",
+        "tollgate.request_id",
+        "tollgate.account_id",
+        "tollgate.key_id",
+        "tollgate.usage_source",
+        "tollgate.cost_usd",
+    ] {
+        assert!(names.contains(&name), "no {name} in {served:?}");
+    }
+    let not_found = ("error.type", AttributeValue::Text("model_not_found".to_owned()));
+    assert!(refused.attributes.contains(&not_found), "{refused:?}");
+    let all = format!("{spans:?}");
+    for secret in ["canary-prompt", &serving.key, "no-such-model"] {
+        assert!(!all.contains(secret), "{secret} is in a span: {all}");
+    }
 }

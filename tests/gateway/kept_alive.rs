@@ -127,7 +127,7 @@ fn an_early_refusal_has_its_status() {
 }
 
 #[test]
-fn a_stream_that_falls_silent_ends_in_an_error_event_and_one_that_never_ends_too() {
+fn silent_and_endless_streams_end_in_an_error_event() {
     let sim = simulator(&[]);
     for (settings, timeouts) in
         [("fault=hang-after=2", "read: 700ms"), ("chunks=200;interval-ms=50", "total: 1s")]

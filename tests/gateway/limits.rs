@@ -5,8 +5,12 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Answer, Gateway, Recorder, ask, chat_model, connect, simulator};
+use crate::harness::{
+    Answer, Gateway, Recorder, ask, away_from_midnight, chat_model, connect, eventually, let_pass,
+    poll, simulator,
+};
 use serde_json::{Value, json};
+use tollgate::clock::{MS_PER_DAY, UnixMs};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -152,10 +156,7 @@ fn exactly_the_limit_of_requests_passes_at_once() {
         let labels = format!("{{limit=\"requests\",model=\"m\",scope=\"{scope}\"}}");
         let series = format!("tollgate_rate_limited_total{labels}");
         // A request is counted behind its answer.
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while metric(&gateway, &series) < 20 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        eventually("all are counted", || metric(&gateway, &series) >= 20);
         assert_eq!(metric(&gateway, &series), 20);
         // Who else is not limited by it.
         let second = second_key(&gateway, &Value::Null);
@@ -177,7 +178,7 @@ fn exactly_the_limit_of_requests_passes_at_once() {
 }
 
 #[test]
-fn who_waits_as_long_as_was_said_is_let_through_and_who_does_not_is_not() {
+fn requests_pass_after_retry_after_and_not_before() {
     let recorder = Recorder::start();
     let gateway = gateway(recorder.address, "", "");
     let limits = limit_key(&gateway, &json!({"requests_per_minute": 30}));
@@ -197,11 +198,11 @@ fn who_waits_as_long_as_was_said_is_let_through_and_who_does_not_is_not() {
         assert_eq!(refused.status(), 429);
         let wait = Duration::from_millis(number(&refused, "retry-after-ms"));
         let early = wait.saturating_sub(Duration::from_millis(100));
-        std::thread::sleep(early.saturating_sub(started.elapsed()));
+        let_pass(early.saturating_sub(started.elapsed()), "not yet as long as the answer says");
         if started.elapsed() < wait.saturating_sub(Duration::from_millis(30)) {
             assert_eq!(turn().status(), 429, "too early, of {wait:?}");
         }
-        std::thread::sleep(wait.saturating_sub(started.elapsed()));
+        let_pass(wait.saturating_sub(started.elapsed()), "as long as the answer says");
         assert_eq!(turn().status(), 200, "after {:?} of {wait:?}", started.elapsed());
     }
 }
@@ -380,15 +381,10 @@ fn ask_closing(gateway: &Gateway, body: &str) -> Answer {
 
 /// Tries until the answer is not a 429: a hang-up is seen a moment later.
 fn until_free<T>(open: impl Fn() -> (T, String)) -> (T, String) {
-    let deadline = Instant::now() + Duration::from_secs(5);
-    loop {
+    poll("a place becomes free", Duration::from_secs(5), || {
         let (stream, head) = open();
-        if !head.starts_with("HTTP/1.1 429") {
-            return (stream, head);
-        }
-        assert!(Instant::now() < deadline, "no place became free: {head}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        if head.starts_with("HTTP/1.1 429") { Err(head) } else { Ok((stream, head)) }
+    })
 }
 
 /// Streams whose upstream is called without Pingora are limited like others.
@@ -513,8 +509,7 @@ fn a_reload_changes_limits_and_keeps_what_was_used() {
     let reload = |from: &str, to: &str| {
         let text = std::fs::read_to_string(&routes).expect("the file");
         std::fs::write(&routes, text.replace(from, to)).expect("written");
-        gateway.signal("HUP");
-        std::thread::sleep(Duration::from_millis(300));
+        gateway.admin("POST", "/admin/v1/reload", &Value::Null);
     };
     let request = gateway.chat_json(GOOD);
     let passed = |count| {
@@ -541,11 +536,7 @@ fn nanousd(value: &Value) -> i64 {
 
 #[test]
 fn a_key_never_spends_more_than_it_may_also_across_crashes() {
-    const DAY_MS: u64 = 86_400_000;
-    let left = DAY_MS - tollgate::clock::UnixMs::now().0 % DAY_MS;
-    if left < 30_000 {
-        std::thread::sleep(Duration::from_millis(left + 100));
-    }
+    away_from_midnight(Duration::from_secs(30));
     // Each answer costs 5 × $0.000001 + 100 × $0.00001, and is held with at most 110 tokens more.
     let sim = simulator(&["usage=prompt=5,completion=100", "delay-ms=30"]);
     let mut gateway = gateway(sim.addr(), "", "");
@@ -573,7 +564,7 @@ fn a_key_never_spends_more_than_it_may_also_across_crashes() {
                     stream
                 })
                 .collect();
-            std::thread::sleep(Duration::from_millis(15));
+            let_pass(Duration::from_millis(15), "half of what the upstream takes: some are there");
             gateway.kill_and_restart();
             drop(calls);
         }
@@ -587,7 +578,7 @@ fn a_key_never_spends_more_than_it_may_also_across_crashes() {
     assert_eq!((refused.status(), code(&refused).as_str()), (429, "rate_limit_exceeded"));
     let message = refused.json()["error"]["message"].to_string();
     assert!(message.contains("$0.02 a day") && message.contains("T00:00:00Z"), "{message}");
-    let left = (DAY_MS - tollgate::clock::UnixMs::now().0 % DAY_MS) / 1000;
+    let left = (MS_PER_DAY - UnixMs::now().0 % MS_PER_DAY) / 1000;
     let wait = number(&refused, "retry-after");
     assert!((left..=left + 2).contains(&wait), "{wait} s until midnight, not {left}");
     if wait > 60 {

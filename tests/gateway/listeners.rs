@@ -158,7 +158,7 @@ fn a_reload_reads_certificates_again_or_keeps_the_last_good_one() {
 }
 
 #[test]
-fn who_begins_and_does_not_go_on_is_cut() {
+fn stalled_clients_are_disconnected() {
     let recorder = Recorder::start();
     let certificate = TestCertificate::new();
     let listeners = format!(
@@ -314,7 +314,9 @@ fn sigterm_drains_http2_over_tls() {
         connect_tls(gateway.listeners[TLS], certificate.der(), &["h2"]).expect("a handshake");
     let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     idle.write_all(hello).and_then(|()| idle.flush()).expect("the beginning leaves");
-    std::thread::sleep(Duration::from_millis(400));
+    eventually("the stream is under way beside an idle connection", || {
+        sim.requests_in_flight() == 1 && gateway.metric("tollgate_connections") == 2.0
+    });
     gateway.signal("TERM");
     assert!(gateway.wait().success(), "exit 0 after a drain");
     let answer = stream.join().expect("no panic");

@@ -4,7 +4,7 @@ use crate::harness::{Admin, Demo};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_or_a_model_that_is_not_there_is_told_which_was_meant() {
+async fn unknown_paths_and_models_get_a_suggestion() {
     let demo = Demo::start();
     let admin = Admin::of(&demo);
     let customer = admin.customer("1.00").await;

@@ -627,7 +627,7 @@ async fn what_is_no_request_is_refused_by_the_protocols_rules() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_that_are_wrong_are_told_to_the_agent() {
+async fn wrong_arguments_are_reported_to_the_agent() {
     let (_demo, admin, customer, client) = demo().await;
     for (tool, arguments, code) in [
         ("chat", json!({}), "invalid_arguments"),
@@ -923,7 +923,7 @@ async fn a_wait_has_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn media_beyond_the_limit_are_told_of_and_left_out() {
+async fn media_beyond_the_limit_are_left_out_with_a_note() {
     let sim = crate::harness::simulator(&[]);
     let upstreams = format!(
         "  openai: {{ protocol: openai, base_url: 'http://{}/v1' }}\nmcp: {{ media_max: 10 }}\n",

@@ -205,7 +205,7 @@ async fn a_stream_that_runs_away_ends_with_the_money() {
     let admin = Admin::of(&demo);
     let customer = admin.customer("0.002").await;
     let body = hello(json!({"stream": true, "max_tokens": 10}));
-    let sim = "max-tokens:ignore chunks:3000 words:2 interval-ms:1";
+    let sim = "max-tokens:ignore chunks:300 words:20 interval-ms:1";
     let answer = call(&demo, &customer, &body, sim).await;
     assert_eq!(answer.status(), 200);
     let text = answer.text().await.expect("text");

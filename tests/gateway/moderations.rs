@@ -40,7 +40,7 @@ fn spent(gateway: &Gateway) -> Value {
 }
 
 #[test]
-fn who_names_no_model_means_openais_and_pays_nothing() {
+fn moderations_default_to_openais_model_and_are_free() {
     let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=0");
     for (input, flagged) in [

@@ -145,7 +145,7 @@ fn usage_that_contradicts_itself_is_read_the_dearer_way_and_counted() {
 }
 
 #[test]
-fn a_finished_answer_without_usage_costs_what_is_known_of_it() {
+fn a_complete_answer_without_usage_costs_its_estimate() {
     let stream = |usage: &str| {
         let text = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello there\"}}]}\n\n";
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -285,7 +285,7 @@ fn an_answer_of_no_kind_is_a_bad_gateway() {
 
 /// Headers that could steer a proxy, a browser or a cache are removed.
 #[test]
-fn only_headers_that_are_known_reach_the_customer() {
+fn only_listed_headers_reach_the_customer() {
     let dangerous = [
         "X-Accel-Redirect: /internal/canary",
         "X-Accel-Buffering: yes-canary",

@@ -1,7 +1,5 @@
 //! Headers of the operator's own in requests to upstreams.
 
-use std::time::Duration;
-
 use crate::harness::{Gateway, Recorded, Reply, Responder, ask, chat_model, eventually};
 use serde_json::{Value, json};
 
@@ -93,7 +91,6 @@ fn every_request_to_the_upstream_has_them() {
             assert!(!request.head.contains("customer"), "{path}: {}", request.head);
         }
     }
-    std::thread::sleep(Duration::from_millis(10));
 }
 
 /// A value is shown to nobody: not in the configuration that operators see, not in logs, and not where an

@@ -74,7 +74,7 @@ fn a_weight_is_the_share_of_an_upstream_however_many_keys_it_has() {
 
 /// A channel whose quota is used up until a reset is passed over, in the words of each provider.
 #[test]
-fn what_has_no_quota_left_is_asked_when_no_other_can_serve() {
+fn a_channel_without_quota_is_the_last_choice() {
     for lines in [
         "x-ratelimit-limit-requests: 500\r\nx-ratelimit-remaining-requests: 0\r\nx-ratelimit-reset-requests: 6m0s\r\n",
         "X-RateLimit-Remaining-Tokens: 0\r\nX-RateLimit-Reset-Tokens: 59\r\n",

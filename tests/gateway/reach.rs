@@ -69,7 +69,10 @@ fn a_dead_address_of_a_name_costs_no_call() {
         let answer = chat(&gateway, "a");
         assert_eq!(answer.status(), 200, "call {call}: {answer:?}");
     }
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    crate::harness::let_pass(
+        std::time::Duration::from_secs(1),
+        "none of five health checks may fail",
+    );
     assert_eq!(upstream(&gateway, "a")["healthy"], true, "{}", log(&gateway));
 }
 
@@ -110,7 +113,7 @@ fn calls_are_spread_over_the_pods_of_a_name() {
 }
 
 #[test]
-fn a_failure_to_connect_is_told_with_its_address_and_reason() {
+fn a_failure_to_connect_is_logged_with_address_and_reason() {
     let unused = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = unused.local_addr().expect("an address").port();
     drop(unused);
@@ -258,7 +261,7 @@ fn a_proxy_that_fails_is_named_and_the_next_target_serves() {
 
 /// A name that a customer has given is looked up and checked here, and the proxy is asked for the address.
 #[test]
-fn a_proxy_is_never_asked_for_a_customers_name() {
+fn a_proxy_never_resolves_a_customers_host() {
     let sim = simulator(&[]);
     let proxy = ForwardProxy::start(ProxyRule::Refuses(502));
     let (upstreams, models) = videos(&sim, "task-pending-ms=5;task-running-ms=5");

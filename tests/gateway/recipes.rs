@@ -113,7 +113,7 @@ fn is_reported(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn every_customer_reads_all_that_is_said_and_is_charged_what_they_read() {
+fn every_dialect_delivers_all_content_and_charges_for_it() {
     for (name, model) in RECIPES {
         let (recipe, sim) = (recipe(name), provider(name, &[USAGE]));
         for customer in CUSTOMERS {
@@ -280,7 +280,7 @@ fn what_is_not_reported_is_estimated_and_marked() {
 }
 
 #[test]
-fn groq_reports_usage_where_nobody_has_asked_for_it() {
+fn groq_reports_usage_without_stream_options() {
     let (recipe, sim) = (recipe("groq"), provider("groq", &[USAGE]));
     let recipe = recipe.replace("[logit_bias]", "[logit_bias, stream_options]");
     let gateway = gateway(&recipe, &sim, "");

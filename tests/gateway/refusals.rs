@@ -2,12 +2,14 @@
 //! the operator's account is at fault, and the customer learns nothing of it.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Gateway, Recorded, Reply, Responder, ask, connect, eventually};
+use crate::harness::{
+    Answer, Gateway, Recorded, Reply, Responder, ask, connect, eventually, paced_stream,
+};
 
 const JSON: &str = "content-type: application/json\r\n";
 const EVENTS: &str = "content-type: text/event-stream\r\n";
@@ -583,29 +585,6 @@ fn a_submit_with_a_status_of_success_is_never_sent_again() {
     assert_eq!(good.requests().len(), 0);
 }
 
-/// An upstream that sends these pieces, each so long after the one before.
-fn trickling(pieces: Vec<(Duration, String)>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let pieces = pieces.clone();
-            std::thread::spawn(move || {
-                let mut request = [0; 16 * 1024];
-                if stream.read(&mut request).is_ok_and(|bytes| bytes > 0) {
-                    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-                    drop(stream.write_all(head.as_bytes()));
-                    for (pause, piece) in pieces {
-                        std::thread::sleep(pause);
-                        drop(stream.write_all(piece.as_bytes()));
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
 /// How long after a request a text of the answer has come.
 fn seen_after(gateway: &Gateway, expected: &str) -> Duration {
     let all = requests();
@@ -630,7 +609,7 @@ fn a_healthy_first_event_is_passed_on_at_once() {
     let word = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word\"},\"finish_reason\":null}]}\n\n";
     let end = "data: {\"id\":\"c\",\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     let good = serving();
-    let at_once = trickling(vec![
+    let at_once = paced_stream(vec![
         (Duration::ZERO, format!("{ROLE}\n\n{word}")),
         (3 * second, end.to_owned()),
     ]);
@@ -638,7 +617,7 @@ fn a_healthy_first_event_is_passed_on_at_once() {
     let took = seen_after(&gateway_at_once, "word");
     assert!(took < second, "{took:?}");
     // Nobody can do anything with a role; it waits for a moment, and not for the thought behind it.
-    let thinking = trickling(vec![
+    let thinking = paced_stream(vec![
         (Duration::ZERO, format!("{ROLE}\n\n")),
         (4 * second, format!("{word}{end}")),
     ]);
@@ -646,7 +625,7 @@ fn a_healthy_first_event_is_passed_on_at_once() {
     let took = seen_after(&gateway_thinking, "assistant");
     assert!(took < 3 * second, "{took:?}");
     // The word is the second event, and is there at once when it comes.
-    let soon = trickling(vec![
+    let soon = paced_stream(vec![
         (Duration::ZERO, format!("{ROLE}\n\n")),
         (second / 5, word.to_owned()),
         (3 * second, end.to_owned()),
@@ -660,7 +639,7 @@ fn a_healthy_first_event_is_passed_on_at_once() {
 /// follows in the same stream.
 #[test]
 fn a_stream_that_is_kept_alive_goes_to_the_next_target_too() {
-    let late = trickling(vec![
+    let late = paced_stream(vec![
         (Duration::ZERO, ": thinking\n\n".to_owned()),
         (Duration::from_secs(1), format!("{OVERLOADED}\n\n")),
     ]);

@@ -131,7 +131,7 @@ fn the_customers_credentials_stay_here() {
 
 /// RFC 9110, section 15.5.6: a 405 says in `Allow` what the path takes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_method_is_told_the_right_ones() {
+async fn a_wrong_method_gets_an_allow_header() {
     let demo = Demo::start();
     for (method, path, allow) in [
         ("GET", "/v1/chat/completions", "POST"),

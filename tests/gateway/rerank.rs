@@ -257,7 +257,7 @@ fn what_cannot_be_paid_or_bounded_never_reaches_an_upstream() {
 }
 
 #[test]
-fn what_fails_costs_nothing() {
+fn a_failed_call_costs_nothing() {
     let sim = simulator(&[]);
     for (fault, status) in
         [("status=400", 400), ("status=500", 502), ("status=429", 429), ("status=401", 502)]
@@ -273,7 +273,7 @@ fn what_fails_costs_nothing() {
 
 /// A model of another kind is not for rankings, and the other way round.
 #[test]
-fn models_are_asked_for_what_they_do() {
+fn models_without_the_operation_are_refused() {
     let sim = simulator(&[]);
     let gateway = gateway(&sim, "delay-ms=0");
     let body = r#"{"model":"tokens","input":"a"}"#;

@@ -138,7 +138,7 @@ fn keys_used(sim: &Sim, path: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_an_upstream_keeps_is_read_by_the_account_that_made_it_with_the_credential_that_did() {
+fn stored_objects_are_read_by_their_account_with_its_credential() {
     let sim = simulator(&[]);
     let gateway = storing(&sim);
     let (own, stranger) = (gateway.key.clone(), gateway.stranger());

@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tollgate::sim::{Behaviour, Sim, SimOptions};
 
+use crate::harness::within_async;
+
 /// No answer of a simulator takes longer, unless it was told to.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -110,7 +112,7 @@ async fn a_request_is_recorded_and_its_hash_comes_back() {
 }
 
 #[tokio::test]
-async fn usage_is_streamed_only_when_asked_for() {
+async fn usage_is_streamed_only_on_request() {
     let sim = sim(&["usage=prompt=12,completion=34,cached=4,reasoning=3", "chunks=40"]);
     let text = post(&sim, CHAT, &chat(json!({"stream": true}))).await.text().await.expect("text");
     let unasked = chunks(&text);
@@ -304,11 +306,8 @@ async fn an_answer_that_its_client_leaves_is_not_in_flight() {
     let url = format!("http://{}{CHAT}", sim.addr());
     let request = client().post(url).json(&chat(json!({}))).timeout(Duration::from_millis(100));
     assert!(request.send().await.expect_err("no answer").is_timeout());
-    let begin = Instant::now();
-    while sim.requests_in_flight() > 0 {
-        assert!(begin.elapsed() < TIMEOUT, "a request whose client left is still in flight");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let nothing_in_flight = async || sim.requests_in_flight() == 0;
+    within_async(TIMEOUT, "the request of a disconnected client ends", nothing_in_flight).await;
 }
 
 /// The status line, headers and body as they came, and how the connection ended.
@@ -359,7 +358,7 @@ fn connections_are_reset_and_left_hanging() {
 }
 
 #[test]
-fn streams_break_off_as_told() {
+fn streams_break_off_as_configured() {
     let sim = sim(&[]);
     for (fault, is_finished, expected_end) in [
         ("cut-after=3", false, Ok(())),
@@ -384,7 +383,7 @@ fn streams_break_off_as_told() {
 }
 
 #[test]
-fn streams_are_framed_as_told() {
+fn streams_are_framed_as_configured() {
     let sim = sim(&[]);
     let body = |fault: &str| chunked(&raw(&sim, fault, &streamed()).0);
     let (honest, _) = body("none");
@@ -422,7 +421,7 @@ async fn characters_are_cut_and_still_arrive() {
 }
 
 #[tokio::test]
-async fn usage_is_forged_and_done_repeated_as_told() {
+async fn usage_is_forged_and_done_repeated_as_configured() {
     let sim = sim(&["usage=prompt=10,completion=20", "chunks=40"]);
     let reported = async |fault: &str| {
         let path = format!("/sim:fault={fault}{CHAT}");

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Answer, Gateway, ask, node, python, videos};
+use crate::harness::{Answer, Gateway, ask, eventually, let_pass, node, python, videos};
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
 
@@ -119,7 +119,7 @@ fn submit_as(gateway: &Gateway, key: &str, receiver: SocketAddr) -> String {
 }
 
 #[test]
-fn an_announcement_is_repeated_until_it_is_taken_and_the_published_libraries_accept_it() {
+fn a_webhook_is_retried_until_accepted_and_verifies_with_published_libraries() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
     let gateway = gateway(&sim);
     let receiver = Receiver::start(&["500 No", "204 Taken"]);
@@ -135,7 +135,7 @@ fn an_announcement_is_repeated_until_it_is_taken_and_the_published_libraries_acc
     for announced in &all {
         verify_with_the_libraries(&secret, announced);
     }
-    std::thread::sleep(Duration::from_millis(500));
+    let_pass(Duration::from_millis(500), "a third try must not come");
     assert_eq!(receiver.all().len(), 2, "taken is taken");
     let again = format!("/admin/v1/accounts/{}/tasks/{id}/announce", gateway.account);
     gateway.admin("POST", &again, &json!({}));
@@ -173,7 +173,7 @@ fn verify_with_the_libraries(secret: &str, announced: &Announced) {
 }
 
 #[test]
-fn a_receiver_that_is_gone_or_leads_elsewhere_is_not_followed() {
+fn redirects_and_410_of_a_receiver_are_not_followed() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
     let gateway = gateway(&sim);
     let elsewhere = Receiver::start(&["204 Taken"]);
@@ -183,7 +183,7 @@ fn a_receiver_that_is_gone_or_leads_elsewhere_is_not_followed() {
     let all = redirecting.wait_for(2);
     assert_eq!(all.len(), 2, "tried again, and then gone");
     assert!(elsewhere.all().is_empty(), "a redirect is not followed");
-    std::thread::sleep(Duration::from_millis(500));
+    let_pass(Duration::from_millis(500), "a third try must not come");
     assert_eq!(redirecting.all().len(), 2, "gone is gone");
 }
 
@@ -195,7 +195,8 @@ fn announcements_outlive_the_process() {
     let receiver = Receiver::start(&["503 Later", "204 Taken"]);
     submit(&gateway, &receiver);
     receiver.wait_for(1);
-    std::thread::sleep(Duration::from_millis(200));
+    let failed = r#"tollgate_webhook_tries_total{outcome="failed"}"#;
+    eventually("the try is counted", || gateway.metric(failed) == 1.0);
     gateway.kill_and_restart();
     let all = receiver.wait_for(2);
     assert_eq!(all[0].header("webhook-id"), all[1].header("webhook-id"));
@@ -226,7 +227,7 @@ fn dead_receivers_of_one_account_delay_no_others() {
         submit_as(&gateway, &gateway.key, address);
     }
     // All of them have ended, and wait for their turns.
-    std::thread::sleep(Duration::from_secs(1));
+    gateway.settled();
     for _ in 0..3 {
         let receiver = Receiver::start(&["204 Taken"]);
         let started = Instant::now();

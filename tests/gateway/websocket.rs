@@ -268,7 +268,7 @@ fn agents_finish_their_tool_loops_over_translated_models() {
 }
 
 #[test]
-fn an_empty_balance_is_told_on_the_connection() {
+fn an_empty_balance_is_reported_on_the_connection() {
     let sim = simulator(&[
         "chunks=400",
         "words=5",
@@ -307,7 +307,7 @@ fn an_empty_balance_is_told_on_the_connection() {
 }
 
 #[test]
-fn who_leaves_in_the_middle_of_a_turn_pays_as_for_a_stream() {
+fn a_disconnect_during_a_turn_is_charged_as_a_stream() {
     let sim = simulator(&["chunks=50", "words=2", "interval-ms=40"]);
     let spent = [false, true].map(|over_websocket| {
         let gateway = gateway(&sim, "");

@@ -1,10 +1,9 @@
 //! The admin API, for tests that need accounts of their own.
 
-use std::time::{Duration, Instant};
-
 use serde_json::{Value, json};
 
 use super::Demo;
+use super::wait::{TIMEOUT, poll_async};
 
 /// A client of the admin API.
 pub(crate) struct Admin {
@@ -63,15 +62,11 @@ impl Admin {
 
     /// The account's balance in nano-dollars, once nothing is in flight: granted, available, spent.
     pub(crate) async fn settled(&self, account: &str) -> Balance {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
+        poll_async("no hold is open", TIMEOUT, async || {
             let balance = self.balance(account).await;
-            if balance.held == 0 {
-                return balance;
-            }
-            assert!(Instant::now() < deadline, "a hold stayed open: {balance:?}");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+            if balance.held == 0 { Ok(balance) } else { Err(balance) }
+        })
+        .await
     }
 
     /// The account's balance as it is.

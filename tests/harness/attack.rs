@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::container::Container;
-use super::{Gateway, Visitor};
+use super::{Gateway, Visitor, eventually_async};
 use door::{CallEnd, Caller, Door, SentCall, Streams};
 use upstream::{Pace, Upstream, slow};
 
@@ -54,6 +54,20 @@ pub(crate) enum Attack {
     UnderWay,
     /// Calls are begun and kept, and nothing of their answers is read.
     Unread,
+}
+
+/// Makes honest calls until `until`, from the time on when the attack is in full force.
+async fn honest_calls(
+    warm_up: Duration,
+    until: Instant,
+    mut call: impl AsyncFnMut(&mut HonestCalls),
+) -> HonestCalls {
+    sleep(warm_up).await;
+    let mut seen = HonestCalls::default();
+    while Instant::now() < until {
+        call(&mut seen).await;
+    }
+    seen
 }
 
 /// An account and a key of it.
@@ -215,14 +229,8 @@ impl Arena {
                 .map(|worker| self.attack(attack, door, model, worker % self.hostile.len(), until));
             futures_util::future::join_all(workers).await
         };
-        let honest = async {
-            sleep(time / 4).await;
-            let mut seen = HonestCalls::default();
-            while Instant::now() < until {
-                self.honest_round(model, &mut seen).await;
-            }
-            seen
-        };
+        let honest =
+            honest_calls(time / 4, until, async |seen| self.honest_round(model, seen).await);
         let (held, during, ()) = tokio::join!(attackers, honest, self.sample(until));
         drop(held);
         seen.merge(during);
@@ -241,6 +249,7 @@ impl Arena {
                     break;
                 }
                 seen.retries += 1;
+                // The pause of those SDKs, which is part of what is measured.
                 sleep(RETRY_AFTER).await;
                 ended = self.honest().call(door, model, "hello").await;
             }
@@ -290,14 +299,8 @@ impl Arena {
             }
         };
         let floods = (0..self.hostile.len() * 2).map(|one| flood(one % self.hostile.len()));
-        let honest = async {
-            sleep(time / 4).await;
-            let mut seen = HonestCalls::default();
-            while Instant::now() < until {
-                self.honest_call(path, body, &mut seen).await;
-            }
-            seen
-        };
+        let honest =
+            honest_calls(time / 4, until, async |seen| self.honest_call(path, body, seen).await);
         let (_, mut seen) = tokio::join!(futures_util::future::join_all(floods), honest);
         self.honest_call(path, body, &mut seen).await;
         seen
@@ -326,14 +329,9 @@ impl Arena {
         let sockets = (0..self.hostile.len() * 2).map(|one| open(one % self.hostile.len()));
         let large = "y".repeat(1_000_000);
         let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{large}"}}]}}"#);
-        let honest = async {
-            sleep(time / 2).await;
-            let mut seen = HonestCalls::default();
-            while Instant::now() < until {
-                self.honest_call("/v1/chat/completions", &body, &mut seen).await;
-            }
-            seen
-        };
+        let path = "/v1/chat/completions";
+        let honest =
+            honest_calls(time / 2, until, async |seen| self.honest_call(path, &body, seen).await);
         let (held, mut seen) = tokio::join!(futures_util::future::join_all(sockets), honest);
         self.honest_call("/v1/chat/completions", &body, &mut seen).await;
         let sockets: usize = held.iter().map(Vec::len).sum();
@@ -356,7 +354,8 @@ impl Arena {
             (0..12).map(|_| async { self.honest().connect().await }),
         );
         let connections = connections.await;
-        sleep(Duration::from_millis(200)).await;
+        let are_open = async || self.gateway.metric("tollgate_connections") >= 12.0;
+        eventually_async("the gateway has accepted them", are_open).await;
         // Below the three that are always open: there are gaps in the numbers above.
         limit(3);
         for stream in connections {
@@ -402,14 +401,13 @@ impl Arena {
                 Door::Http2 => self.stream(&caller, &mut connections, model, &prompt).await,
                 _ => caller.send(door, model, &prompt).await,
             };
-            let Ok(mut sent) = sent else {
-                sleep(Duration::from_millis(5)).await;
-                continue;
-            };
-            let has_arrived = self.arrives(number, &mut sent).await;
-            if attack != Attack::HangUps && has_arrived {
-                held.push(sent);
-            } else if !has_arrived {
+            if let Ok(mut sent) = sent
+                && self.arrives(number, &mut sent).await
+            {
+                if attack != Attack::HangUps {
+                    held.push(sent);
+                }
+            } else {
                 // It was refused: whoever attacks tries again.
                 sleep(Duration::from_millis(5)).await;
             }
@@ -448,15 +446,12 @@ impl Arena {
     /// Waits until a call reaches the upstream; false when it is refused.
     async fn arrives(&self, number: usize, sent: &mut SentCall) -> bool {
         let arrives = async {
-            while !self.upstream.has(number) {
-                sleep(Duration::from_millis(2)).await;
+            tokio::select! {
+                () = self.upstream.arrival(number) => true,
+                () = sent.stirs() => self.upstream.has(number),
             }
         };
-        tokio::select! {
-            () = arrives => true,
-            () = sent.stirs() => self.upstream.has(number),
-            () = sleep(PATIENCE) => false,
-        }
+        tokio::time::timeout(PATIENCE, arrives).await.unwrap_or(false)
     }
 
     /// A line for the record.

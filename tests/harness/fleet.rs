@@ -79,13 +79,44 @@ pub(crate) async fn make_schema(url: &str) {
     migrate::up(&db).await.expect("the schema");
 }
 
+/// The treasury's row of an account, in nano-dollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AccountRow {
+    pub(crate) granted: i64,
+    pub(crate) available: i64,
+    pub(crate) leased: i64,
+    pub(crate) held: i64,
+    pub(crate) spent: i64,
+    pub(crate) suspense: i64,
+    pub(crate) debt: i64,
+    pub(crate) written_off: i64,
+}
+
+impl AccountRow {
+    /// Reads it from the database. The parts must add up to the grants.
+    pub(crate) fn of(server: &Postgres, database: &str, account: impl std::fmt::Display) -> Self {
+        let row = server.sql(
+            database,
+            &format!(
+                "SELECT granted, available, leased, held, spent, suspense, debt, written_off
+                 FROM tollgate.accounts WHERE id = '{account}'"
+            ),
+        );
+        let sums: Vec<i64> = row.split('|').map(|sum| sum.parse().expect("a sum")).collect();
+        let [granted, available, leased, held, spent, suspense, debt, written_off] = sums[..]
+        else {
+            panic!("{account} has the row {row:?}")
+        };
+        assert_eq!(granted, available + leased + held + spent + suspense, "{row}");
+        Self { granted, available, leased, held, spent, suspense, debt, written_off }
+    }
+}
+
 /// Some nodes of one fleet.
 pub(crate) struct InProcess {
     /// Their ledgers.
     pub(crate) ledgers: Vec<Arc<Ledger>>,
-    dirs: Vec<TempDir>,
-    stop: watch::Sender<bool>,
-    at_work: Vec<JoinHandle<()>>,
+    members: Vec<Member>,
     following: Vec<JoinHandle<()>>,
 }
 
@@ -93,9 +124,7 @@ impl InProcess {
     /// Makes the schema, and starts so many nodes.
     pub(crate) async fn start(url: &str, nodes: usize) -> Self {
         make_schema(url).await;
-        let (stop, _) = watch::channel(false);
-        let (ledgers, dirs, at_work) = (Vec::new(), Vec::new(), Vec::new());
-        let mut fleet = Self { ledgers, dirs, stop, at_work, following: Vec::new() };
+        let mut fleet = Self { ledgers: Vec::new(), members: Vec::new(), following: Vec::new() };
         for number in 0..nodes {
             fleet.join(url, &format!("node-{number}")).await;
         }
@@ -104,16 +133,10 @@ impl InProcess {
 
     /// Starts one more node.
     pub(crate) async fn join(&mut self, url: &str, name: &str) {
-        let dir = TempDir::new().expect("a directory");
-        let fleet =
-            Fleet::open(node_options(url, name, dir.path()), None).await.expect("the fleet");
-        let options = Options::with_funds(dir.path(), Arc::clone(&fleet));
-        let (ledger, _) = Ledger::open(options).expect("the ledger");
-        let joined = node::join(&fleet, &ledger, RecoveryPolicy::Void).await.expect("joins");
-        self.at_work.push(tokio::spawn(joined.run(self.stop.subscribe())));
-        self.following.push(tokio::spawn(node::follow::follow(Arc::clone(&ledger))));
-        self.ledgers.push(ledger);
-        self.dirs.push(dir);
+        let member = Member::join(url, name).await;
+        self.following.push(tokio::spawn(node::follow::follow(Arc::clone(&member.ledger))));
+        self.ledgers.push(Arc::clone(&member.ledger));
+        self.members.push(member);
     }
 
     /// A new account with so much money, which all nodes know.
@@ -129,45 +152,58 @@ impl InProcess {
 
     /// Stops all nodes; what they have goes back.
     pub(crate) async fn stop(mut self) {
-        self.stop.send_replace(true);
-        for at_work in self.at_work.drain(..) {
-            at_work.await.expect("no panic");
+        for member in &self.members {
+            member.stop.send_replace(true);
         }
+        for member in &mut self.members {
+            (&mut member.at_work).await.expect("no panic");
+        }
+        // A ledger that is closed follows nothing.
         self.following.iter().for_each(JoinHandle::abort);
-        for ledger in &self.ledgers {
-            ledger.close();
-        }
+        self.ledgers.iter().for_each(|ledger| ledger.close());
     }
 }
 
-/// A node over a directory of the test's, which can die and come back.
-pub(crate) struct OneNode {
-    /// Its ledger.
+/// A node in this process, over a directory of its own. Dropped, it stops.
+pub(crate) struct Member {
     pub(crate) ledger: Arc<Ledger>,
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) dir: TempDir,
     stop: watch::Sender<bool>,
     at_work: JoinHandle<()>,
 }
 
-impl OneNode {
-    /// Joins as the node of a directory. What a crash left open there is charged its floor. Dropped, it
-    /// stops.
-    pub(crate) async fn join(url: &str, dir: &Path) -> Self {
-        let fleet = Fleet::open(node_options(url, "another", dir), None).await.expect("the fleet");
-        let options = Options::with_funds(dir, Arc::clone(&fleet));
-        let (ledger, _) = Ledger::open(options).expect("the ledger");
-        let joined = node::join(&fleet, &ledger, RecoveryPolicy::Floor).await.expect("joins");
-        let (stop, stopped) = watch::channel(false);
-        Self { ledger, stop, at_work: tokio::spawn(joined.run(stopped)) }
+impl Member {
+    /// Joins with an empty directory.
+    pub(crate) async fn join(url: &str, name: &str) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        Self::join_in(url, name, dir, RecoveryPolicy::Void).await
     }
 
-    /// Says nothing more to the treasury.
+    /// Joins as the node of a directory. Calls that a crash left open there end by the policy.
+    pub(crate) async fn join_in(
+        url: &str,
+        name: &str,
+        dir: TempDir,
+        policy: RecoveryPolicy,
+    ) -> Self {
+        let fleet = Fleet::open(node_options(url, name, dir.path()), None).await.expect("a node");
+        let funds = Options::with_funds(dir.path(), Arc::clone(&fleet));
+        let options = Options { disk_free_bytes_min: 0, ..funds };
+        let (ledger, _) = Ledger::open(options).expect("the ledger");
+        let joined = node::join(&fleet, &ledger, policy).await.expect("joins");
+        let (stop, stopped) = watch::channel(false);
+        Self { ledger, fleet, dir, stop, at_work: tokio::spawn(joined.run(stopped)) }
+    }
+
+    /// Sends nothing more to the treasury.
     pub(crate) async fn falls_silent(&mut self) {
         self.at_work.abort();
         let ended = (&mut self.at_work).await;
         assert!(ended.is_err_and(|error| error.is_cancelled()), "it was at work");
     }
 
-    /// Stops: what it has goes back.
+    /// Stops in order: its leases go back.
     pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         self.at_work.await.expect("no panic");

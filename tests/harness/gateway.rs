@@ -3,11 +3,11 @@
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::child::Running;
+use super::wait::{TIMEOUT, poll};
 use super::wire::{Answer, ask};
 
 const ADMIN_TOKEN: &str = "admin-token-of-a-test";
@@ -254,15 +254,10 @@ impl Gateway {
 
     /// The balance once nothing is held any more.
     pub(crate) fn settled(&self) -> Value {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
+        poll("no hold is open", TIMEOUT, || {
             let balance = self.balance();
-            if balance["held"] == "0.00" {
-                return balance;
-            }
-            assert!(Instant::now() < deadline, "a hold stays open: {balance}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            if balance["held"] == "0.00" { Ok(balance) } else { Err(balance) }
+        })
     }
 
     /// A chat request with these header lines beside host and key, and this body.

@@ -35,7 +35,7 @@ pub(crate) struct Call {
     /// The code of an error.
     pub(crate) code: String,
     /// How the answer begins that is no 200, or why there is none.
-    pub(crate) said: String,
+    pub(crate) reply: String,
 }
 
 /// How customers call.
@@ -118,12 +118,12 @@ async fn call(http: &reqwest::Client, calling: &Calling, turn: usize) -> Call {
         .bearer_auth(&calling.keys[key])
         .header("content-type", "application/json")
         .body(calling.body.clone());
-    let (code, said) = Default::default();
+    let (code, reply) = Default::default();
     let (request_id, retry_after) = (None, None);
     let mut call =
-        Call { node, key, at, until: at, status: 0, request: request_id, retry_after, code, said };
+        Call { node, key, at, until: at, status: 0, request: request_id, retry_after, code, reply };
     if let Err(error) = hear(request, &mut call).await {
-        call.said = format!("{error:?}");
+        call.reply = format!("{error:?}");
     }
     call.until = Instant::now();
     call
@@ -140,7 +140,7 @@ async fn hear(request: reqwest::RequestBuilder, call: &mut Call) -> reqwest::Res
     let body = answer.bytes().await?;
     call.status = status;
     if status != 200 {
-        call.said = String::from_utf8_lossy(&body[..body.len().min(REPLY_BYTES_MAX)]).into_owned();
+        call.reply = String::from_utf8_lossy(&body[..body.len().min(REPLY_BYTES_MAX)]).into_owned();
     }
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     call.code = body["error"]["code"].as_str().unwrap_or_default().to_owned();

@@ -51,9 +51,12 @@ pub(crate) use postgres::free_address;
 pub(crate) use recorder::{Recorded, Recorder};
 pub(crate) use responder::{Reply, Responder};
 pub(crate) use rounds::rounds;
-pub(crate) use scripted::{Act, Scripted};
+pub(crate) use scripted::{Act, Scripted, paced_stream};
 pub(crate) use simulated::{VIDEO_MODELS, chat_model, simulator, videos};
 pub(crate) use tool::tool;
 pub(crate) use visitor::{Shown, Visitor};
-pub(crate) use wait::{eventually, within};
-pub(crate) use wire::{Answer, ask, ask_over, connect};
+pub(crate) use wait::{
+    TIMEOUT, away_from_midnight, eventually, eventually_async, hang, let_pass, let_pass_async,
+    next_millisecond, poll, poll_async, within, within_async,
+};
+pub(crate) use wire::{Answer, ask, ask_over, begin, connect, read_events, rest};

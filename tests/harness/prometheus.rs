@@ -5,11 +5,12 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::child::Running;
+use super::poll_async;
 use super::{free_address, http, tool};
 
 /// Runs promtool in `directory` with `input`, and gives what it printed. It must find nothing wrong.
@@ -71,12 +72,11 @@ impl Prometheus {
             .expect("prometheus starts");
         let url = format!("http://{address}");
         let started = Self { url, _process: Running(child), _directory: directory };
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while started.get("/-/ready").await.is_err() {
-            let log = fs::read_to_string(started._directory.path().join("log"));
-            assert!(Instant::now() < deadline, "prometheus is not ready: {log:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        poll_async("prometheus is ready", Duration::from_secs(30), async || {
+            let ready = started.get("/-/ready").await;
+            ready.map_err(|_| fs::read_to_string(started._directory.path().join("log")))
+        })
+        .await;
         started
     }
 

@@ -23,6 +23,32 @@ pub(crate) enum Act {
     ResetAcknowledged,
 }
 
+/// An upstream that answers each request with an event stream of these pieces, each so long after the one
+/// before. It lives as long as the process.
+pub(crate) fn paced_stream(pieces: Vec<(Duration, String)>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let pieces = pieces.clone();
+            std::thread::spawn(move || {
+                // A connection without a request is a probe of the gateway's.
+                if !stream.read(&mut [0; 64 * 1024]).is_ok_and(|bytes| bytes > 0) {
+                    return;
+                }
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
+                // The gateway closing the connection ends it.
+                let mut sent = stream.write_all(head.as_bytes());
+                for (pause, piece) in pieces {
+                    std::thread::sleep(pause);
+                    sent = sent.and_then(|()| stream.write_all(piece.as_bytes()));
+                }
+            });
+        }
+    });
+    address
+}
+
 /// Maps the numbers of connection and request, both from 0, and the request to the upstream's reaction.
 type Script = dyn Fn(usize, usize, &str) -> Act + Send + Sync;
 
@@ -104,6 +130,7 @@ fn serve(
                 }
             }
             Act::ResetAcknowledged => {
+                // No call says that the kernel has acknowledged the bytes.
                 std::thread::sleep(Duration::from_millis(300));
                 return Ok(());
             }

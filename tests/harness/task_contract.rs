@@ -13,6 +13,8 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 
+use super::{let_pass_async, next_millisecond};
+
 /// Hold of each task, in nano-dollars.
 const HELD: i64 = 1_000;
 /// The ledger keeps accounts in so many parts, by their numbers: what is an account's is nobody's
@@ -96,7 +98,7 @@ impl Subject {
         repeat: Option<RepeatKey>,
         within: Duration,
     ) -> Result<Arc<Task>, LedgerError> {
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        next_millisecond().await;
         let hold = self.hold(account).await;
         let task = Arc::new(Self::task(&hold, account, repeat));
         self.ledger.open_task(hold, Arc::clone(&task), within).await.map(|()| task)
@@ -182,7 +184,7 @@ impl Subject {
             let ended = self.end(account, id, settlement).await.expect("open until then");
             let end = ended.ended().expect("over");
             assert_eq!((end.charged.get(), &*end.state), (charged, "succeeded"));
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            next_millisecond().await;
             assert_eq!(self.end(account, id, charge(1)).await, None, "the second finds it ended");
             assert_eq!(self.in_work(account, id).await, None, "nothing remains to be done");
             assert_eq!(self.found(account, &name).await, Some(ended), "kept as it ended");
@@ -202,8 +204,11 @@ impl Subject {
         assert_eq!(stored(&repeat, REPEATED_WITHIN).await, RepeatLookup::Same(first.id()));
         assert_eq!(stored(&other, REPEATED_WITHIN).await, RepeatLookup::Other);
         let brief = Duration::from_millis(1);
-        let pause = Duration::from_millis(3);
-        tokio::time::sleep(pause).await;
+        let brief_is_over = async || {
+            next_millisecond().await;
+            next_millisecond().await;
+        };
+        brief_is_over().await;
         for (stage, what) in [(None, "under way"), (Some(TaskPhase::InDoubt), "in doubt")] {
             if let Some(stage) = stage {
                 self.to(account, first.id(), stage).await.expect("changed");
@@ -214,7 +219,7 @@ impl Subject {
         }
         // Counted from when it was taken, and not from when it began.
         let begun = Instant::now();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        let_pass_async(Duration::from_millis(400), "what follows is read within as much").await;
         self.to(account, first.id(), taken_as("repeat-1")).await.expect("changed");
         let since = begun.elapsed();
         assert_eq!(
@@ -222,14 +227,14 @@ impl Subject {
             RepeatLookup::Same(first.id()),
             "it was taken just now"
         );
-        tokio::time::sleep(pause).await;
+        brief_is_over().await;
         assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "later");
         // Its customer waits for the end of the task, and then does not.
         let now = UnixMs::now();
         ledger.submit_answered(&first, UnixMs(now.0 + 60_000)).await.expect("noted");
         assert_eq!(stored(&repeat, brief).await, RepeatLookup::Same(first.id()), "it waits");
         ledger.submit_answered(&first, now).await.expect("noted");
-        tokio::time::sleep(pause).await;
+        brief_is_over().await;
         assert_eq!(stored(&repeat, brief).await, RepeatLookup::New, "it waits no more");
         let holds = ledger.open_holds();
         let twin = self.open(account, Some(repeat), REPEATED_WITHIN).await;
@@ -256,8 +261,9 @@ impl Subject {
         let (older, newer) = (self.opened(account).await.id(), self.opened(account).await.id());
         let ada = Actor::operator("ada");
         let resolve = async |request: &str, id: TaskId, charge: Option<i64>| {
-            let asked = IdempotencyKey { id: Some(request.to_owned()), digest: [1; 32] };
-            let (by, end) = (ledger.by(&ada).asked(asked), ("failed", "{}".to_owned()));
+            let key = IdempotencyKey { id: Some(request.to_owned()), digest: [1; 32] };
+            let (by, end) =
+                (ledger.by(&ada).with_idempotency_key(key), ("failed", "{}".to_owned()));
             by.resolve_task((account, id), end, charge.map(Nanousd::new)).await
         };
         let early = resolve("early", older, None).await;

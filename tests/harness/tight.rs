@@ -88,14 +88,14 @@ impl Script {
 
 /// The account of a schedule: all of its money but for a budget is held by somebody else.
 #[derive(Clone)]
-pub(crate) struct Purse {
+pub(crate) struct TightAccount {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) account: AccountId,
     /// Money that a hold of the test keeps away from the calls.
     pub(crate) ballast: Nanousd,
 }
 
-impl Purse {
+impl TightAccount {
     async fn funds(&self) -> Funds {
         let own = self.ledger.account(self.account).expect("an account").balance;
         assert!(own.is_sound(), "{own:?}");
@@ -112,7 +112,7 @@ impl Purse {
 }
 
 struct SimulatedCall<'a> {
-    purse: &'a Purse,
+    tight: &'a TightAccount,
     script: &'a Script,
     rules: &'a HoldRules,
     /// The bound of the input.
@@ -135,7 +135,7 @@ impl TightCall for SimulatedCall<'_> {
     type Refused = Refusal;
 
     async fn funds(&self) -> Result<Funds, Refusal> {
-        Ok(self.purse.funds().await)
+        Ok(self.tight.funds().await)
     }
 
     fn needs(&self) -> Needs {
@@ -147,7 +147,7 @@ impl TightCall for SimulatedCall<'_> {
     }
 
     fn gateways(&self) -> u64 {
-        self.purse.ledger.shared_funds().map_or(1, |funds| funds.nodes().max(1).into())
+        self.tight.ledger.shared_funds().map_or(1, |funds| funds.nodes().max(1).into())
     }
 
     async fn count(&mut self) {
@@ -176,13 +176,13 @@ impl TightCall for SimulatedCall<'_> {
             }
         };
         assert!(amount <= needs.whole, "{kind:?} of {needs:?} would hold {amount}");
-        match self.purse.ledger.admit(reserve(self.purse.account, amount.get())).await {
+        match self.tight.ledger.admit(reserve(self.tight.account, amount.get())).await {
             Ok(hold) => Ok(Held { hold, kind, limit }),
             Err(Refusal::Insufficient { available }) => {
                 Err(HoldFailure::Short(Funds { available, ..Funds::default() }))
             }
             Err(Refusal::Held { available, held }) => {
-                let held = held.saturating_sub(self.purse.ballast);
+                let held = held.saturating_sub(self.tight.ballast);
                 Err(HoldFailure::Short(Funds { available, held, ..Funds::default() }))
             }
             Err(refusal) => Err(HoldFailure::Refused(refusal)),
@@ -222,21 +222,21 @@ impl Outcome {
 
 /// Plays a call from its arrival to the end of its hold.
 pub(crate) async fn play(
-    purse: Purse,
-    desk: Arc<HoldQueue>,
+    tight: TightAccount,
+    queue: Arc<HoldQueue>,
     rules: HoldRules,
     script: Script,
 ) -> Outcome {
     sleep(script.arrives).await;
     let mut call =
-        SimulatedCall { purse: &purse, script: &script, rules: &rules, input: script.bytes };
+        SimulatedCall { tight: &tight, script: &script, rules: &rules, input: script.bytes };
     let began = Instant::now();
-    let served = fit(&desk, purse.account, &rules, &mut call);
+    let served = fit(&queue, tight.account, &rules, &mut call);
     let leaves = script.leaves.unwrap_or(Duration::from_secs(3_600));
     let Ok(fitted) = timeout(leaves, served).await else { return Outcome::default() };
     let longest = rules.wait + rules.count_timeout + SLACK;
     let took = began.elapsed();
-    let longest = if purse.ledger.shared_funds().is_some() { longest + PATIENCE } else { longest };
+    let longest = if tight.ledger.shared_funds().is_some() { longest + PATIENCE } else { longest };
     assert!(took <= longest, "{took:?} is longer than may be waited");
     let (held, seat) = match fitted {
         Ok(fitted) => fitted,

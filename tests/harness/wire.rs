@@ -107,6 +107,30 @@ pub(crate) fn ask(address: SocketAddr, request: &[u8]) -> Answer {
     ask_over(&mut stream, &socket, request)
 }
 
+/// Sends `request` over a new connection, and returns once the response begins.
+pub(crate) fn begin(address: SocketAddr, request: &[u8]) -> TcpStream {
+    let mut stream = connect(address);
+    stream.write_all(request).expect("sent");
+    stream.peek(&mut [0; 1]).expect("the response begins");
+    stream
+}
+
+/// The response to a request that was sent already.
+pub(crate) fn rest(mut stream: TcpStream) -> Answer {
+    let socket = stream.try_clone().expect("a second handle");
+    ask_over(&mut stream, &socket, b"")
+}
+
+/// Reads a response until so many events of it are there.
+pub(crate) fn read_events(stream: &mut impl Read, events: usize) -> Vec<u8> {
+    let mut answer = Answer::default();
+    while answer.bytes.windows(6).filter(|window| window == b"data: ").count() < events {
+        let has_more = read_more(stream, &mut answer) && !answer.is_closed;
+        assert!(has_more, "it ended: {}", String::from_utf8_lossy(&answer.bytes));
+    }
+    answer.bytes
+}
+
 /// The same over a connection that is open already, of which `socket` is the end.
 pub(crate) fn ask_over(
     stream: &mut (impl Read + Write),

@@ -15,6 +15,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{
     copy, frame_bounds, only_segment, remove_sled, reserve, runtime, settlement,
 };
@@ -171,7 +172,7 @@ fn a_sled_beside_another_ledgers_journal_is_refused() {
 }
 
 #[test]
-fn a_sled_that_is_gone_or_corrupt_is_rebuilt() {
+fn a_missing_or_corrupt_sled_is_rebuilt() {
     let dir = TempDir::new().expect("directory");
     let account = history(dir.path(), 50);
     let hash = verify(dir.path()).expect("reads").state_hash;
@@ -347,7 +348,8 @@ fn sender() {
             }
         }
     });
-    std::thread::sleep(Duration::from_secs(60));
+    // Until it is killed.
+    harness::hang();
 }
 
 /// Whatever an upstream was sent is in the books after a crash: settled, or in doubt.
@@ -372,9 +374,7 @@ fn no_call_that_was_sent_is_without_a_trace() {
             let words = |line: &String| line.split_whitespace().any(|word| word == "sent");
             lines.map_while(Result::ok).filter(words).count()
         });
-        std::thread::sleep(Duration::from_millis(150 + 20 * round as u64));
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, Duration::from_millis(150 + 20 * round as u64));
         let sent = reader.join().expect("reads");
         let (ledger, recovery) = open(dir.path()).unwrap_or_else(|e| panic!("round {round}: {e}"));
         unrecorded += recovery.unrecorded;
@@ -411,7 +411,7 @@ fn ended(dir: &Path, account: AccountId) -> (usize, usize) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn acknowledged_writes_survive_kill_9() {
     let dir = TempDir::new().expect("directory");
     let mut rng = u64::try_from(RequestId::new().number() >> 80).expect("48 bits");
     println!("seed {rng}");
@@ -439,9 +439,7 @@ fn what_was_acknowledged_survives_kill_9() {
             }
             acks
         });
-        std::thread::sleep(Duration::from_millis(60 + rng % 400));
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, Duration::from_millis(60 + rng % 400));
         for (account, grants) in reader.join().expect("reads") {
             let most = acknowledged.entry(account).or_default();
             *most = grants.max(*most);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::ledger::{
@@ -14,6 +14,8 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 use tollgate::options::holds::{HoldOverrides, Means};
 use tollgate::price::{Usage, UsageSource};
+
+use crate::harness::within;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -128,8 +130,8 @@ async fn a_repeated_write_lends_once() {
     let account = ledger.create_account("a").await.expect("an account").id;
     let patch = AccountPatch { suspended: Some(true), ..line(30) };
     for (id, repeated) in [("one", false), ("one", true), ("two", false)] {
-        let asked = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
-        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let key = IdempotencyKey { id: Some(id.to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).with_idempotency_key(key);
         let written = by.update_account(account, patch.clone()).await.expect("written");
         assert_eq!(written.repeated, repeated, "{id}");
     }
@@ -188,7 +190,6 @@ fn every_start_gives_the_state_that_there_was() {
         }
         ids
     });
-    let begun = Instant::now();
     let checkpoints = || {
         let files = fs::read_dir(dir.path().join("checkpoints")).into_iter().flatten().flatten();
         files.filter(|file| file.path().extension().is_some_and(|end| end == "ckp")).count()
@@ -212,10 +213,7 @@ fn every_start_gives_the_state_that_there_was() {
                 }
             }
         });
-        while round == 4 && checkpoints() == 0 {
-            assert!(begun.elapsed() < PATIENCE, "no checkpoint was written");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        within(PATIENCE, || round != 4 || checkpoints() > 0, || "no checkpoint".to_owned());
         let hash = ledger.state_hash();
         ledger.close();
         drop(ledger);

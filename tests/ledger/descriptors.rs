@@ -11,6 +11,7 @@ use tollgate::ledger::{AccountId, KeyId, Ledger, Options, RequestId, Reserve, ve
 use tollgate::money::Nanousd;
 
 use crate::harness::alone;
+use crate::harness::eventually_async;
 
 /// A file of the journal is full of some 250 holds.
 const SEGMENT_BYTES_MAX: u64 = 1 << 20;
@@ -91,12 +92,8 @@ async fn goes_on_and_then_waits() {
             ledger.grant(account, "waits", Nanousd::new(1)).await.expect("grant");
         })
     };
-    let refused = async {
-        while ledger.reserve(reserve(account)).is_ok() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), refused).await.expect("holds are refused");
+    let is_refused = async || ledger.reserve(reserve(account)).is_err();
+    eventually_async("holds are refused", is_refused).await;
     assert!(!waiting.is_finished(), "a grant waits");
     drop(taken);
     limit(128);

@@ -240,7 +240,7 @@ fn a_directory_of_format_1_is_backed_up_and_restored() {
 /// Calls are held and charged, and tasks of before end at their own prices; and a journal that an
 /// earlier version has begun and this one has gone on with says all of it when it is read again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_of_format_1_is_gone_on_with_and_read_again() {
+async fn a_journal_of_format_1_is_continued_and_read_again() {
     let dir = unpacked();
     let (ledger, _) = open(dir.path());
     let first = ledger.accounts().into_iter().find(|account| account.name == "first");

@@ -11,7 +11,9 @@ use tempfile::TempDir;
 use tollgate::ledger::{self, AccountId, Ledger, OpenError, Options, verify};
 use tollgate::money::Nanousd;
 
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{files, runtime, small_segments};
+use crate::harness::within;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -59,15 +61,13 @@ fn a_backup_never_goes_where_a_ledger_is_in_use() {
 
 /// A backup that was broken off, wherever, is brought up to date by the next one.
 #[test]
-fn a_backup_that_was_broken_off_is_gone_on_with() {
+fn an_interrupted_backup_is_resumed() {
     let place = TempDir::new().expect("a directory");
     let (dir, whole) = (place.path().join("data"), place.path().join("whole"));
     let (ledger, _) = granted(&dir, 300);
-    let begun = Instant::now();
-    while !dir.join("checkpoints").exists() || files(&dir.join("checkpoints"), ".ckp").is_empty() {
-        assert!(begun.elapsed() < PATIENCE, "no checkpoint");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let checkpoints = dir.join("checkpoints");
+    let has_one = || checkpoints.exists() && !files(&checkpoints, ".ckp").is_empty();
+    within(PATIENCE, has_one, || "no checkpoint".to_owned());
     ledger.close();
     drop(ledger);
     let made = ledger::backup(&dir, &whole).expect("a backup");
@@ -88,9 +88,8 @@ fn a_backup_that_was_broken_off_is_gone_on_with() {
         while !is_far() && child.try_wait().expect("a child").is_none() {
             assert!(begun.elapsed() < PATIENCE, "it does not begin");
         }
-        std::thread::sleep(Duration::from_micros(u64::from(after) * 200));
-        child.kill().expect("killed");
-        broken_off += usize::from(!child.wait().expect("gone").success());
+        let ended = kill_after(&mut child, Duration::from_micros(u64::from(after) * 200));
+        broken_off += usize::from(!ended.success());
         let again = ledger::backup(&dir, &killed).unwrap_or_else(|e| panic!("{after}: {e}"));
         assert_eq!((again.last_seq, &again.chain), (made.last_seq, &made.chain));
         let report = verify(&killed).expect("readable");
@@ -134,9 +133,7 @@ fn a_restore_that_was_broken_off_does_not_start() {
         while !has_some() && child.try_wait().expect("a child").is_none() {
             assert!(begun.elapsed() < PATIENCE, "it does not begin");
         }
-        std::thread::sleep(Duration::from_micros(u64::from(after) * 200));
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, Duration::from_micros(u64::from(after) * 200));
         match Ledger::open(Options::new(&to)) {
             Ok((ledger, _)) => {
                 let granted = ledger.account(account).map(|found| found.balance.granted.get());

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -21,6 +22,7 @@ use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::secret::KeyHash;
 
+use crate::harness::away_from_midnight;
 use crate::harness::ledger::close_and_verify;
 
 fn money(nanousd: i64) -> Nanousd {
@@ -64,15 +66,6 @@ async fn limited(dir: &TempDir, day: i64, month: i64) -> (Arc<Ledger>, AccountId
     let new = NewKey { name: "test".into(), limits, ..NewKey::default() };
     let key = ledger.create_key(account, new).await.expect("key").1.id;
     (ledger, account, key)
-}
-
-/// At a day's end the tests below would see two days.
-fn away_from_midnight() {
-    const DAY_MS: u64 = 86_400_000;
-    let left = DAY_MS - UnixMs::now().0 % DAY_MS;
-    if left < 20_000 {
-        std::thread::sleep(std::time::Duration::from_millis(left + 100));
-    }
 }
 
 #[tokio::test]
@@ -124,7 +117,7 @@ async fn limits_are_kept_across_restarts_and_rebuilds() {
 
 #[tokio::test]
 async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
-    away_from_midnight();
+    away_from_midnight(Duration::from_secs(20));
     let dir = TempDir::new().expect("directory");
     let (ledger, account, key) = limited(&dir, 1000, 1500).await;
     let mut first = ledger.reserve(ask(account, key, 600)).expect("within both");
@@ -175,7 +168,7 @@ async fn a_limit_of_spending_counts_what_is_held_and_what_was_spent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hundred_at_a_time_stay_within_the_limit() {
-    away_from_midnight();
+    away_from_midnight(Duration::from_secs(20));
     let dir = TempDir::new().expect("directory");
     let (ledger, account, key) = limited(&dir, 10_000, 1_000_000).await;
     let mut calls = tokio::task::JoinSet::new();

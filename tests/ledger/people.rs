@@ -19,7 +19,10 @@ use tollgate::price::{Usage, UsageSource};
 use tollgate::secret::{KeyHash, Secret};
 
 use crate::harness;
+use crate::harness::child::kill_after;
+use crate::harness::eventually_async;
 use crate::harness::ledger::{close_and_verify, remove_sled, runtime};
+use crate::harness::next_millisecond;
 
 /// Password hash that callers pass.
 const PASSWORD: &str = "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHQ$aGFzaGhhc2g";
@@ -39,7 +42,7 @@ fn admin() -> Actor {
     Actor::operator("ada")
 }
 
-fn asked(id: &str, request: u8) -> IdempotencyKey {
+fn idempotency_key(id: &str, request: u8) -> IdempotencyKey {
     IdempotencyKey { id: Some(id.to_owned()), digest: [request; 32] }
 }
 
@@ -88,7 +91,7 @@ fn sound(ledger: Arc<Ledger>, dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_suspended_account_is_known_by_its_keys() {
+async fn keys_of_a_suspended_account_are_recognised() {
     let dir = TempDir::new().expect("a directory");
     let ledger = open(dir.path());
     let account = ledger.create_account("a").await.expect("an account").id;
@@ -180,7 +183,7 @@ async fn a_session_ends_at_logout_and_when_the_password_changes() {
     drop(ledger);
     let ledger = open(dir.path());
     assert!(ledger.is_session_over(account, &mine, issued), "after a restart");
-    tokio::time::sleep(Duration::from_millis(2)).await;
+    next_millisecond().await;
     let login = ledger.by(&customer).set_login(account, "a@b", PASSWORD).await.expect("set").value;
     assert!(ledger.is_session_over(account, &others, issued), "issued before the password");
     assert!(!ledger.is_session_over(account, &others, login.since), "issued since");
@@ -188,7 +191,7 @@ async fn a_session_ends_at_logout_and_when_the_password_changes() {
     let now = UnixMs::now();
     let soon = UnixMs(now.0 + 20);
     ledger.by(&customer).end_session(account, [3; 16], soon).await.expect("ended");
-    tokio::time::sleep(Duration::from_millis(40)).await;
+    eventually_async("the session is over", async || UnixMs::now() > soon).await;
     ledger.forget_tasks(UnixMs(1), 10).await.expect("forgotten");
     assert!(!ledger.is_session_over(account, &[3; 16], now), "it has ended of itself");
     assert!(ledger.is_session_over(account, &mine, now), "this one has not");
@@ -315,7 +318,8 @@ async fn a_thousand_at_once_get_ten_grants() {
 async fn a_write_under_an_id_happens_once() {
     let dir = TempDir::new().expect("a directory");
     let ledger = open(dir.path());
-    let by = |id: &str, request| ledger.by(&admin()).asked(asked(id, request));
+    let by =
+        |id: &str, request| ledger.by(&admin()).with_idempotency_key(idempotency_key(id, request));
     let first = by("1", 1).create_account("a").await.expect("opened");
     let again = by("1", 1).create_account("a").await.expect("the same");
     assert_eq!((first.repeated, again.repeated), (false, true));
@@ -326,7 +330,7 @@ async fn a_write_under_an_id_happens_once() {
     let key = NewKey { name: "k".into(), ..NewKey::default() };
     let elsewhere = by("1", 1).create_key(account, key.clone()).await;
     assert_eq!(elsewhere.map(|_| ()), Err(LedgerError::OtherRequest), "another write");
-    let anothers = ledger.by(&Actor::operator("bob")).asked(asked("1", 2));
+    let anothers = ledger.by(&Actor::operator("bob")).with_idempotency_key(idempotency_key("1", 2));
     assert!(!anothers.create_account("b").await.expect("opened").repeated, "another operator's id");
 
     let (secret, made) = by("2", 1).create_key(account, key.clone()).await.expect("made").value;
@@ -342,7 +346,8 @@ async fn a_write_under_an_id_happens_once() {
     let grants = (0..50).map(|_| {
         let ledger = Arc::clone(&ledger);
         tokio::spawn(async move {
-            let by = ledger.by(&Actor::operator("ada")).asked(asked("5", 1));
+            let by =
+                ledger.by(&Actor::operator("ada")).with_idempotency_key(idempotency_key("5", 1));
             by.create_code(credit(5, 5)).await.expect("made").repeated
         })
     });
@@ -362,7 +367,8 @@ async fn a_write_under_an_id_happens_once() {
     let count = ledger.accounts().len();
     drop(ledger);
     let ledger = open(dir.path());
-    let by = |id: &str, request| ledger.by(&admin()).asked(asked(id, request));
+    let by =
+        |id: &str, request| ledger.by(&admin()).with_idempotency_key(idempotency_key(id, request));
     let again = by("1", 1).create_account("a").await.expect("the same");
     assert_eq!((again.value.id, again.repeated), (account, true), "after a restart");
     let other = by("2", 2).create_account("a").await;
@@ -475,7 +481,8 @@ async fn random_write(
 ) {
     let id = random.bool().then(|| random.u8(..20).to_string());
     let actor = if random.bool() { admin() } else { Actor::Customer };
-    let by = ledger.by(&actor).asked(IdempotencyKey { id, digest: [random.u8(..2); 32] });
+    let by =
+        ledger.by(&actor).with_idempotency_key(IdempotencyKey { id, digest: [random.u8(..2); 32] });
     let account = *accounts.get(random.usize(..8)).unwrap_or(&AccountId::from_number(5));
     let email = format!("{}@example.com", random.u8(..6));
     let code = codes.get(random.usize(..4)).cloned();
@@ -613,8 +620,7 @@ fn a_kill_parts_no_use_from_its_grant_and_no_account_from_its_login() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("spawns");
-        std::thread::sleep(Duration::from_millis(random.u64(100..500)));
-        child.kill().expect("killed");
+        kill_after(&mut child, Duration::from_millis(random.u64(100..500)));
         let output = child.wait_with_output().expect("gone");
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             // The last line may be cut by the kill.

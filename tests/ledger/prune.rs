@@ -16,6 +16,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments, statements};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,6 +68,7 @@ fn history(dir: &Path, archive: &Path) -> Vec<AccountId> {
                 long.take().expect("one").post(settlement(99));
             }
             calls += 1;
+            // From here on it is waited for the archive, with some calls to give it reason.
             if calls > 600 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -239,10 +241,8 @@ fn a_kill_while_sled_is_packed_loses_nothing() {
             line.as_ref().is_ok_and(|line| line.starts_with("granted "))
         };
         let first = lines.by_ref().find(is_grant).expect("a grant").expect("a line");
-        std::thread::sleep(Duration::from_millis(fastrand::u64(..400)));
-        child.kill().expect("killed");
+        kill_after(&mut child, Duration::from_millis(fastrand::u64(..400)));
         let acknowledged = 1 + lines.filter(is_grant).count() as u64;
-        child.wait().expect("ended");
         let ledger = open(dir.path());
         let killed: AccountId = first["granted ".len()..].parse().expect("an account");
         let granted = ledger.account(killed).expect("known").balance.granted.get();

@@ -77,7 +77,7 @@ fn what_sled_knows_of_lost_records_is_put_back() {
         assert!(!found.is_sound && found.damages.len() == 1, "{place:?}: {found:?}");
         assert!(found.behind > 0 && found.restored > 0, "{place:?}: {found:?}");
         assert_eq!(
-            (found.gone, found.dropped, found.kept_in.is_some()),
+            (found.unrecoverable, found.dropped, found.kept_in.is_some()),
             (0, 0, false),
             "{found:?}"
         );
@@ -106,14 +106,14 @@ fn what_sled_knows_of_lost_records_is_put_back() {
 }
 
 #[test]
-fn without_sled_what_is_lost_is_noted_and_what_it_costs_is_said() {
+fn a_repair_without_sled_reports_losses_and_their_cost() {
     let dir = TempDir::new().expect("directory");
     let before = history(dir.path(), 20);
     fs::remove_dir_all(dir.path().join("sled")).expect("removed");
     // The first customer's third call, or so: its hold and its charge are in two frames.
     flip(dir.path(), (1, 8), false);
     let found = repair(dir.path(), true, false).expect("repairs");
-    assert!(found.gone > 0 && found.restored == 0, "{found:?}");
+    assert!(found.unrecoverable > 0 && found.restored == 0, "{found:?}");
     assert_eq!(found.behind, found.behind_proven, "the header tells how the chain goes on");
     is_sound(dir.path());
     let ledger = open(dir.path()).expect("opens");
@@ -122,7 +122,7 @@ fn without_sled_what_is_lost_is_noted_and_what_it_costs_is_said() {
     assert!(after[0].balance.spent <= before[0].balance.spent, "nobody pays more");
     let acts = runtime().block_on(ledger.acts(None, None, 100)).expect("acts");
     let noted = acts.iter().filter(|listed| listed.act.what.starts_with("ledger.repair")).count();
-    assert_eq!(noted as u64, found.gone + found.dropped, "what is missing is noted");
+    assert_eq!(noted as u64, found.unrecoverable + found.dropped, "what is missing is noted");
     ledger.close();
 }
 

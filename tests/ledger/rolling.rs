@@ -16,6 +16,7 @@ use tollgate::ledger::{
 use tollgate::money::Nanousd;
 
 use crate::harness;
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{close_and_verify, reserve, runtime, settlement};
 
 const KILLS: u64 = 10;
@@ -177,9 +178,7 @@ fn a_kill_in_the_middle_of_an_extension_leaves_what_bytes_were_sent_under() {
             };
             output.map_while(Result::ok).filter_map(sent).collect::<Vec<_>>()
         });
-        std::thread::sleep(Duration::from_millis(200 + 37 * round));
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, Duration::from_millis(200 + 37 * round));
         let sent = reader.join().expect("reads");
         let held = held_on_disk(dir.path());
         for (hold, amount) in &sent {

@@ -206,6 +206,7 @@ async fn a_crash_at_any_moment_leaves_task_and_hold_together() {
         })
     };
     for _ in 0..25 {
+        // Images of moments that have nothing in common.
         tokio::time::sleep(Duration::from_millis(7)).await;
         let copy = tempfile::tempdir().expect("a directory");
         // The journal is the truth: sled is made anew from it, so the image is one moment's.

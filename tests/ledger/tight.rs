@@ -12,7 +12,7 @@ use tollgate::ledger::{AccountId, Ledger, Options, VoidReason};
 use crate::harness::fleet::{money, reserve};
 use crate::harness::ledger::close_and_verify;
 use crate::harness::rounds;
-use crate::harness::tight::{Outcome, Purse, Script, play, random_rules};
+use crate::harness::tight::{Outcome, Script, TightAccount, play, random_rules};
 
 /// Schedules that a full run plays.
 const SCHEDULES: u64 = 100_000;
@@ -24,12 +24,12 @@ async fn schedule(ledger: &Arc<Ledger>, account: AccountId, seed: u64) -> Outcom
     let budget = money(rng.i64(1_000_000..5_000_000_000));
     let rest = before.available.saturating_sub(budget);
     let ballast = ledger.reserve(reserve(account, rest.get())).expect("it is there");
-    let purse = Purse { ledger: Arc::clone(ledger), account, ballast: rest };
-    let (desk, rules) = (Arc::<HoldQueue>::default(), random_rules(&mut rng));
+    let tight = TightAccount { ledger: Arc::clone(ledger), account, ballast: rest };
+    let (queue, rules) = (Arc::<HoldQueue>::default(), random_rules(&mut rng));
     let mut calls = JoinSet::new();
     for _ in 0..rng.u8(1..=10) {
         let script = Script::random(&mut rng);
-        calls.spawn(play(purse.clone(), Arc::clone(&desk), rules.clone(), script));
+        calls.spawn(play(tight.clone(), Arc::clone(&queue), rules.clone(), script));
     }
     let mut sum = Outcome::default();
     while let Some(outcome) = calls.join_next().await {

@@ -355,7 +355,7 @@ fn requests_wait_behind_haproxy_while_the_gateway_restarts() {
         GOOD.len()
     );
     let waiting = std::thread::spawn(move || ask(address, request.as_bytes()));
-    std::thread::sleep(Duration::from_millis(1200));
+    crate::harness::let_pass(Duration::from_millis(1200), "the gateway is away for as long");
     let options = SimOptions { listen: gateway, ..SimOptions::default() };
     let _back = Sim::start(options).expect("the port is free");
     let answer = waiting.join().expect("no panic");

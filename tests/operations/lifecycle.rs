@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Admin, Demo, Gateway, Recorder, ask, ask_over, connect, eventually, simulator,
+    Admin, Demo, Gateway, Recorder, ask, ask_over, begin, connect, eventually, read_events, rest,
+    simulator,
 };
 use serde_json::Value;
 
@@ -17,8 +18,8 @@ fn sigterm_lets_a_stream_finish_and_exits() {
     let mut gateway = Gateway::start(sim.addr());
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
     let (address, request) = (gateway.address, gateway.chat_json(body));
-    let stream = std::thread::spawn(move || ask(address, &request));
-    std::thread::sleep(Duration::from_millis(300));
+    let stream = begin(address, &request);
+    let stream = std::thread::spawn(move || rest(stream));
     gateway.signal("TERM");
     let status = gateway.wait();
     let ended = Instant::now();
@@ -43,13 +44,12 @@ fn a_stream_that_the_end_cuts_is_paid_for() {
     let mut gateway = Gateway::start(sim.addr());
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
     let (address, request) = (gateway.address, gateway.chat_json(body));
-    let stream = std::thread::spawn(move || ask(address, &request));
-    std::thread::sleep(Duration::from_millis(500));
+    let mut stream = begin(address, &request);
+    read_events(&mut stream, 6);
     // What the deadline of a drain does to a stream, at once.
     gateway.signal("INT");
     assert!(gateway.wait().success(), "exit 0");
-    let answer = stream.join().expect("no panic");
-    assert!(String::from_utf8_lossy(&answer.bytes).matches("data: ").count() > 5, "{answer:?}");
+    drop(stream);
     let report = verified(&gateway);
     assert_eq!(report["open_holds"], 0, "{report}");
     assert_ne!(report["total"]["spent"], "0.00", "what was delivered is charged: {report}");
@@ -99,7 +99,7 @@ fn sigint_ends_a_drain_that_waits() {
 
 /// A machine that is so busy that the signal and the last requests are seen at the same moment.
 #[test]
-fn who_is_in_the_queue_when_an_idle_gateway_ends_gets_an_answer() {
+fn queued_connections_are_answered_at_shutdown() {
     let recorder = Recorder::start();
     for round in 0..10 {
         let mut gateway = Gateway::start(recorder.address);
@@ -148,8 +148,10 @@ fn a_stream_that_the_deadline_cuts_ends_in_an_error_event_and_is_paid_for() {
         let length = format!("Content-Length: {}\r\n", message.len());
         let address = gateway.address;
         let requests = [gateway.chat_json(stream), gateway.post("/v1/messages", &length, message)];
-        let streams = requests.map(|request| std::thread::spawn(move || ask(address, &request)));
-        std::thread::sleep(Duration::from_millis(400));
+        let streams = requests.map(|request| {
+            let stream = begin(address, &request);
+            std::thread::spawn(move || rest(stream))
+        });
         let started = Instant::now();
         gateway.signal("TERM");
         assert!(gateway.wait().success(), "exit 0");
@@ -198,7 +200,7 @@ fn a_request_without_an_answer_at_the_deadline_gets_a_503_and_costs_nothing() {
     let mut gateway = Gateway::start_with(sim.addr(), "shutdown: { grace: 500ms }\n");
     let (address, request) = (gateway.address, gateway.chat_json(GOOD));
     let waiting = std::thread::spawn(move || ask(address, &request));
-    std::thread::sleep(Duration::from_millis(300));
+    eventually("the upstream works at it", || sim.requests_in_flight() == 1);
     gateway.signal("TERM");
     assert!(gateway.wait().success(), "exit 0");
     let answer = waiting.join().expect("no panic");
@@ -236,10 +238,12 @@ fn a_bad_file_never_stops_a_running_gateway_and_a_good_one_is_taken() {
         let body = GOOD.replace("\"m\"", &format!("{model:?}"));
         ask(gateway.address, &gateway.chat_json(body)).status()
     };
+    let refused = r#"tollgate_config_reloads_total{outcome="refused"}"#;
     for bad in ["models: [", "", "models:\n  m:\n    operations: [chatt]\n"] {
+        let before = gateway.metric(refused);
         std::fs::write(&models, bad).expect("written");
         gateway.signal("HUP");
-        std::thread::sleep(Duration::from_millis(200));
+        eventually("the file is refused", || gateway.metric(refused) > before);
         assert_eq!(renamed("m"), 200, "the last good configuration stays in force after {bad:?}");
     }
     std::fs::write(&models, good.replace("  m:\n", "  renamed:\n")).expect("written");
@@ -265,7 +269,7 @@ fn a_second_process_on_the_same_data_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_demo_finds_its_account_and_key_again_and_nothing_else_on_disk_holds_them() {
+async fn a_second_demo_reuses_its_account_and_key() {
     let data = tempfile::tempdir().expect("a directory");
     let first = Demo::on(data.path());
     let call = |demo: &Demo| {

@@ -210,7 +210,7 @@ fn rankings_keep_the_way_in_which_they_are_billed() {
 
 /// Nothing is dropped in silence, and no secret is copied or shown.
 #[test]
-fn what_cannot_be_said_is_listed_with_its_place_and_its_reason() {
+fn unsupported_settings_are_listed_with_place_and_reason() {
     let out = tempfile::tempdir().expect("a directory");
     let errors = text(&migrate("partly", out.path()).stderr);
     for (what, place) in [

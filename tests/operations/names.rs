@@ -408,7 +408,7 @@ fn is_participle(word: &str) -> bool {
 }
 
 #[test]
-fn what_is_counted_is_what_is_meant() {
+fn the_counters_count_what_they_say() {
     assert_eq!(words("AskedAt"), ["asked", "at"]);
     assert_eq!(words("HTTP_unasked2X"), ["http", "unasked2", "x"]);
     assert_eq!(identifiers("a.told // said\n + \"gone\""), ["a", "told"]);

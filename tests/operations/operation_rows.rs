@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use tollgate_protocols::Operation;
+use tollgate_protocols::{BodyKind, Operation};
 
-use crate::sources::{blank_comments_and_strings, blank_unit_tests, product, relative};
+use crate::config::renews_expectations;
+use crate::sources::{blank_comments_and_strings, blank_unit_tests, product, relative, root};
 
 /// Files that an operation may touch: its row, its codecs and what else names it, `registry.rs` and `lib.rs`.
 const FILES_MAX: usize = 6;
@@ -15,19 +16,14 @@ const UNNAMED_FILES: usize = 2;
 /// Operations with behaviour that no other has, and the files that name them today. The numbers may only become
 /// lower: what an operation has in common with others belongs into its row.
 const MORE: &[(Operation, usize)] = &[
-    (Operation::Chat, 18),
-    (Operation::Messages, 11),
-    (Operation::CountTokens, 5),
-    (Operation::Responses, 14),
-    (Operation::GenerateContent, 8),
-    (Operation::CountContentTokens, 7),
-    (Operation::Compact, 6),
-    (Operation::InputTokens, 6),
-    (Operation::Embeddings, 7),
-    (Operation::ImageGeneration, 8),
-    (Operation::ImageEdit, 6),
-    (Operation::Video, 14),
-    (Operation::Speech, 9),
+    (Operation::Chat, 15),
+    (Operation::Messages, 7),
+    (Operation::Responses, 11),
+    (Operation::GenerateContent, 5),
+    (Operation::CountContentTokens, 5),
+    (Operation::InputTokens, 5),
+    (Operation::Video, 6),
+    (Operation::Speech, 5),
 ];
 
 #[test]
@@ -93,4 +89,63 @@ fn variants_are_found_in_paths_and_imports() {
         assert!(names(code, variant), "{variant}");
     }
     assert!(!names(code, "Input") && !names(code, "Messages"));
+}
+
+/// The reference's table of operations, between the comments that mark it.
+#[test]
+fn the_table_of_the_reference_is_made_of_the_rows() {
+    const MARKS: [&str; 2] = ["<!-- operations -->\n", "<!-- /operations -->"];
+    let path = root().join("docs/configuration.md");
+    let page = fs::read_to_string(&path).expect("the reference");
+    let (before, rest) = page.split_once(MARKS[0]).expect("the table begins");
+    let (committed, after) = rest.split_once(MARKS[1]).expect("the table ends");
+    let current = reference_table();
+    if renews_expectations() {
+        let page = [before, MARKS[0], &current, MARKS[1], after].concat();
+        return fs::write(&path, page).expect("the reference is written");
+    }
+    assert_eq!(committed, current, "run this test with UPDATE_EXPECTED=1 to renew {path:?}");
+}
+
+fn reference_table() -> String {
+    let mut table =
+        "| Operation | Default path | | Prices | Further prices | Limits |\n".to_owned();
+    table.push_str("|---|---|---|---|---|---|\n");
+    let quoted = |names: Vec<&str>, between: &str| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(between)
+    };
+    for operation in Operation::EVERY {
+        let info = operation.info();
+        let name = match info.parent {
+            None => format!("`{operation}`"),
+            Some(parent) => format!("*with* `{parent}`"),
+        };
+        let form = if info.body == BodyKind::Form { "; a multipart form" } else { "" };
+        let alternatives: Vec<String> = info
+            .billed_by
+            .iter()
+            .map(|units| quoted(units.iter().map(|unit| unit.info().price).collect(), " and "))
+            .collect();
+        let prices = match (info.is_billed, info.parent) {
+            (false, _) => "free".to_owned(),
+            (true, Some(parent)) => format!("those of `{parent}`"),
+            (true, None) => alternatives.join(", or "),
+        };
+        let beside =
+            quoted(info.billed_beside.iter().map(|unit| unit.info().price).collect(), ", ");
+        let limits =
+            if info.parent.is_none() { quoted(info.limits.to_vec(), ", ") } else { String::new() };
+        let row = [
+            name,
+            format!("`{}{}`", info.path, info.path_suffix),
+            format!("{}{form}", info.summary),
+            prices,
+            beside,
+            limits,
+        ];
+        table.push_str(
+            &format!("| {} |\n", row.join(" | ")).replace("|  |", "| |").replace("|  |", "| |"),
+        );
+    }
+    table
 }

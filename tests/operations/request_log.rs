@@ -1,8 +1,8 @@
 //! Finished requests as operators see them: over a real gateway, and across its end.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::harness::{Admin, Customer, Demo};
+use crate::harness::{Admin, Customer, Demo, poll_async};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 
@@ -31,17 +31,14 @@ async fn call(demo: &Demo, key: &str, body: &Value, sim: &str) -> (u16, String) 
 
 /// The records that `query` asks for, once there are so many.
 async fn records(admin: &Admin, query: &str, expected: usize) -> Vec<Value> {
-    let deadline = Instant::now() + WITHIN;
-    loop {
+    let data = poll_async("the records are readable", WITHIN, async || {
         let page = admin.get(&format!("/requests?{query}")).await;
         let data = page["data"].as_array().unwrap_or_else(|| panic!("{page}")).clone();
-        if data.len() >= expected {
-            assert_eq!(data.len(), expected, "{page}");
-            return data;
-        }
-        assert!(Instant::now() < deadline, "{} of {expected} records: {page}", data.len());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        if data.len() >= expected { Ok(data) } else { Err(data) }
+    })
+    .await;
+    assert_eq!(data.len(), expected, "{data:?}");
+    data
 }
 
 async fn of(admin: &Admin, customer: &Customer, expected: usize) -> Vec<Value> {
@@ -163,16 +160,11 @@ async fn a_video_is_kept_when_it_is_submitted_and_when_it_ends() {
     let answer: Value = submit.send().await.expect("an answer").json().await.expect("JSON");
     let task = answer["id"].clone();
     assert!(task.is_string(), "{answer}");
-    let deadline = Instant::now() + Duration::from_secs(60);
-    let [end, submit] = loop {
+    let [end, submit] = poll_async("the task ends", Duration::from_secs(60), async || {
         let page = admin.get(&format!("/requests?account={}", customer.account)).await;
-        let data = page["data"].as_array().expect("a list").clone();
-        if let Ok(both) = <[Value; 2]>::try_from(data) {
-            break both;
-        }
-        assert!(Instant::now() < deadline, "the task does not end: {page}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    };
+        <[Value; 2]>::try_from(page["data"].as_array().expect("a list").clone())
+    })
+    .await;
     assert_eq!((&submit["task_id"], &end["task_id"]), (&task, &task));
     assert_eq!((&submit["kind"], &end["kind"]), (&json!("request"), &json!("task")));
     assert_eq!((&submit["operation"], &submit["cost"]), (&json!("video"), &Value::Null));

@@ -120,7 +120,7 @@ async fn what_is_owed_is_kept_beside_what_was_charged() {
 }
 
 #[tokio::test]
-async fn the_model_that_was_asked_for_is_kept_beside_the_one_that_served() {
+async fn the_requested_model_is_logged_beside_the_serving_one() {
     let dir = directory();
     let log = open(dir.path());
     for (model, requested_model, owed) in [("a", None, 5), ("b", Some("a"), 0), ("c", Some("b"), 5)]
@@ -168,7 +168,7 @@ async fn a_lowered_output_limit_is_kept() {
 }
 
 #[tokio::test]
-async fn a_record_says_what_was_known() {
+async fn a_record_has_the_fields_of_its_stage() {
     let dir = directory();
     let log = open(dir.path());
     let task_id = TaskId::random();
@@ -302,7 +302,7 @@ async fn strangers_cannot_push_out_the_records_of_customers() {
     let seconds = began.elapsed().as_secs() + 1;
     let kept = all(&log, Scope::Unauthenticated, query(500)).await.len() as u64;
     assert!((10..=10 * (seconds + 1)).contains(&kept), "{kept} in {seconds} s");
-    assert_eq!(log.figures().dropped.strangers, 500 - kept);
+    assert_eq!(log.figures().dropped.unauthenticated, 500 - kept);
     // What was read and went well is no operation.
     log.record(&FinishedRequest { operation: None, ..finished(Some(account(1))) });
     assert_eq!(all(&log, Scope::Account(account(1)), query(5)).await, []);
@@ -371,7 +371,7 @@ async fn the_log_stays_within_its_size_and_chains_end_where_it_was_removed() {
 }
 
 #[tokio::test]
-async fn those_who_follow_get_their_own_records_and_are_told_what_they_missed() {
+async fn followers_get_their_own_records_and_a_count_of_those_missed() {
     let dir = directory();
     let log = open(dir.path());
     let mut own = log.follow(Scope::Account(account(1))).expect("a feed");

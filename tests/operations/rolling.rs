@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::harness::child::Running;
-use crate::harness::{Gateway, Recorder, ask, eventually, free_address, tool};
+use crate::harness::{Gateway, Recorder, ask, eventually, free_address, let_pass, tool};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -49,8 +49,7 @@ impl Member {
     /// Ends the process as a supervisor does, and starts the next one in its place.
     fn restart(&mut self) {
         self.stop();
-        // What a roll-out takes to start the next version.
-        std::thread::sleep(Duration::from_millis(500));
+        let_pass(Duration::from_millis(500), "the load balancer bridges what a roll-out takes");
         self.process = spawn(&self.routes, &self.models, &self.data, self.listen, self.admin, &[]);
         self.wait_until_ready();
     }
@@ -177,10 +176,13 @@ fn roll(language: &str, start: impl FnOnce(&Path, SocketAddr) -> Running) {
             });
         }
         for member in &mut members {
-            std::thread::sleep(Duration::from_millis(500));
+            let before = served.load(Ordering::Relaxed);
+            eventually("load", || served.load(Ordering::Relaxed) > before + 50);
             member.restart();
-            // The load balancer takes it in again.
-            std::thread::sleep(Duration::from_millis(1500));
+            let_pass(
+                Duration::from_millis(1500),
+                "nothing shows that the load balancer has taken it in again",
+            );
         }
         done.store(true, Ordering::Relaxed);
     });

@@ -51,7 +51,7 @@ fn only_one_place_names_each_heavy_dependency() {
                 "crates/admin/",
                 "crates/customer-console/",
                 // It answers before there is a request to fail.
-                "crates/mcp/src/door.rs",
+                "crates/mcp/src/endpoint.rs",
                 "crates/mcp/src/envelope.rs",
                 "crates/simulator/",
                 "crates/web-kit/",
@@ -237,12 +237,37 @@ fn integration_tests_are_few_binaries() {
 
 /// Slow tests, and those that need root or a browser, run only by name.
 #[test]
-fn every_proof_is_ignored_unless_it_is_asked_for() {
+fn every_proof_is_ignored_by_default() {
     for path in files_below("tests/proofs", "rs") {
         let text = fs::read_to_string(&path).expect("text");
         let count = |mark: &str| text.lines().filter(|line| line.starts_with(mark)).count();
         let tests = count("#[test]") + count("#[tokio::test");
         assert_eq!(tests, count("#[ignore = "), "{}", relative(&path));
+    }
+}
+
+/// Examples in documentation are run, except by libraries that say that they have none: to look for them takes
+/// seconds for each library.
+#[test]
+fn libraries_without_doc_tests_have_no_examples() {
+    let crates = fs::read_dir(root().join("crates")).expect("a directory");
+    let crates =
+        crates.map(|entry| format!("crates/{}", entry.expect("an entry").file_name().display()));
+    for directory in crates.chain([".".to_owned()]) {
+        let manifest = root().join(&directory).join("Cargo.toml");
+        if !fs::read_to_string(manifest).expect("a manifest").contains("doctest = false") {
+            continue;
+        }
+        for path in files_below(&format!("{directory}/src"), "rs") {
+            let text = fs::read_to_string(&path).expect("text");
+            let docs = text.lines().map(str::trim_start);
+            let docs =
+                docs.filter_map(|line| line.strip_prefix("///").or(line.strip_prefix("//!")));
+            let fences = docs.filter_map(|line| line.trim_start().strip_prefix("```"));
+            for language in fences.step_by(2) {
+                assert_eq!(language, "text", "{}: an example that is not run", relative(&path));
+            }
+        }
     }
 }
 

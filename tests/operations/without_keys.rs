@@ -112,8 +112,9 @@ fn run(directory: &Path, words: &[String]) -> Output {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("the binary runs");
     if words.iter().any(|word| word == "tail") {
-        std::thread::sleep(Duration::from_secs(1));
         let mut child = Running(child);
+        let ended = child.wait_for(Duration::from_secs(1));
+        assert_eq!(ended, None, "it runs on");
         child.0.kill().expect("it runs on");
         let status = child.0.wait().expect("it ends");
         return Output { status, stdout: Vec::new(), stderr: Vec::new() };
@@ -203,7 +204,7 @@ fn every_command_runs_without_the_variables_of_the_service() {
 
 /// A missing variable is reported once, in one line, with the alternatives.
 #[test]
-fn a_variable_that_a_command_needs_is_said_once() {
+fn a_missing_variable_is_reported_once() {
     let demo = Demo::start();
     let directory = tempfile::tempdir().expect("a directory");
     let directory = directory.path();

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::harness::{Admin, Demo, rounds};
+use crate::harness::child::kill_after;
+use crate::harness::{Admin, Demo, let_pass_async, rounds};
 use serde_json::{Value, json};
 
 /// Kills in one run.
@@ -19,7 +20,7 @@ type Charges = BTreeMap<String, String>;
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "kills the gateway many times"]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_writes_survive_kill_9() {
     let rounds = rounds(ROUNDS);
     let seed = fastrand::u64(..);
     println!("seed {seed}, {rounds} rounds");
@@ -45,10 +46,9 @@ async fn what_was_acknowledged_survives_kill_9() {
             .collect();
         let grant = json!({"amount": "0.01", "id": format!("round-{round}")});
         admin.post(&format!("/accounts/{account}/grants"), grant).await;
-        tokio::time::sleep(Duration::from_millis(random.u64(20..150))).await;
+        let_pass_async(Duration::from_millis(random.u64(20..150)), "a random moment").await;
         acknowledged.extend(charges(&admin.newest_settlements(&account).await));
-        tokio::time::sleep(Duration::from_millis(random.u64(0..30))).await;
-        demo.process.kill();
+        kill_after(&mut demo.process.0, Duration::from_millis(random.u64(0..30)));
         stop.store(true, Ordering::Relaxed);
         for caller in callers {
             caller.await.expect("no panic");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, Recorder, connect};
+use crate::harness::{Gateway, Recorder, connect, let_pass_async, poll_async, within};
 use tollgate::ledger::{
     AccountId, KeyId, Ledger, LedgerError, Options, Refusal, RequestId, Reserve, Settlement, verify,
 };
@@ -110,7 +110,7 @@ async fn a_full_disk_gives_up_the_ballast_and_then_waits_for_room() {
             }
         })
     };
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    let_pass_async(Duration::from_millis(500), "a thousand grants must not be written").await;
     assert!(!waiting.is_finished(), "a thousand grants were written to a full disk");
     assert!(!call(&ledger, account).await, "a hold was taken on a full disk");
     fs::remove_file(disk.0.path().join("filler")).expect("removed");
@@ -123,16 +123,14 @@ async fn a_full_disk_gives_up_the_ballast_and_then_waits_for_room() {
 
 /// Waits until statements can be read, and gives how many entries there are of the last thousand.
 async fn readable(ledger: &Ledger, account: AccountId) -> usize {
-    let begun = Instant::now();
-    loop {
+    poll_async("entries are readable", Duration::from_secs(30), async || {
         match ledger.entries(account, None, 1_000).await {
-            Ok(entries) => return entries.len(),
-            Err(LedgerError::Store(_)) => {}
+            Ok(entries) => Ok(entries.len()),
+            Err(LedgerError::Store(_)) => Err(ledger.projection_state()),
             Err(error) => panic!("{error}"),
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", ledger.projection_state());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -249,7 +247,7 @@ async fn a_crash_on_a_full_disk_starts_again() {
 /// Someone else fills the disk, also the room that the ledger had kept, while requests wait for it.
 #[test]
 #[ignore = "mounts a file system, which needs root"]
-fn a_gateway_ends_when_it_is_told_to_also_on_a_full_disk() {
+fn sigterm_ends_a_gateway_on_a_full_disk() {
     let disk = SmallDisk::of("size=200m");
     let recorder = Recorder::start();
     let more = "shutdown: { grace: 2s }\n";
@@ -279,12 +277,8 @@ fn a_gateway_ends_when_it_is_told_to_also_on_a_full_disk() {
     }
     let mut refused = connect(gateway.address);
     refused.write_all(&gateway.chat_json(body)).expect("written");
-    let started = Instant::now();
     gateway.signal("TERM");
-    while gateway.is_running() {
-        assert!(started.elapsed() < Duration::from_secs(30), "it does not end");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    within(Duration::from_secs(30), || !gateway.is_running(), || "it does not end".to_owned());
     for mut stream in waiting {
         // Who waited was told nothing, or that it was not written.
         let mut answer = Vec::new();

@@ -11,8 +11,9 @@ use tempfile::TempDir;
 use tollgate::ledger::{self, AccountId, Ledger, VoidReason, verify};
 use tollgate::money::Nanousd;
 
+use crate::harness::child::kill_after;
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments};
-use crate::harness::{rounds, test_process};
+use crate::harness::{let_pass, rounds, test_process};
 
 /// The variables that make this test binary the process that is killed: where, and with what archive.
 const VICTIM: &str = "LEDGER_LIFE_VICTIM";
@@ -87,7 +88,7 @@ fn start(dir: &Path, archive: &Path) -> (Child, std::thread::JoinHandle<Vec<(Acc
 /// restored of the backup as far as that reaches, and nothing contradicts itself.
 #[test]
 #[ignore = "kills a ledger again and again"]
-fn what_was_acknowledged_outlives_kill_9_while_the_ledger_is_kept() {
+fn acknowledged_writes_survive_kill_9_during_maintenance() {
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -101,13 +102,13 @@ fn what_was_acknowledged_outlives_kill_9_while_the_ledger_is_kept() {
         (0..rounds(ROUNDS) * 10).take_while(|round| *round < rounds(ROUNDS) || archived() == 0)
     {
         let (mut child, reader) = start(&dir, &archive);
-        std::thread::sleep(Duration::from_millis(random.u64(900..2_400)));
+        let_pass(Duration::from_millis(random.u64(900..2_400)), "it writes for a while");
+        let mut until_kill = Duration::ZERO;
         if random.bool() && dir.join("head.json").exists() {
             ledger::backup(&dir, &backup).unwrap_or_else(|e| panic!("seed {seed} {round}: {e}"));
-            std::thread::sleep(Duration::from_millis(random.u64(..50)));
+            until_kill = Duration::from_millis(random.u64(..50));
         }
-        child.kill().expect("killed");
-        child.wait().expect("gone");
+        kill_after(&mut child, until_kill);
         for (account, grants) in reader.join().expect("reads") {
             let most = acknowledged.entry(account).or_default();
             *most = grants.max(*most);

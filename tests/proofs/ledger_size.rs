@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::clock::UnixMs;
@@ -11,6 +11,7 @@ use tollgate::money::Nanousd;
 
 use crate::harness::ledger::{reserve, runtime, settlement, small_segments};
 use crate::harness::rounds;
+use crate::harness::within_async;
 
 /// Longer than sled is packed on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,11 +47,8 @@ fn run(calls: usize, pruning: Pruning, segment_bytes_max: u64, most: u64) {
                 if call % 500 == 0 {
                     hold.durable().await.expect("durable");
                     // How much comes while sled is packed depends on the machine.
-                    let begun = Instant::now();
-                    while dir.path().join("sled.new").exists() {
-                        assert!(begun.elapsed() < PATIENCE, "packed for too long");
-                        tokio::time::sleep(Duration::from_millis(10)).await;
-                    }
+                    let is_packed = async || !dir.path().join("sled.new").exists();
+                    within_async(PATIENCE, "sled is packed", is_packed).await;
                 }
                 hold.post(settlement(7));
                 if call % 2_000 == 0 {

@@ -5,10 +5,11 @@ mod load;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::harness::ask;
 use crate::harness::expressions::{Panel, dashboard, metrics_in, rules};
+use crate::harness::poll_async;
 use crate::harness::prometheus::{Prometheus, promtool};
 use load::Load;
 
@@ -25,7 +26,6 @@ fn deploy(file: &str) -> PathBuf {
 async fn a_running_gateway_is_seen_as_it_is() {
     let load = Load::start();
     let prometheus = Prometheus::start(load.admin(), &deploy("prometheus")).await;
-    let deadline = Instant::now() + SEEN_WITHIN;
     // The names that have series by now: some metrics have none until something happens.
     let exposed = || {
         let request = "GET /metrics HTTP/1.1\r\nHost: admin\r\nConnection: close\r\n\r\n";
@@ -34,16 +34,12 @@ async fn a_running_gateway_is_seen_as_it_is() {
             scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         (names.map(str::to_owned).collect::<BTreeSet<_>>(), scrape)
     };
-    loop {
-        let (names, _) = exposed();
-        let missing = unseen(&prometheus, &names).await;
-        if missing.is_empty() {
-            break;
-        }
+    poll_async("every metric is seen", SEEN_WITHIN, async || {
         assert!(load.goes_on(), "a customer got something else than it expected");
-        assert!(Instant::now() < deadline, "not seen within {SEEN_WITHIN:?}: {missing:#?}");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
+        let missing = unseen(&prometheus, &exposed().0).await;
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    })
+    .await;
     let (names, scrape) = exposed();
     promtool(&["check", "metrics"], Path::new("."), &scrape);
     assert!(names.len() > 20, "{names:?}");

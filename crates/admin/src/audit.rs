@@ -10,6 +10,7 @@ use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use tollgate_ledger::{AccountId, ListedAct, Seq};
+use tollgate_web_kit::cut_page;
 
 /// The part of the audit that is asked for.
 #[derive(Deserialize, JsonSchema)]
@@ -101,11 +102,8 @@ pub(super) async fn list(
     Params(query): Params<AuditQuery>,
 ) -> ApiResult<Json<AuditView>> {
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
-    // One more than is shown tells whether there are more.
     let mut acts = state.ledger.acts(query.account, query.before, limit + 1).await?;
-    let has_more = acts.len() > limit;
-    acts.truncate(limit);
-    let next_before = acts.last().filter(|_| has_more).map(|last| last.seq);
+    let next_before = cut_page(&mut acts, limit, |last| last.seq);
     let data = acts.into_iter().map(ActView::from).collect();
-    Ok(Json(AuditView { data, has_more, next_before }))
+    Ok(Json(AuditView { data, has_more: next_before.is_some(), next_before }))
 }

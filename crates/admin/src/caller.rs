@@ -123,7 +123,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
 /// Caller of a write.
 pub(super) struct Caller {
     actor: Actor,
-    asked: IdempotencyKey,
+    idempotency: IdempotencyKey,
 }
 
 impl Caller {
@@ -134,14 +134,17 @@ impl Caller {
 
     /// The writes of this caller, under the id of the request.
     pub(super) fn by<'a>(&self, state: &'a AdminState) -> ActorScope<'a> {
-        state.ledger.by(&self.actor).asked(self.asked.clone())
+        state.ledger.by(&self.actor).with_idempotency_key(self.idempotency.clone())
     }
 
     /// The writes of a request whose body must leave no trace, not even as a digest that could be
     /// guessed: `what` stands in its place.
     pub(super) fn by_asking<'a>(&self, state: &'a AdminState, what: &str) -> ActorScope<'a> {
         let digest = Sha256::digest(what.as_bytes()).into();
-        state.ledger.by(&self.actor).asked(IdempotencyKey { digest, ..self.asked.clone() })
+        state
+            .ledger
+            .by(&self.actor)
+            .with_idempotency_key(IdempotencyKey { digest, ..self.idempotency.clone() })
     }
 }
 
@@ -155,7 +158,7 @@ impl FromRequestParts<AdminState> for Caller {
         // that the caller believes to be idempotent.
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);
         let id = is_named.then(|| idempotency_key(&parts.headers)).transpose()?;
-        Ok(Self { actor, asked: IdempotencyKey { id, digest } })
+        Ok(Self { actor, idempotency: IdempotencyKey { id, digest } })
     }
 }
 

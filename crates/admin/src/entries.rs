@@ -15,6 +15,7 @@ use super::value::Time;
 use tollgate_ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
+use tollgate_web_kit::cut_page;
 
 /// One movement of money as it is shown; which fields there are depends on its `kind`.
 #[derive(Serialize, JsonSchema)]
@@ -117,13 +118,10 @@ pub(super) async fn list(
 ) -> ApiResult<Json<Statement>> {
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
-    // One more than is shown tells whether there are more.
     let mut entries = state.ledger.entries(account, query.before, limit + 1).await?;
-    let has_more = entries.len() > limit;
-    entries.truncate(limit);
-    let next_before = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let next_before = cut_page(&mut entries, limit, |last| last.seq);
     let data = entries.into_iter().map(EntryView::from).collect();
-    Ok(Json(Statement { data, has_more, next_before }))
+    Ok(Json(Statement { data, has_more: next_before.is_some(), next_before }))
 }
 
 /// `GET /admin/v1/holds/in-doubt`, oldest first.

@@ -84,6 +84,12 @@ impl ApiError {
         &self.message
     }
 
+    /// A value that conflicts with what there is; `param` names it.
+    fn conflict(code: &'static str, param: &str, message: String) -> Self {
+        let error = Self::request(StatusCode::CONFLICT, code, message);
+        Self { param: Some(param.to_owned()), ..error }
+    }
+
     pub(super) fn unauthorized() -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
@@ -165,30 +171,17 @@ impl From<LedgerError> for ApiError {
             | LedgerError::NoDoubt(_) => Self::not_found(message),
             // 409, not 400: the request is valid, but its key belongs to another one. Clients must not retry
             // it.
-            LedgerError::OtherRequest => Self {
-                param: Some("Idempotency-Key".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
-            },
-            LedgerError::EmailTaken => Self {
-                param: Some("email".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
+            LedgerError::OtherRequest => {
+                Self::conflict("idempotency_conflict", "Idempotency-Key", message)
+            }
+            LedgerError::Conflict => Self::conflict("idempotency_conflict", "id", message),
+            LedgerError::EmailTaken => Self::conflict("conflict", "email", message),
+            LedgerError::NotOwed => Self::conflict("conflict", "amount", message),
+            LedgerError::CreditInFlight(_) => Self::conflict("conflict", "credit_limit", message),
             LedgerError::Changed => Self::request(StatusCode::CONFLICT, "conflict", message),
-            LedgerError::NotOwed => Self {
-                param: Some("amount".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
-            LedgerError::CreditInFlight(_) => Self {
-                param: Some("credit_limit".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "conflict", message)
-            },
             LedgerError::NoFleet => Self::not_found(NO_FLEET),
             LedgerError::Code(_) => Self::invalid("code", message),
             LedgerError::UnknownHold(_) => Self::invalid("hold", message),
-            LedgerError::Conflict => Self {
-                param: Some("id".to_owned()),
-                ..Self::request(StatusCode::CONFLICT, "idempotency_conflict", message)
-            },
             LedgerError::RefundTooLarge { .. } => Self::invalid("amount", message),
             LedgerError::Invalid(_) => Self::malformed(message),
             LedgerError::Stopped => Self::unavailable(),

@@ -22,6 +22,7 @@ use tollgate_ledger::{
     AccountId, LedgerError, NodeId, NodeStatus, ResolvedSuspense, Seq, SuspenseEnd,
 };
 use tollgate_money::money::Nanousd;
+use tollgate_web_kit::cut_page;
 
 /// The highest number of a node.
 const NODE_MAX: u16 = NodeId::DIRECTORY.number() - 1;
@@ -290,10 +291,8 @@ async fn list(
         limit: u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1),
     };
     let mut leases = fleet.db().leases(filter).await.map_err(LedgerError::from)?;
-    let has_more = leases.len() > limit;
-    leases.truncate(limit);
-    let last = leases.last().filter(|_| has_more);
-    let next_after = last.map(|last| format!("{}-{}", last.node.number(), last.account));
+    let next_after =
+        cut_page(&mut leases, limit, |last| format!("{}-{}", last.node.number(), last.account));
     Ok(Json(ListView::new(leases.into_iter().map(LeaseView::from).collect(), next_after)))
 }
 

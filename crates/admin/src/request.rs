@@ -16,6 +16,7 @@ use super::description::{HandlerInput, Operation, Output};
 use super::error::ApiError;
 use super::value::{Object, Time};
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
+use tollgate_web_kit::cut_page;
 
 /// The largest body, in bytes. The largest honest one is a key's list of models.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -223,12 +224,9 @@ impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
             // By the item, not by an offset: an item added meanwhile shifts no page.
             items.drain(..=place);
         }
-        let has_more = items.len() > limit;
-        items.truncate(limit);
-        // No cursor on the last page: a client that follows cursors ends here without an empty request.
-        let next_after = items.last().filter(|_| has_more).map(id);
+        let next_after = cut_page(&mut items, limit, id);
         let data: Vec<View> = items.into_iter().map(view).collect();
-        Ok(ListView { data, has_more, next_after })
+        Ok(ListView::new(data, next_after))
     }
 }
 

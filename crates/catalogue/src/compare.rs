@@ -106,8 +106,10 @@ fn prices(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
         let (unit, when) = (row.unit, row.when);
         let ours = own.charged(unit, &when);
         let is_disputed =
+            // Lists that disagree about where long prompts begin agree on no price of one.
             when.input_tokens_above.is_some() && disputed.contains(&of_any_length(&when));
         let theirs = match row.agreed() {
+            // One list's word against another's proposes nothing: an operator decides.
             Some(theirs) if !is_disputed => theirs,
             _ => {
                 let (model, figures) = (own.id.clone(), row.figures);
@@ -142,12 +144,14 @@ fn rows(own: &OwnModel, witnesses: &[Witness<'_>]) -> Vec<PriceRow> {
     for Witness { source, listing } in witnesses {
         for listed in &listing.rates {
             let (unit, when, rate) = (listed.unit, listed.when, listed.rate);
+            // Zeros fill the fields that a list has no figure for; for plain tokens they mean a free model.
             let has_price =
                 rate != Rate::default() || matches!(unit, Unit::InputTokens | Unit::OutputTokens);
             if !has_price || !fits(own, unit, &when) {
                 continue;
             }
             let figure = Figure { source: (*source).to_owned(), rate };
+            // Beside a price that our units cannot express, a proposal of the others would undercharge.
             let is_sayable = listing.unsayable.is_empty();
             match rows.iter_mut().find(|row| row.unit == unit && row.when == when) {
                 Some(row) => {
@@ -200,7 +204,9 @@ fn changed(own: &OwnModel, agreed: &[(Unit, Condition, Rate)]) -> OwnModel {
     let mut changed = own.clone();
     let (base, mut conditional): (Vec<_>, Vec<_>) =
         agreed.iter().copied().partition(|(_, when, _)| *when == Condition::default());
+    // General conditions first: `set` puts each special one before the general one that it implies.
     conditional.sort_by_key(|(unit, when, _)| (rank(when), *unit));
+    // The base first, since a condition without a price falls back to it.
     for (unit, when, rate) in base.into_iter().chain(conditional) {
         if changed.charged(unit, &when) != rate {
             changed.set(unit, &when, rate);
@@ -213,6 +219,7 @@ fn limits(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
     if !has_listed_limits(own) {
         return;
     }
+    // Limits of an entry whose prices cannot be read are not to be trusted either.
     let sound = || witnesses.iter().filter(|witness| witness.listing.malformed.is_none());
     let of_each = |limit: &dyn Fn(&Witness<'_>) -> Option<u64>| -> Vec<(String, u64)> {
         let each = sound().filter_map(|one| Some((one.source.to_owned(), limit(one)?)));
@@ -227,6 +234,7 @@ fn limits(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>]) {
         ("output_tokens_max", own.output_tokens_max, output),
     ] {
         let Some(ours) = ours else { continue };
+        // Lists differ among themselves here, so one that confirms ours is enough.
         if !figures.is_empty() && figures.iter().all(|(_, theirs)| *theirs != ours) {
             report.limits.push(LimitDifference { model: own.id.clone(), field, ours, figures });
         }

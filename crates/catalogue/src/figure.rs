@@ -66,12 +66,14 @@ pub(crate) fn rate(text: &str, per: UnitScale) -> Result<Rate, FigureError> {
     if !is_digits(whole) || !is_digits(fraction) {
         return Err(FigureError::NotANumber);
     }
+    // Trailing zeros would count as decimals that are too fine.
     let fraction = fraction.trim_end_matches('0');
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
         return Ok(Rate::default());
     }
+    // After the check for zero: `-0` is no negative price.
     if sign {
         return Err(FigureError::Negative);
     }

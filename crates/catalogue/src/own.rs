@@ -54,6 +54,7 @@ impl OwnModel {
 
     /// Rate of a unit in a request that meets exactly this condition.
     pub(crate) fn charged(&self, unit: Unit, when: &Condition) -> Rate {
+        // The first entry that holds, as at admission.
         let met = self.when.iter().find(|(own, _)| when.implies(own));
         let branch = met.map(|(_, rates)| rates.as_slice()).unwrap_or_default();
         let like = std::iter::successors(Some(unit), |unit| unit.info().priced_as);
@@ -67,6 +68,7 @@ impl OwnModel {
         if *when == Condition::default() {
             return put(&mut self.base, unit, rate);
         }
+        // Without a price in the base, requests that meet no condition would fall to that of a like unit.
         if rate_among(&self.base, unit).is_none() {
             let charged = self.charged(unit, &Condition::default());
             put(&mut self.base, unit, charged);
@@ -74,6 +76,7 @@ impl OwnModel {
         if let Some((_, rates)) = self.when.iter_mut().find(|(own, _)| own == when) {
             return put(rates, unit, rate);
         }
+        // Behind a general entry, a special one would never be reached.
         let general = self.when.iter().position(|(own, _)| when.implies(own));
         let place = general.unwrap_or(self.when.len());
         self.when.insert(place, (*when, vec![(unit, rate)]));

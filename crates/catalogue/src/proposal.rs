@@ -33,6 +33,7 @@ pub(crate) fn price(unit: Unit, rate: Rate) -> String {
 
 /// A model's id as a key, in quotes where YAML would read something else.
 fn key(id: &str) -> String {
+    // YAML 1.1 reads these as booleans or null.
     let is_word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
         .contains(&id.to_ascii_lowercase().as_str());
     let is_plain =

@@ -41,6 +41,7 @@ pub fn read(bytes: &[u8]) -> Result<Catalogue, SourceError> {
         return Err(SourceError::TooLong);
     }
     let text = std::str::from_utf8(bytes).map_err(|_| SourceError::NotText)?;
+    // Files saved on Windows begin with a byte order mark, which JSON does not allow.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = Tree::parse(text).map_err(SourceError::NotJson)?;
     let format = format(&tree).ok_or(SourceError::Unrecognised)?;
@@ -55,6 +56,7 @@ pub fn read(bytes: &[u8]) -> Result<Catalogue, SourceError> {
 
 fn format(tree: &Tree<'_>) -> Option<ListFormat> {
     let has_prices = |item: &Tree<'_>| item.get("id").is_some() && item.get("pricing").is_some();
+    // By content: an operator may have saved a list under any name.
     if tree.get("data").is_some_and(|data| data.items().iter().any(has_prices)) {
         return Some(ListFormat::OpenRouter);
     }
@@ -77,6 +79,7 @@ fn refuse_repeated(listings: &mut [Listing]) {
     for listing in listings.iter_mut().filter(|listing| repeated.contains(&key(listing))) {
         listing.rates.clear();
         listing.unsayable.clear();
+        // Parsers disagree about which of two equal keys counts.
         listing.malformed = Some("it is there twice".to_owned());
     }
 }

@@ -35,6 +35,7 @@ impl<'a> Tree<'a> {
 
     fn read(raw: &'a RawValue, depth: usize) -> Result<Self, String> {
         let text = raw.get();
+        // A downloaded file may be nested until the stack ends.
         let depth = depth.checked_sub(1).ok_or("it is nested too deeply")?;
         let wrong = |error: serde_json::Error| error.to_string();
         match text.bytes().next() {
@@ -115,6 +116,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut pairs = Vec::new();
+                // A map would drop the first of two equal keys, and such an entry is refused.
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }

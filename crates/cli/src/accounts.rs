@@ -16,14 +16,8 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages, with_query};
 use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
 /// Manage customers' accounts.
-#[derive(Args, Debug)]
-pub(super) struct AccountsArgs {
-    #[command(subcommand)]
-    command: AccountsCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum AccountsCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum AccountsCommand {
     /// List all accounts, oldest first.
     #[command(after_help = format!("\
 Examples:
@@ -31,7 +25,12 @@ Examples:
   tollgate accounts list --all --json | jq -r '.data[] | [.id, .balance.available] | @tsv'
 
 {CODES}"))]
-    List(ListAccounts),
+    List {
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Open an account.
     #[command(after_help = format!("\
 Examples:
@@ -39,7 +38,14 @@ Examples:
   account=$(tollgate accounts create 'Example Ltd' --quiet)
 
 {CODES}"))]
-    Create(CreateAccount),
+    Create {
+        /// Account name: 1 to 256 bytes.
+        name: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Show an account with its balance and limits.
     #[command(after_help = format!("\
 Examples:
@@ -68,7 +74,16 @@ Examples:
   tollgate accounts limit acct_3f1c0a5b7d9e2468 --requests-per-minute none
 
 {CODES}"))]
-    Limit(Limit),
+    Limit {
+        /// Id of the account.
+        account: String,
+        #[command(flatten)]
+        rates: RateOptions,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Set the credit line of an account, which is spent after its own balance. Lowering it withdraws
     /// the unused part; the used part above the new line becomes a debt at once.
     #[command(after_help = format!("\
@@ -77,7 +92,17 @@ Examples:
   tollgate accounts credit acct_3f1c0a5b7d9e2468 none
 
 {CODES}"))]
-    Credit(SetCredit),
+    Credit {
+        /// Id of the account.
+        account: String,
+        /// US dollars, such as `100.00`, or `none`.
+        #[arg(value_parser = limit::amount)]
+        amount: Value,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Set how requests that exceed an account's balance are held. Omitted settings stay unchanged.
     #[command(after_help = format!("\
 Examples:
@@ -85,14 +110,32 @@ Examples:
   tollgate accounts holds acct_3f1c0a5b7d9e2468 --means default --wait-ms 5000
 
 {CODES}"))]
-    Holds(SetHolds),
+    Holds {
+        /// Id of the account.
+        account: String,
+        #[command(flatten)]
+        rules: HoldOptions,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Change the name of an account.
     #[command(after_help = format!("\
 Examples:
   tollgate accounts rename acct_3f1c0a5b7d9e2468 'Example Ltd (London)'
 
 {CODES}"))]
-    Rename(Rename),
+    Rename {
+        /// Id of the account.
+        account: String,
+        /// New name: 1 to 256 bytes.
+        name: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Show an account's usage by key and model, oldest first.
     #[command(after_help = format!("\
 Examples:
@@ -100,7 +143,21 @@ Examples:
   tollgate accounts usage acct_3f1c0a5b7d9e2468 --by hour --from 2026-01-31T00:00:00Z
 
 {CODES}"))]
-    Usage(AccountUsage),
+    Usage {
+        /// Id of the account.
+        account: String,
+        /// Start, rounded down to the hour or day, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// End. Default: now.
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+        /// Row interval: `hour` or `day`. Default: `day`.
+        #[arg(long, value_name = "UNIT")]
+        by: Option<String>,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Set a customer's console login, for example after a lost password. The password is read from a
     /// file or from standard input.
     #[command(after_help = format!("\
@@ -120,25 +177,7 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-struct ListAccounts {
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct CreateAccount {
-    /// Account name: 1 to 256 bytes.
-    name: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct AccountArgument {
+pub(super) struct AccountArgument {
     /// Id of the account.
     account: String,
     #[command(flatten)]
@@ -146,7 +185,7 @@ struct AccountArgument {
 }
 
 #[derive(Args, Debug)]
-struct ChangeAccount {
+pub(super) struct ChangeAccount {
     /// Id of the account.
     account: String,
     #[command(flatten)]
@@ -156,73 +195,7 @@ struct ChangeAccount {
 }
 
 #[derive(Args, Debug)]
-struct Limit {
-    /// Id of the account.
-    account: String,
-    #[command(flatten)]
-    rates: RateOptions,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct SetCredit {
-    /// Id of the account.
-    account: String,
-    /// US dollars, such as `100.00`, or `none`.
-    #[arg(value_parser = limit::amount)]
-    amount: Value,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct SetHolds {
-    /// Id of the account.
-    account: String,
-    #[command(flatten)]
-    rules: HoldOptions,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct Rename {
-    /// Id of the account.
-    account: String,
-    /// New name: 1 to 256 bytes.
-    name: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct AccountUsage {
-    /// Id of the account.
-    account: String,
-    /// Start, rounded down to the hour or day, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// End. Default: now.
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
-    /// Row interval: `hour` or `day`. Default: `day`.
-    #[arg(long, value_name = "UNIT")]
-    by: Option<String>,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct Login {
+pub(super) struct Login {
     /// Id of the account.
     account: String,
     /// E-mail address of the login.
@@ -247,52 +220,46 @@ pub(super) fn path(account: &str) -> String {
     format!("{PATH}/{}", encoded(account))
 }
 
-impl AccountsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl AccountsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            AccountsCommand::List(ListAccounts { pages, output }) => {
-                output.list(PATH, &[], &pages, &ACCOUNTS)
-            }
-            AccountsCommand::Create(CreateAccount { name, once, output }) => {
+        match self {
+            Self::List { pages, output } => output.list(PATH, &[], &pages, &ACCOUNTS),
+            Self::Create { name, once, output } => {
                 let ask = AdminRequest::post(PATH).with(json!({"name": name}));
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Show(AccountArgument { account, output }) => {
+            Self::Show(AccountArgument { account, output }) => {
                 output.show(&AdminRequest::get(path(&account)), &ACCOUNT)
             }
-            AccountsCommand::Suspend(change) => change.suspended(true),
-            AccountsCommand::Resume(change) => change.suspended(false),
-            AccountsCommand::Limit(Limit { account, rates, once, output }) => {
+            Self::Suspend(change) => change.suspended(true),
+            Self::Resume(change) => change.suspended(false),
+            Self::Limit { account, rates, once, output } => {
                 let limits = limit::given(rates.fields())?;
                 let ask = AdminRequest::patch(path(&account)).with(json!({"limits": limits}));
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Credit(SetCredit { account, amount, once, output }) => {
+            Self::Credit { account, amount, once, output } => {
                 let body = json!({"credit_limit": amount});
                 let ask = AdminRequest::patch(path(&account)).with(body);
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Holds(SetHolds { account, rules, once, output }) => {
+            Self::Holds { account, rules, once, output } => {
                 let holds = limit::given(rules.fields())?;
                 let ask = AdminRequest::patch(path(&account)).with(json!({"holds": holds}));
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Rename(Rename { account, name, once, output }) => {
+            Self::Rename { account, name, once, output } => {
                 let ask = AdminRequest::patch(path(&account)).with(json!({"name": name}));
                 output.show(&ask.once(&once.id()), &ACCOUNT)
             }
-            AccountsCommand::Usage(AccountUsage { account, from, to, by, output }) => {
+            Self::Usage { account, from, to, by, output } => {
                 let query =
                     [("from", from.as_deref()), ("to", to.as_deref()), ("by", by.as_deref())];
                 let path = with_query(&format!("{}/usage", path(&account)), &query);
                 output.show(&AdminRequest::get(path), &USAGE)
             }
-            AccountsCommand::Login(login) => login.run(),
-            AccountsCommand::WebhookSecret(AccountArgument { account, output }) => {
+            Self::Login(login) => login.run(),
+            Self::WebhookSecret(AccountArgument { account, output }) => {
                 let ask = AdminRequest::get(format!("{}/webhook-secret", path(&account)));
                 output.show(&ask, &WEBHOOK_SECRET)
             }

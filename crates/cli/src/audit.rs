@@ -27,10 +27,6 @@ pub(super) struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let query = [("account", self.account.as_deref())];
         self.output.list("/admin/v1/audit", &query, &self.pages, &ACTS)

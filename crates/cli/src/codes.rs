@@ -11,14 +11,8 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{CODE, CODES, NEW_CODE};
 
 /// Manage codes that customers redeem for credit or sign up with.
-#[derive(Args, Debug)]
-pub(super) struct CodesArgs {
-    #[command(subcommand)]
-    command: CodesCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum CodesCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum CodesCommand {
     /// Create a code. It is shown only once.
     #[command(after_help = format!("\
 Examples:
@@ -34,21 +28,38 @@ Examples:
   tollgate codes list
 
 {EXIT_CODES}"))]
-    List(ListCodes),
+    List {
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Show a code by its id.
     #[command(after_help = format!("\
 Examples:
   tollgate codes show code_3f1c0a5b7d9e2468
 
 {EXIT_CODES}"))]
-    Show(ShowCode),
+    Show {
+        /// Id of the code, not the code itself.
+        code: String,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Disable a code for further use.
     #[command(after_help = format!("\
 Examples:
   tollgate codes revoke code_3f1c0a5b7d9e2468
 
 {EXIT_CODES}"))]
-    Revoke(Revoke),
+    Revoke {
+        /// Id of the code, not the code itself.
+        code: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 /// Kind of a code.
@@ -61,7 +72,7 @@ enum CodeKind {
 }
 
 #[derive(Args, Debug)]
-struct CreateCode {
+pub(super) struct CreateCode {
     /// Kind of the code.
     kind: CodeKind,
     /// US dollars per use, such as `5.00`. Required for credit.
@@ -82,50 +93,18 @@ struct CreateCode {
     output: OutputOptions,
 }
 
-#[derive(Args, Debug)]
-struct ListCodes {
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ShowCode {
-    /// Id of the code, not the code itself.
-    code: String,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct Revoke {
-    /// Id of the code, not the code itself.
-    code: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
 /// Path of the codes.
 const PATH: &str = "/admin/v1/codes";
 
-impl CodesArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl CodesCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            CodesCommand::Create(create) => create.run(),
-            CodesCommand::List(ListCodes { pages, output }) => {
-                output.list(PATH, &[], &pages, &CODES)
-            }
-            CodesCommand::Show(ShowCode { code, output }) => {
+        match self {
+            Self::Create(create) => create.run(),
+            Self::List { pages, output } => output.list(PATH, &[], &pages, &CODES),
+            Self::Show { code, output } => {
                 output.show(&AdminRequest::get(format!("{PATH}/{}", encoded(&code))), &CODE)
             }
-            CodesCommand::Revoke(Revoke { code, once, output }) => {
+            Self::Revoke { code, once, output } => {
                 let ask = AdminRequest::post(format!("{PATH}/{}/revoke", encoded(&code)));
                 output.show(&ask.once(&once.id()), &CODE)
             }

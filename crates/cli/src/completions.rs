@@ -20,10 +20,6 @@ pub(super) struct Completions {
 }
 
 impl Completions {
-    /// Run the command.
-    ///
-    /// # Errors
-    /// Standard output cannot be written.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         // Into memory first: clap panics when standard output is closed.

@@ -24,14 +24,8 @@ const DIFFERENT: u8 = 1;
 const TROUBLE: u8 = 2;
 
 /// Inspect and reload the configuration of a running gateway.
-#[derive(Debug, Args)]
-pub(super) struct ConfigArgs {
-    #[command(subcommand)]
-    command: ConfigCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum ConfigCommand {
+pub(super) enum ConfigCommand {
     /// Show the active configuration as written; secrets are replaced by fingerprints.
     #[command(after_help = format!("\
 Examples:
@@ -67,13 +61,13 @@ Examples:
 }
 
 #[derive(Debug, Args)]
-struct RunningConfig {
+pub(super) struct RunningConfig {
     #[command(flatten)]
     output: OutputOptions,
 }
 
 #[derive(Debug, Args)]
-struct Diff {
+pub(super) struct Diff {
     #[command(flatten)]
     operator: AdminOptions,
     /// Output format: for people or for programs.
@@ -81,21 +75,17 @@ struct Diff {
     format: ReportFormat,
 }
 
-impl ConfigArgs {
-    /// Run the command.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl ConfigCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            ConfigCommand::Show(running) => running.show(),
-            ConfigCommand::Diff(diff) => Ok(diff.run().unwrap_or_else(|error| {
+        match self {
+            Self::Show(running) => running.show(),
+            Self::Diff(diff) => Ok(diff.run().unwrap_or_else(|error| {
                 // The reason as ever, but with the code of `diff`.
                 exit::say(&error);
                 ExitCode::from(TROUBLE)
             })),
-            ConfigCommand::Reload(running) => running.reload("/admin/v1/reload"),
-            ConfigCommand::Check(running) => running.reload("/admin/v1/reload?dry_run=true"),
+            Self::Reload(running) => running.reload("/admin/v1/reload"),
+            Self::Check(running) => running.reload("/admin/v1/reload?dry_run=true"),
         }
     }
 }

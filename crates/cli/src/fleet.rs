@@ -117,10 +117,6 @@ struct ResolveSuspense {
 }
 
 impl FleetArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             None => self.output.show(&AdminRequest::get(PATH), &FLEET),

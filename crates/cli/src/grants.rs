@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::json;
 
 use super::accounts;
@@ -12,42 +12,29 @@ use super::output::{IdempotencyOptions, OutputOptions};
 use super::sheets::GRANT;
 
 /// Grant credit to customers.
-#[derive(Args, Debug)]
-pub(super) struct GrantsArgs {
-    #[command(subcommand)]
-    command: GrantsCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum GrantsCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum GrantsCommand {
     /// Grant credit to an account.
     #[command(after_help = format!("\
 Examples:
   tollgate grants create acct_3f1c0a5b7d9e2468 10.00 --id invoice-4711
 
 {CODES}"))]
-    Create(CreateGrant),
+    Create {
+        /// Id of the account.
+        account: String,
+        /// US dollars, such as `10.00`.
+        amount: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
-#[derive(Args, Debug)]
-struct CreateGrant {
-    /// Id of the account.
-    account: String,
-    /// US dollars, such as `10.00`.
-    amount: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-impl GrantsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl GrantsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let GrantsCommand::Create(CreateGrant { account, amount, once, output }) = self.command;
+        let Self::Create { account, amount, once, output } = self;
         let ask = AdminRequest::post(format!("{}/grants", accounts::path(&account)));
         // The id goes into the body, not the header: it names the grant in the customer's statement.
         output.show(&ask.with(json!({"amount": amount, "id": once.id()})), &GRANT)

@@ -35,7 +35,6 @@ pub(super) struct Healthcheck {
 }
 
 impl Healthcheck {
-    /// Run the command and return its exit code.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let time = Duration::from_millis(self.timeout_ms);
         let answer = self

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::json;
 
 use super::admin_call::{AdminRequest, encoded};
@@ -11,21 +11,20 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{HOLDS_IN_DOUBT, RESOLVED};
 
 /// Resolve holds that a crash left open.
-#[derive(Args, Debug)]
-pub(super) struct HoldsArgs {
-    #[command(subcommand)]
-    command: HoldsCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum HoldsCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum HoldsCommand {
     /// List holds of calls that were in flight during a crash, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate holds in-doubt
 
 {CODES}"))]
-    InDoubt(HoldsInDoubt),
+    InDoubt {
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Resolve a hold in doubt, optionally with a refund.
     #[command(after_help = format!("\
 Examples:
@@ -33,44 +32,29 @@ Examples:
   tollgate holds resolve hold_0000000000000029 --refund 0.0002 --id ticket-815
 
 {CODES}"))]
-    Resolve(ResolveHold),
+    Resolve {
+        /// Id of the hold.
+        hold: String,
+        /// Note on the findings.
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        note: String,
+        /// US dollars to refund; the refund has the command's idempotency id.
+        #[arg(long, value_name = "AMOUNT")]
+        refund: Option<String>,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
-#[derive(Args, Debug)]
-struct HoldsInDoubt {
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ResolveHold {
-    /// Id of the hold.
-    hold: String,
-    /// Note on the findings.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    note: String,
-    /// US dollars to refund; the refund has the command's idempotency id.
-    #[arg(long, value_name = "AMOUNT")]
-    refund: Option<String>,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-impl HoldsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl HoldsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            HoldsCommand::InDoubt(HoldsInDoubt { pages, output }) => {
+        match self {
+            Self::InDoubt { pages, output } => {
                 output.list("/admin/v1/holds/in-doubt", &[], &pages, &HOLDS_IN_DOUBT)
             }
-            HoldsCommand::Resolve(ResolveHold { hold, note, refund, once, output }) => {
+            Self::Resolve { hold, note, refund, once, output } => {
                 let id = once.id();
                 // The same id for both: a repeated command neither resolves nor refunds twice.
                 let refund = refund.map(|amount| json!({"id": id, "amount": amount}));

@@ -13,21 +13,22 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{KEY, KEYS, NEW_KEY};
 
 /// Manage customers' API keys.
-#[derive(Args, Debug)]
-pub(super) struct KeysArgs {
-    #[command(subcommand)]
-    command: KeysCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum KeysCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum KeysCommand {
     /// List the keys of an account, oldest first.
     #[command(after_help = format!("\
 Examples:
   tollgate keys list acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    List(ListKeys),
+    List {
+        /// Id of the account.
+        account: String,
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Create a key. It is shown only once.
     #[command(after_help = format!("\
 Examples:
@@ -43,7 +44,12 @@ Examples:
   tollgate keys show key_9b1de0c2f4a68035
 
 {CODES}"))]
-    Show(KeyArgument),
+    Show {
+        /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
+        key: String,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Change a key. Omitted settings stay unchanged.
     #[command(after_help = format!("\
 Examples:
@@ -69,17 +75,7 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-struct ListKeys {
-    /// Id of the account.
-    account: String,
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct CreateKey {
+pub(super) struct CreateKey {
     /// Id of the account.
     account: String,
     /// Key name: 1 to 256 bytes.
@@ -100,15 +96,7 @@ struct CreateKey {
 }
 
 #[derive(Args, Debug)]
-struct KeyArgument {
-    /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
-    key: String,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ChangeKey {
+pub(super) struct ChangeKey {
     /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
     #[command(flatten)]
@@ -118,7 +106,7 @@ struct ChangeKey {
 }
 
 #[derive(Args, Debug)]
-struct Update {
+pub(super) struct Update {
     /// Key id, such as `key_9b1de0c2f4a68035`; not the key itself.
     key: String,
     /// New name of the key.
@@ -145,24 +133,18 @@ fn path(key: &str) -> String {
     format!("/admin/v1/keys/{}", encoded(key))
 }
 
-impl KeysArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl KeysCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            KeysCommand::List(ListKeys { account, pages, output }) => {
+        match self {
+            Self::List { account, pages, output } => {
                 let path = format!("{}/keys", accounts::path(&account));
                 output.list(&path, &[], &pages, &KEYS)
             }
-            KeysCommand::Create(create) => create.run(),
-            KeysCommand::Show(KeyArgument { key, output }) => {
-                output.show(&AdminRequest::get(path(&key)), &KEY)
-            }
-            KeysCommand::Update(update) => update.run(),
-            KeysCommand::Disable(change) => change.disabled(true),
-            KeysCommand::Enable(change) => change.disabled(false),
+            Self::Create(create) => create.run(),
+            Self::Show { key, output } => output.show(&AdminRequest::get(path(&key)), &KEY),
+            Self::Update(update) => update.run(),
+            Self::Disable(change) => change.disabled(true),
+            Self::Enable(change) => change.disabled(false),
         }
     }
 }

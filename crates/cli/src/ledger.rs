@@ -25,14 +25,8 @@ use tollgate_types::printable::escaped;
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// List, verify, export and repair the ledger.
-#[derive(Args, Debug)]
-pub(super) struct LedgerArgs {
-    #[command(subcommand)]
-    command: LedgerCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum LedgerCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum LedgerCommand {
     /// List an account's ledger entries, newest first.
     #[command(after_help = format!("\
 Examples:
@@ -40,7 +34,14 @@ Examples:
   tollgate ledger entries acct_3f1c0a5b7d9e2468 --all --json | jq -c '.data[]'
 
 {CODES}"))]
-    Entries(EntriesArgs),
+    Entries {
+        /// Id of the account.
+        account: String,
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// List losses, newest first: upstream costs that no customer pays.
     #[command(after_help = format!("\
 Examples:
@@ -48,7 +49,13 @@ Examples:
   tollgate ledger losses --json | jq .totals
 
 {CODES}"))]
-    Losses(LossesArgs),
+    Losses {
+        /// Largest number of items, up to 500. Default: 100.
+        #[arg(long, value_name = "COUNT")]
+        limit: Option<u16>,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// List revenue, costs and margins of targets that have a `cost`.
     #[command(after_help = format!("\
 Examples:
@@ -56,7 +63,19 @@ Examples:
   tollgate ledger margins --from 2026-01-01T00:00:00Z --by upstream --json | jq '.data[].margin'
 
 {CODES}"))]
-    Margins(MarginsArgs),
+    Margins {
+        /// First day. Default: 30 days ago.
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Last day. Default: today.
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+        /// Grouping. Default: by day, account, model and upstream.
+        #[arg(long, value_enum)]
+        by: Option<MarginBy>,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Verify the whole journal, all accounting rules, and the sled projection. Exits with 1 on any
     /// error.
     #[command(after_help = format!("\
@@ -97,46 +116,9 @@ Examples:
     Export(ExportArgs),
 }
 
-/// Arguments of `tollgate ledger entries`.
-#[derive(Args, Debug)]
-struct EntriesArgs {
-    /// Id of the account.
-    account: String,
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-/// Arguments of `tollgate ledger losses`.
-#[derive(Args, Debug)]
-struct LossesArgs {
-    /// Largest number of items, up to 500. Default: 100.
-    #[arg(long, value_name = "COUNT")]
-    limit: Option<u16>,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-/// Arguments of `tollgate ledger margins`.
-#[derive(Args, Debug)]
-struct MarginsArgs {
-    /// First day. Default: 30 days ago.
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
-    /// Last day. Default: today.
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
-    /// Grouping. Default: by day, account, model and upstream.
-    #[arg(long, value_enum)]
-    by: Option<MarginBy>,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
 /// Key by which margins are grouped.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum MarginBy {
+pub(super) enum MarginBy {
     Day,
     Account,
     Model,
@@ -156,7 +138,7 @@ impl MarginBy {
 
 /// Arguments of `tollgate ledger verify`.
 #[derive(Args, Debug)]
-struct VerifyArgs {
+pub(super) struct VerifyArgs {
     /// Data directory of a stopped gateway. Default: use the running gateway.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -166,7 +148,7 @@ struct VerifyArgs {
 
 /// Arguments of `tollgate ledger export`.
 #[derive(Args, Debug)]
-struct ExportArgs {
+pub(super) struct ExportArgs {
     /// Format: JSON lines, CSV, or charges in the columns of FOCUS 1.0.
     #[arg(long, value_enum, default_value_t = RecordFormat::Jsonl)]
     format: RecordFormat,
@@ -194,23 +176,19 @@ enum RecordFormat {
     Focus,
 }
 
-impl LedgerArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The ledger is unreadable, or another process has it open.
+impl LedgerCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            LedgerCommand::Entries(EntriesArgs { account, pages, output }) => {
+        match self {
+            Self::Entries { account, pages, output } => {
                 let path = format!("{}/entries", accounts::path(&account));
                 output.list(&path, &[], &pages, &ENTRIES)
             }
-            LedgerCommand::Losses(LossesArgs { limit, output }) => {
+            Self::Losses { limit, output } => {
                 let limit = limit.map(|limit| limit.to_string());
                 let path = with_query("/admin/v1/ledger/losses", &[("limit", limit.as_deref())]);
                 output.show(&AdminRequest::get(path), &LOSSES)
             }
-            LedgerCommand::Margins(MarginsArgs { from, to, by, output }) => {
+            Self::Margins { from, to, by, output } => {
                 let query = [
                     ("from", from.as_deref()),
                     ("to", to.as_deref()),
@@ -219,10 +197,10 @@ impl LedgerArgs {
                 let path = with_query("/admin/v1/margins", &query);
                 output.show(&AdminRequest::get(path), &MARGINS)
             }
-            LedgerCommand::Verify(args) => args.run(),
-            LedgerCommand::TrialBalance(args) => args.run(),
-            LedgerCommand::Repair(args) => args.run(),
-            LedgerCommand::Export(args) => args.run(),
+            Self::Verify(args) => args.run(),
+            Self::TrialBalance(args) => args.run(),
+            Self::Repair(args) => args.run(),
+            Self::Export(args) => args.run(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Commands, one file each.
+//! Commands, one file each. `run` of a command returns its exit code, or the error that the program
+//! prints: what the gateway refused or that it does not answer ([`exit`]).
 
 use std::process::ExitCode;
 
@@ -70,9 +71,11 @@ enum Command {
     /// Check routes.yaml and models.yaml, and report all errors.
     Check(check::Check),
     /// Inspect and reload the configuration of a running gateway.
-    Config(config::ConfigArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Compare models with public price lists.
-    Models(models::ModelsArgs),
+    #[command(subcommand)]
+    Models(models::ModelsCommand),
     /// Print the JSON Schema of a configuration file.
     Schema(schema::Schema),
     /// Run simulated upstreams without a gateway.
@@ -80,35 +83,47 @@ enum Command {
     /// Check the readiness of a running gateway: exits with 0 if it is ready.
     Healthcheck(healthcheck::Healthcheck),
     /// Manage customers' accounts.
-    Accounts(accounts::AccountsArgs),
+    #[command(subcommand)]
+    Accounts(accounts::AccountsCommand),
     /// Manage customers' API keys.
-    Keys(keys::KeysArgs),
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Grant credit to customers.
-    Grants(grants::GrantsArgs),
+    #[command(subcommand)]
+    Grants(grants::GrantsCommand),
     /// Refund charges of single calls.
-    Refunds(refunds::RefundsArgs),
+    #[command(subcommand)]
+    Refunds(refunds::RefundsCommand),
     /// Write off debts of accounts.
-    WriteOffs(write_offs::WriteOffsArgs),
+    #[command(subcommand)]
+    WriteOffs(write_offs::WriteOffsCommand),
     /// Manage asynchronous tasks, such as video.
-    Tasks(tasks::TasksArgs),
+    #[command(subcommand)]
+    Tasks(tasks::TasksCommand),
     /// Resolve holds that a crash left open.
-    Holds(holds::HoldsArgs),
+    #[command(subcommand)]
+    Holds(holds::HoldsCommand),
     /// Show the nodes of a fleet and their leases.
     Fleet(fleet::FleetArgs),
     /// Show the health of a running gateway's upstreams.
     Upstreams(upstreams::UpstreamsArgs),
     /// Manage customers' price rules and price groups.
-    Prices(prices::PricesArgs),
+    #[command(subcommand)]
+    Prices(prices::PricesCommand),
     /// Manage codes that customers redeem for credit or sign up with.
-    Codes(codes::CodesArgs),
+    #[command(subcommand)]
+    Codes(codes::CodesCommand),
     /// Show the audit log.
     Audit(audit::AuditArgs),
     /// List finished requests, or follow them as they end.
-    Requests(requests::RequestsArgs),
+    #[command(subcommand)]
+    Requests(requests::RequestsCommand),
     /// Explain the routing of requests in a running gateway.
-    Route(route::RouteArgs),
+    #[command(subcommand)]
+    Route(route::RouteCommand),
     /// List, verify, export and repair the ledger.
-    Ledger(ledger::LedgerArgs),
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
     /// Reconcile a provider's invoice with the ledger.
     Reconcile(reconcile::Reconcile),
     /// Back up the data directory of a gateway, which may be running.
@@ -117,7 +132,8 @@ enum Command {
     Restore(backup::Restore),
     /// Convert another gateway's configuration, update the schema of a fleet's database, or move a
     /// ledger into it.
-    Migrate(migrate::MigrateArgs),
+    #[command(subcommand)]
+    Migrate(migrate::MigrateCommand),
     /// Print a shell completion script.
     Completions(completions::Completions),
 }

@@ -17,14 +17,8 @@ use tollgate_config::{self as config, MigratedConfig, Severity};
 
 /// Convert another gateway's configuration, update the schema of a fleet's database, or move a ledger
 /// into it.
-#[derive(Args, Debug)]
-pub(super) struct MigrateArgs {
-    #[command(subcommand)]
-    command: MigrateCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum MigrateCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum MigrateCommand {
     /// Convert the config.yaml of LiteLLM's proxy to routes.yaml and models.yaml. Settings without an
     /// equivalent are listed on standard error, with position and reason.
     #[command(after_help = format!("\
@@ -41,7 +35,7 @@ Examples:
 }
 
 #[derive(Args, Debug)]
-struct Litellm {
+pub(super) struct Litellm {
     /// LiteLLM's configuration file.
     config: PathBuf,
     /// Output directory, created if missing; existing files are not replaced. Default: print both files.
@@ -49,26 +43,18 @@ struct Litellm {
     out: Option<PathBuf>,
 }
 
-impl MigrateArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The error for the terminal.
+impl MigrateCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            MigrateCommand::Litellm(command) => command.run(),
-            MigrateCommand::Up(command) => command.run(),
-            MigrateCommand::Status(command) => command.run(),
-            MigrateCommand::Ledger(command) => command.run(),
+        match self {
+            Self::Litellm(command) => command.run(),
+            Self::Up(command) => command.run(),
+            Self::Status(command) => command.run(),
+            Self::Ledger(command) => command.run(),
         }
     }
 }
 
 impl Litellm {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// A file cannot be read or written.
     fn run(self) -> anyhow::Result<ExitCode> {
         let Self { config, out } = self;
         let bytes =

@@ -29,14 +29,8 @@ const TROUBLE: u8 = 2;
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Compare models with public price lists.
-#[derive(Debug, Args)]
-pub(super) struct ModelsArgs {
-    #[command(subcommand)]
-    command: ModelsCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum ModelsCommand {
+pub(super) enum ModelsCommand {
     /// Compare models.yaml with public price lists, and propose changes; no file is changed. Exits with
     /// 0 if equal, 1 if different, 2 on errors.
     #[command(after_help = "\
@@ -48,7 +42,7 @@ Examples:
 }
 
 #[derive(Debug, Args)]
-struct SyncModels {
+pub(super) struct SyncModels {
     /// Price list of models.dev, LiteLLM or OpenRouter: a file, `-` for standard input, or an https://
     /// URL. May be repeated.
     #[arg(long, required = true, value_name = "FILE_OR_URL")]
@@ -60,14 +54,11 @@ struct SyncModels {
     files: Files,
 }
 
-impl ModelsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// Never fails: prints the error and exits with 2, as `diff` does.
+impl ModelsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let ModelsCommand::Sync(sync) = self.command;
+        let Self::Sync(sync) = self;
         Ok(sync.run().unwrap_or_else(|error| {
+            // With the code that `diff` has for trouble: 1 means differences.
             exit::say(&error);
             ExitCode::from(TROUBLE)
         }))

@@ -14,21 +14,20 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{ACCOUNT_PRICES, CHARGED_PRICES, PRICE_GROUP, PRICE_GROUPS};
 
 /// Manage customers' price rules and price groups.
-#[derive(Args, Debug)]
-pub(super) struct PricesArgs {
-    #[command(subcommand)]
-    command: PricesCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum PricesCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum PricesCommand {
     /// Show an account's price group and rules.
     #[command(after_help = format!("\
 Examples:
   tollgate prices show acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Show(ShowPrices),
+    Show {
+        /// Id of the account.
+        account: String,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Replace an account's price group and rules, for new calls. Without a group and rules it pays list
     /// prices.
     #[command(after_help = format!("\
@@ -39,7 +38,19 @@ Examples:
   tollgate prices set acct_3f1c0a5b7d9e2468
 
 {CODES}"))]
-    Set(SetPrices),
+    Set {
+        /// Id of the account.
+        account: String,
+        /// Price group whose rules apply where none of the account's own does.
+        #[arg(long, value_name = "NAME")]
+        group: Option<String>,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Set the rules of a price group, for new calls, creating it if missing.
     #[command(after_help = format!("\
 Examples:
@@ -47,7 +58,16 @@ Examples:
   tollgate prices group resellers --file rules.json
 
 {CODES}"))]
-    Group(SetGroup),
+    Group {
+        /// Group name: 1 to 64 letters, digits, dots, hyphens and underscores.
+        name: String,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// List the price groups, by name.
     #[command(after_help = format!("\
 Examples:
@@ -62,19 +82,16 @@ Examples:
   tollgate prices charged --all --json | jq -c '.data[] | [.version, .model, .pricing]'
 
 {CODES}"))]
-    Charged(ListCharged),
+    Charged {
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 #[derive(Args, Debug)]
-struct ShowPrices {
-    /// Id of the account.
-    account: String,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct Rules {
+pub(super) struct Rules {
     /// Price rule: a model name, a prefix with an asterisk, or an asterisk, and the factor on list
     /// prices. May be repeated.
     #[arg(long = "rule", value_name = "MODELS=FACTOR", conflicts_with = "file")]
@@ -84,67 +101,28 @@ struct Rules {
     file: Option<PathBuf>,
 }
 
-#[derive(Args, Debug)]
-struct SetPrices {
-    /// Id of the account.
-    account: String,
-    /// Price group whose rules apply where none of the account's own does.
-    #[arg(long, value_name = "NAME")]
-    group: Option<String>,
-    #[command(flatten)]
-    rules: Rules,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct SetGroup {
-    /// Group name: 1 to 64 letters, digits, dots, hyphens and underscores.
-    name: String,
-    #[command(flatten)]
-    rules: Rules,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ListCharged {
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
 /// Path of the price groups.
 const GROUPS: &str = "/admin/v1/price-groups";
 
-impl PricesArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, that it does not answer, or invalid rules.
+impl PricesCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let prices_of = |account: &str| format!("{}/prices", accounts::path(account));
-        match self.command {
-            PricesCommand::Show(ShowPrices { account, output }) => {
+        match self {
+            Self::Show { account, output } => {
                 output.show(&AdminRequest::get(prices_of(&account)), &ACCOUNT_PRICES)
             }
-            PricesCommand::Set(SetPrices { account, group, rules, once, output }) => {
+            Self::Set { account, group, rules, once, output } => {
                 let body = json!({"group": group, "rules": rules.read()?});
                 let ask = AdminRequest::put(prices_of(&account)).with(body);
                 output.show(&ask.once(&once.id()), &ACCOUNT_PRICES)
             }
-            PricesCommand::Group(SetGroup { name, rules, once, output }) => {
+            Self::Group { name, rules, once, output } => {
                 let ask = AdminRequest::put(format!("{GROUPS}/{}", encoded(&name)));
                 let ask = ask.with(json!({"rules": rules.read()?}));
                 output.show(&ask.once(&once.id()), &PRICE_GROUP)
             }
-            PricesCommand::Groups(output) => output.show(&AdminRequest::get(GROUPS), &PRICE_GROUPS),
-            PricesCommand::Charged(ListCharged { pages, output }) => {
+            Self::Groups(output) => output.show(&AdminRequest::get(GROUPS), &PRICE_GROUPS),
+            Self::Charged { pages, output } => {
                 output.list("/admin/v1/prices", &[], &pages, &CHARGED_PRICES)
             }
         }

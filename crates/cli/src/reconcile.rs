@@ -90,12 +90,9 @@ fn credential(text: &str) -> Result<(String, String), &'static str> {
 }
 
 impl Reconcile {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// Never fails: prints the error and exits with 2, as `diff` does.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         Ok(self.compare().unwrap_or_else(|error| {
+            // With the code that `diff` has for trouble: 1 means differences.
             exit::say(&error);
             ExitCode::from(TROUBLE)
         }))

@@ -86,7 +86,7 @@ impl RepairArgs {
             out,
             "{} of the lost records are put back from sled; of {} nothing is known; {} others cannot \
              stand without those",
-            found.restored, found.gone, found.dropped
+            found.restored, found.unrecoverable, found.dropped
         )?;
         for why in found.dropped_why.iter().take(LISTED_MAX) {
             writeln!(out, "  {}", escaped(why))?;

@@ -19,14 +19,8 @@ const EVENT_BYTES_MAX: usize = 1 << 20;
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// List finished requests, or follow them as they end.
-#[derive(Args, Debug)]
-pub(super) struct RequestsArgs {
-    #[command(subcommand)]
-    command: RequestsCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum RequestsCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum RequestsCommand {
     /// List requests, newest first.
     #[command(after_help = format!("\
 Examples:
@@ -50,11 +44,16 @@ Examples:
   tollgate requests show req_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
-    Show(ShowRequest),
+    Show {
+        /// Request id: `x-request-id` of the response.
+        request: String,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 #[derive(Args, Debug)]
-struct ListRequests {
+pub(super) struct ListRequests {
     /// Only requests of this account; `none` for requests without a valid key.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
@@ -77,7 +76,7 @@ struct ListRequests {
 }
 
 #[derive(Args, Debug)]
-struct Tail {
+pub(super) struct Tail {
     /// Only requests of this account; `none` for requests without a valid key.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
@@ -85,24 +84,12 @@ struct Tail {
     output: OutputOptions,
 }
 
-#[derive(Args, Debug)]
-struct ShowRequest {
-    /// Request id: `x-request-id` of the response.
-    request: String,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-impl RequestsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl RequestsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            RequestsCommand::List(list) => list.run(),
-            RequestsCommand::Tail(tail) => tail.run(),
-            RequestsCommand::Show(ShowRequest { request, output }) => output.show(
+        match self {
+            Self::List(list) => list.run(),
+            Self::Tail(tail) => tail.run(),
+            Self::Show { request, output } => output.show(
                 &AdminRequest::get(format!("/admin/v1/requests/{}", encoded(&request))),
                 &REQUEST,
             ),

@@ -10,14 +10,8 @@ use super::operator::AdminOptions;
 use super::terminal::{self, one_line};
 
 /// Explain the routing of requests in a running gateway.
-#[derive(Args, Debug)]
-pub(super) struct RouteArgs {
-    #[command(subcommand)]
-    command: RouteCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum RouteCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum RouteCommand {
     /// Explain which targets a request for a model would try, in which order, and why. Exits with 1 if
     /// none is available.
     #[command(after_help = "\
@@ -29,7 +23,7 @@ Examples:
 
 /// Arguments of `tollgate route explain`.
 #[derive(Args, Debug)]
-struct Explain {
+pub(super) struct Explain {
     /// Model name in the request.
     #[arg(long)]
     model: String,
@@ -43,13 +37,9 @@ struct Explain {
     operator: AdminOptions,
 }
 
-impl RouteArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway does not answer.
+impl RouteCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let RouteCommand::Explain(output) = self.command;
+        let Self::Explain(output) = self;
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         query.append_pair("model", &output.model);
         if let Some(key) = &output.key {

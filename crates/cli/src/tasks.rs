@@ -12,14 +12,8 @@ use super::output::{IdempotencyOptions, OutputOptions, Pages};
 use super::sheets::{ANNOUNCED, TASK, TASKS, TASKS_IN_DOUBT};
 
 /// Manage asynchronous tasks, such as video.
-#[derive(Args, Debug)]
-pub(super) struct TasksArgs {
-    #[command(subcommand)]
-    command: TasksCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum TasksCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum TasksCommand {
     /// List tasks, newest first.
     #[command(after_help = format!("\
 Examples:
@@ -27,21 +21,42 @@ Examples:
   tollgate tasks list --account acct_3f1c0a5b7d9e2468 --state failed
 
 {CODES}"))]
-    List(ListTasks),
+    List {
+        /// Only tasks of this account.
+        #[arg(long, value_name = "ACCOUNT")]
+        account: Option<String>,
+        /// Only tasks in this state: `open`, `in_doubt`, `succeeded`, `failed`, `expired` or `cancelled`.
+        #[arg(long, value_name = "STATE")]
+        state: Option<String>,
+        #[command(flatten)]
+        pages: Pages,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Show a task; with `--json` also the customer's record of it.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks show acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
-    Show(ShowTask),
+    Show {
+        /// Id of the account.
+        account: String,
+        /// Id of the task.
+        task: String,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// List submits in doubt, oldest first: the upstream may have accepted them or not.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks in-doubt
 
 {CODES}"))]
-    InDoubt(TasksInDoubt),
+    InDoubt {
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Resolve a submit in doubt, deciding what the customer pays.
     #[command(after_help = format!("\
 Examples:
@@ -49,62 +64,38 @@ Examples:
   tollgate tasks resolve task_019c1402a1f0d3b2c4a5000000000007 --charge 0.35
 
 {CODES}"))]
-    Resolve(ResolveTask),
+    Resolve {
+        /// Id of the task.
+        task: String,
+        #[command(flatten)]
+        end: End,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
     /// Repeat the webhook announcement of a task's end.
     #[command(after_help = format!("\
 Examples:
   tollgate tasks announce acct_3f1c0a5b7d9e2468 task_019c1402a1f0d3b2c4a5000000000007
 
 {CODES}"))]
-    Announce(Announce),
-}
-
-#[derive(Args, Debug)]
-struct ListTasks {
-    /// Only tasks of this account.
-    #[arg(long, value_name = "ACCOUNT")]
-    account: Option<String>,
-    /// Only tasks in this state: `open`, `in_doubt`, `succeeded`, `failed`, `expired` or `cancelled`.
-    #[arg(long, value_name = "STATE")]
-    state: Option<String>,
-    #[command(flatten)]
-    pages: Pages,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ShowTask {
-    /// Id of the account.
-    account: String,
-    /// Id of the task.
-    task: String,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct TasksInDoubt {
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-#[derive(Args, Debug)]
-struct ResolveTask {
-    /// Id of the task.
-    task: String,
-    #[command(flatten)]
-    end: End,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
+    Announce {
+        /// Id of the account.
+        account: String,
+        /// Id of the task.
+        task: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
 /// Charge to the customer.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct End {
+pub(super) struct End {
     /// The customer pays nothing.
     #[arg(long)]
     void: bool,
@@ -113,41 +104,25 @@ struct End {
     charge: Option<String>,
 }
 
-#[derive(Args, Debug)]
-struct Announce {
-    /// Id of the account.
-    account: String,
-    /// Id of the task.
-    task: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
 /// Path of an account's task.
 fn path(account: &str, task: &str) -> String {
     format!("{}/tasks/{}", accounts::path(account), encoded(task))
 }
 
-impl TasksArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl TasksCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            TasksCommand::List(ListTasks { account, state, pages, output }) => {
+        match self {
+            Self::List { account, state, pages, output } => {
                 let query = [("account", account.as_deref()), ("state", state.as_deref())];
                 output.list("/admin/v1/tasks", &query, &pages, &TASKS)
             }
-            TasksCommand::Show(ShowTask { account, task, output }) => {
+            Self::Show { account, task, output } => {
                 output.show(&AdminRequest::get(path(&account, &task)), &TASK)
             }
-            TasksCommand::InDoubt(TasksInDoubt { output }) => {
+            Self::InDoubt { output } => {
                 output.show(&AdminRequest::get("/admin/v1/tasks/in-doubt"), &TASKS_IN_DOUBT)
             }
-            TasksCommand::Resolve(ResolveTask { task, end, once, output }) => {
+            Self::Resolve { task, end, once, output } => {
                 let body = match end.charge {
                     // clap requires one of the two, so no amount means `--void`.
                     None => json!({"action": "void"}),
@@ -156,7 +131,7 @@ impl TasksArgs {
                 let ask = AdminRequest::post(format!("/admin/v1/tasks/{}/resolve", encoded(&task)));
                 output.show(&ask.with(body).once(&once.id()), &TASK)
             }
-            TasksCommand::Announce(Announce { account, task, once, output }) => {
+            Self::Announce { account, task, once, output } => {
                 let ask = AdminRequest::post(format!("{}/announce", path(&account, &task)));
                 output.show(&ask.once(&once.id()), &ANNOUNCED)
             }

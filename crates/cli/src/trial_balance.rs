@@ -27,10 +27,6 @@ pub(super) struct TrialBalanceArgs {
 }
 
 impl TrialBalanceArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The ledger is unreadable, or another process has it open.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         let document = match &self.data {
             Some(data) => self.read(data)?,

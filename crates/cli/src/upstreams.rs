@@ -23,10 +23,6 @@ pub(super) struct UpstreamsArgs {
 }
 
 impl UpstreamsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         self.output.show(&AdminRequest::get("/admin/v1/upstreams"), &UPSTREAMS)
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::json;
 
 use super::accounts;
@@ -12,46 +12,32 @@ use super::output::{IdempotencyOptions, OutputOptions};
 use super::sheets::WRITE_OFF;
 
 /// Write off debts of accounts.
-#[derive(Args, Debug)]
-pub(super) struct WriteOffsArgs {
-    #[command(subcommand)]
-    command: WriteOffsCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum WriteOffsCommand {
+#[derive(Debug, Subcommand)]
+pub(super) enum WriteOffsCommand {
     /// Write off an account's debt, fully or in part, at your expense. `accounts show` prints the debt.
     #[command(after_help = format!("\
 Examples:
   tollgate write-offs create acct_3f1c0a5b7d9e2468 0.12 --note agreed
 
 {CODES}"))]
-    Create(CreateWriteOff),
+    Create {
+        /// Id of the account.
+        account: String,
+        /// US dollars, such as `0.05`.
+        amount: String,
+        /// Reason, recorded in the account's entries.
+        #[arg(long, value_name = "TEXT")]
+        note: String,
+        #[command(flatten)]
+        once: IdempotencyOptions,
+        #[command(flatten)]
+        output: OutputOptions,
+    },
 }
 
-#[derive(Args, Debug)]
-struct CreateWriteOff {
-    /// Id of the account.
-    account: String,
-    /// US dollars, such as `0.05`.
-    amount: String,
-    /// Reason, recorded in the account's entries.
-    #[arg(long, value_name = "TEXT")]
-    note: String,
-    #[command(flatten)]
-    once: IdempotencyOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-}
-
-impl WriteOffsArgs {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The gateway's error response, or that it does not answer.
+impl WriteOffsCommand {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let WriteOffsCommand::Create(CreateWriteOff { account, amount, note, once, output }) =
-            self.command;
+        let Self::Create { account, amount, note, once, output } = self;
         let ask = AdminRequest::post(format!("{}/write-offs", accounts::path(&account)));
         // The id goes into the body, not the header: it names the write-off in the customer's statement.
         let body = json!({"amount": amount, "note": note, "id": once.id()});

@@ -89,6 +89,7 @@ impl Certificate {
     /// Everything that is wrong with a pair that has changed.
     pub fn renewed(&self, now: UnixMs) -> Result<Option<Self>, Vec<CertificateError>> {
         let (chain, key) = read_both(&self.files)?;
+        // By content: a renewed file can keep its time, and an equal one have another.
         if fingerprint(&chain, &key) == self.fingerprint {
             return Ok(None);
         }
@@ -106,6 +107,7 @@ impl Certificate {
         key_pem: &[u8],
         now: UnixMs,
     ) -> Result<Self, Vec<CertificateError>> {
+        // Both files are read before either error returns, so that one run reports both.
         let (chain, key) = both(parse_chain(chain_pem), parse_key(key_pem))?;
         let not_after = check_validity(&chain, now);
         let (not_after, certified) = both(not_after, certified(chain, key))?;
@@ -215,11 +217,13 @@ fn unreadable(file: CertificateFile, reason: &str) -> CertificateError {
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    // Opening a FIFO would block the reload until somebody writes to it.
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
+    // One byte more than allowed tells a longer file from one of exactly the limit.
     let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     if read.map_err(|error| error.to_string())? as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));

@@ -54,6 +54,7 @@ fn show(value: &mut Value, key: &[u8]) {
         Value::Object(fields) => {
             for (name, mut value) in std::mem::take(fields) {
                 show(&mut value, key);
+                // A secret can stand where a key belongs, as in `{a, b}`.
                 let shown = fingerprint(&name, key).unwrap_or(name);
                 fields.insert(shown, value);
             }
@@ -144,6 +145,7 @@ fn compare(field: &str, running: Option<&Value>, files: Option<&Value>, to: &mut
     if let (Some(running), Some(files)) = (running, files)
         && let (Some(running), Some(files)) = (entries(running), entries(files))
     {
+        // Removed ones last, so that additions stay in the order of the file.
         let removed = running.keys().filter(|key| !files.contains_key(*key));
         for key in files.keys().chain(removed) {
             let field = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
@@ -167,6 +169,7 @@ fn entries(value: &Value) -> Option<Map<String, Value>> {
         Value::Array(items) => {
             let mut named = Map::new();
             for item in items {
+                // Items are compared by name: one that moves, or that another is put before, has not changed.
                 let name = NAMES.iter().find_map(|name| item.get(name)?.as_str())?;
                 let model =
                     item.get("model").and_then(Value::as_str).map(|model| format!("/{model}"));

@@ -54,6 +54,7 @@ impl Document {
             let (file, severity) = (file.to_owned(), Severity::Error);
             vec![Diagnostic { severity, message, file, place: None, help: None }]
         };
+        // Before anything is parsed: both parsers need memory many times the file's size.
         if bytes.len() > FILE_BYTES_MAX {
             return Err(whole_file(format!("this file is longer than {FILE_BYTES_MAX} bytes")));
         }
@@ -76,9 +77,11 @@ impl Document {
             }
             diagnostics
         })?;
+        // An empty file, or one of comments, has no field: missing ones are reported like in any other.
         if value.is_null() {
             value = Value::Mapping(serde_yaml::Mapping::new());
         }
+        // Before expansion: the description shows what was typed, with no secret in it.
         let described = described::describe(&value, &schema);
         let directory = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
         let (unfilled, faults) = (Vec::new(), Vec::new());
@@ -101,6 +104,7 @@ impl Document {
         faults.retain(|fault| !at_fault.contains(&fault.path));
         self.faults.append(&mut faults);
 
+        // Without the faulty parts serde reads the rest, so that checks across fields run as well.
         let mut sound = self.value.clone();
         let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
         prune(&mut sound, self.faults.iter().map(|fault| &fault.path).chain(unfilled), maps);
@@ -108,6 +112,7 @@ impl Document {
             Ok(read) => Some(read),
             Err(error) => {
                 let path = Path::from(error.path());
+                // What serde says beside known faults follows from what was pruned.
                 if self.faults.is_empty() {
                     self.faults.push(Fault::at_value(&path, error.into_inner().to_string()));
                 }
@@ -249,6 +254,7 @@ impl Document {
         let lines = shown::lines(&text, &spans, &schema, &quoted);
         let mut faults: Vec<_> = faults.into_iter().map(|fault| (mark(&fault), fault)).collect();
         faults.sort_by_key(|(mark, _)| (mark.line, mark.column));
+        // A generated file can have one fault in each of ten thousand models.
         let left_out = faults.split_off(faults.len().min(DIAGNOSTICS_MAX));
         let mut diagnostics: Vec<_> = faults
             .into_iter()

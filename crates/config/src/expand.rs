@@ -54,6 +54,7 @@ impl Expansion<'_> {
                 }
             }
             Value::Number(number) if number.is_f64() => {
+                // As typed: through a float, `0.1` per million units would not be exact.
                 let typed = self.spans.text(path).unwrap_or_default().to_owned();
                 *value = Value::String(typed);
             }
@@ -66,6 +67,7 @@ impl Expansion<'_> {
                 for (key, field) in fields.iter_mut() {
                     self.fill(field, &path.key(key.as_str().unwrap_or_default()));
                 }
+                // A mapping of `file` alone; with other fields beside it, `file` is one of a section.
                 let file = fields.get("file").and_then(Value::as_str).filter(|_| fields.len() == 1);
                 if let Some(text) = file.and_then(|file| self.file(file, path)) {
                     *value = Value::String(text);
@@ -119,6 +121,7 @@ impl Expansion<'_> {
             self.fault(path, "what stands in `${…}` is not the name of a variable", help);
             return None;
         }
+        // Container platforms set unset variables to the empty string.
         let found = (self.env)(name).filter(|value| !value.is_empty());
         let filled = found.or_else(|| default.map(str::to_owned));
         if filled.is_none() {
@@ -156,6 +159,7 @@ impl Expansion<'_> {
 /// The text of a file without the line break at its end.
 fn read_secret(path: &FilePath) -> Result<String, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    // Opening a FIFO would block until somebody writes to it.
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
     }
@@ -165,6 +169,7 @@ fn read_secret(path: &FilePath) -> Result<String, String> {
     if read.map_err(|error| error.to_string())? as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
     }
+    // Editors and `echo` end a file with a line break, which is no part of a secret.
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(text.to_owned()) }
 }

@@ -170,6 +170,7 @@ impl ConfigHandle {
         // Before they are read: what is written meanwhile is then tried once more, never missed.
         *tried = self.sources.content();
         let (snapshot, reloaded) = self.load_files()?;
+        // Requests that run keep the snapshot that they began with.
         self.current.store(Arc::new(snapshot));
         self.loaded_at.store(UnixMs::now().0, Ordering::Relaxed);
         Ok(reloaded)
@@ -196,6 +197,7 @@ fn restart_only(started: &Snapshot, now: &Snapshot) -> Vec<&'static str> {
         ("listeners", !same_listeners(started, now)),
         ("admin.address", started.admin.address != now.admin.address),
         ("admin.token", started.admin.token != now.admin.token),
+        // Files of a certificate are reloaded; only TLS or none is fixed when the socket opens.
         ("admin.tls", started.admin.tls.is_some() != now.admin.tls.is_some()),
         ("admin.console", started.admin.console != now.admin.console),
         ("console.enabled", started.console.enabled != now.console.enabled),

@@ -75,6 +75,7 @@ pub(super) fn deserialize<'de, T: Scalar, D: Deserializer<'de>>(
 ) -> Result<T, D::Error> {
     let text = match serde_yaml::Value::deserialize(deserializer)? {
         serde_yaml::Value::String(text) => text,
+        // An unquoted size in bytes, such as `65536`, is a number to YAML.
         serde_yaml::Value::Number(number) if T::NUMBER => number.to_string(),
         _ => return Err(serde::de::Error::custom(format!("expected {}", T::DESCRIPTION))),
     };
@@ -117,6 +118,7 @@ impl Scalar for Period {
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
+            // A bare number is seconds to some tools and milliseconds to others.
             "" => {
                 return Err(ScalarError::new(
                     "a duration needs a unit",
@@ -155,6 +157,7 @@ impl Scalar for Size {
             "KiB" => 1 << 10,
             "MiB" => 1 << 20,
             "GiB" => 1 << 30,
+            // Refused rather than guessed: a KB is 1000 bytes to some and 1024 to others.
             "K" | "KB" | "kB" | "kb" | "k" | "kib" => return Err(binary_unit_error("KiB")),
             "M" | "MB" | "mb" | "m" | "mib" => return Err(binary_unit_error("MiB")),
             "G" | "GB" | "gb" | "g" | "gib" => return Err(binary_unit_error("GiB")),
@@ -208,6 +211,7 @@ impl Scalar for Share {
             ScalarError::new("this is not a share", help)
         };
         // Numbers as small as a millionth come out of YAML in scientific notation.
+        // Exact decimals: a float would turn 0.000001 into 0 or 1 millionths by its rounding.
         let exact = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
         let millionths = exact
             .ok()

@@ -74,6 +74,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn value(&mut self, value: &Value, schema: &'a Json, path: &Path) {
         let schema = self.resolve(schema);
+        // Before types: `field:` with nothing behind it is a slip, whatever the field takes.
         if value.is_null() {
             return self.null(schema, path);
         }
@@ -118,6 +119,7 @@ impl<'a> Walk<'a> {
         let names: Vec<&str> =
             properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         for (key, value) in fields {
+            // Keys of other types were refused with their positions by `Spans`.
             let Some(key) = key.as_str() else { continue };
             let path = path.key(key);
             match properties.and_then(|properties| properties.get(key)) {
@@ -127,6 +129,7 @@ impl<'a> Walk<'a> {
                 }
                 None => {
                     let missing: Vec<&str> =
+                        // A field that is present already is no suggestion for a misspelled one.
                         names.iter().copied().filter(|name| !fields.contains_key(name)).collect();
                     let help = did_you_mean(key, "the fields here are", &missing);
                     let fault = Fault::at_key(&path, format!("unknown field `{key}`"));

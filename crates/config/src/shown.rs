@@ -17,6 +17,7 @@ fn knows(root: &Json, schema: &Json, steps: &[Step]) -> bool {
         let named = root.pointer(pointer.trim_start_matches('#'));
         return named.is_some_and(|named| knows(root, named, steps));
     }
+    // The path of a file is no secret, even where what the file holds is one.
     let is_file = matches!(steps, [Step::Key(key)] if key == "file");
     if is_secret(schema) && !is_file {
         return false;
@@ -101,6 +102,7 @@ pub(super) fn lines(
                 let is_key = is_bare && (from, to) != (scalar.from, scalar.to);
                 let goes_on = line.get(last..).unwrap_or_default();
                 let has_colon = goes_on.iter().find(|c| !c.is_whitespace()) == Some(&':');
+                // A key with a colon behind it is a field whose value is missing, and no secret in a list.
                 if is_hidden && !(is_key && has_colon) {
                     hide(line, first, last);
                 }
@@ -109,6 +111,7 @@ pub(super) fn lines(
     }
     let shown = lines.into_iter().map(|(number, mut line)| {
         let inside = inside.get(&number).map(Vec::as_slice).unwrap_or_default();
+        // A comment may hold an old key.
         let end = comment_in(&line, inside).unwrap_or(line.len());
         line.truncate(end);
         line.truncate(line.iter().rposition(|c| !c.is_whitespace()).map_or(0, |last| last + 1));

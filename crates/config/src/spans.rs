@@ -45,6 +45,7 @@ impl KeyName {
 
 impl PartialEq for KeyName {
     fn eq(&self, other: &Self) -> bool {
+        // The hash first: nearly all comparisons are of different keys.
         self.hash == other.hash && (Arc::ptr_eq(&self.text, &other.text) || self.text == other.text)
     }
 }
@@ -162,6 +163,7 @@ pub(super) struct Mark {
 
 impl Mark {
     fn new(span: Span) -> Self {
+        // A mark underlines text of one line; of a block only its beginning.
         let one_line = span.start.line() == span.end.line();
         let width = if one_line { span.end.col().saturating_sub(span.start.col()) } else { 1 };
         Self {
@@ -218,11 +220,13 @@ impl Spans {
         for event in Parser::new_from_str(text) {
             match event {
                 Ok((event, span)) => finder.take(&event, span),
+                // The parser cannot resume behind a syntax error.
                 Err(error) => {
                     finder.syntax_error(&error, text);
                     break;
                 }
             }
+            // Checked while events arrive: a hostile file is given up before it has filled the memory.
             if finder.open.len() > DEPTH_MAX {
                 finder.refuse(Mark::default(), "nested too deeply".to_owned(), None);
                 break;
@@ -320,6 +324,7 @@ impl Finder {
         match event {
             Event::DocumentStart(_) => {
                 self.documents += 1;
+                // Reported once, however many documents follow.
                 if self.documents == 2 {
                     let help = "keep one document; remove this one and its `---`";
                     self.refuse(mark, "a second document in one file".to_owned(), Some(help));
@@ -363,11 +368,13 @@ impl Finder {
             self.refuse(mark, message, Some("keys are the names of fields, models and upstreams"));
             return true;
         }
+        // `serde_yaml` would take the last of two equal keys without a word.
         let is_new = seen.insert(text.to_owned());
         *key = Some((text.to_owned(), mark));
         if style == ScalarStyle::Plain && text == "<<" {
             let help = "write the fields out where they are used";
             self.refuse(mark, "merge keys are not read here".to_owned(), Some(help));
+        // `on`, `1.0` or `null` as the name of a model would be a boolean, a number or nothing to YAML.
         } else if style == ScalarStyle::Plain && !is_text(text) {
             let message = format!("the key `{text}` is not text to YAML");
             self.refuse(mark, message, Some("put it in quotes"));

@@ -10,7 +10,7 @@ use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
 use super::lines::StatementLine;
 use tollgate_ledger::{Balance, CallName, HoldId, Seq};
-use tollgate_web_kit::{HtmlPage, PageFrame, show};
+use tollgate_web_kit::{HtmlPage, PageFrame, cut_page, show};
 
 /// Lines on one page.
 const LINES: usize = 50;
@@ -45,9 +45,7 @@ pub(super) async fn page(
     // One more than is shown tells whether there are more.
     let mut entries = console.ledger.entries(id, before, LINES + 1).await.map_err(failed)?;
     let account = console.ledger.durable_account(id).await.map_err(failed)?;
-    let has_more = entries.len() > LINES;
-    entries.truncate(LINES);
-    let older = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let older = cut_page(&mut entries, LINES, |last| last.seq);
     let keys = KeyNames::load(&console, &customer);
     let statement = Statement {
         frame: customer.frame(&console, "/balance"),

@@ -67,7 +67,7 @@ impl LoggedInCustomer {
     ) -> Result<Option<Secret>, LedgerError> {
         let id = sent.submit_token().map(str::to_owned);
         let digest = Sha256::digest(format!("{new:?}")).into();
-        let writes = self.writes(console).asked(IdempotencyKey { id, digest });
+        let writes = self.writes(console).with_idempotency_key(IdempotencyKey { id, digest });
         Ok(writes.create_key(self.account.id, new).await?.value.0)
     }
 

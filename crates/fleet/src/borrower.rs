@@ -308,7 +308,7 @@ impl Borrower {
     fn count_charges(&mut self, report: Option<&LeaseReport>) {
         for settled in report.iter().flat_map(|report| &report.settled) {
             if let Some(need) = self.needs.get_mut(&settled.account) {
-                need.charged = need.charged.checked_add(settled.charged).unwrap_or(Nanousd::MAX);
+                need.charged = need.charged.saturating_add(settled.charged);
             }
         }
     }
@@ -331,7 +331,7 @@ impl Borrower {
             let kept = need.kept(available, self.cover_s, now);
             let excess = available.saturating_sub(kept);
             if excess > Nanousd::ZERO && local.give_back(*account, excess) {
-                need.returning = need.returning.checked_add(excess).unwrap_or(Nanousd::MAX);
+                need.returning = need.returning.saturating_add(excess);
             }
             local.watch(*account, need.spent_in(1));
             // Calls go on meanwhile: what they have freed or taken is looked at the next time.
@@ -346,16 +346,17 @@ impl Borrower {
         for account in self.next_to_ask(now, local) {
             let Some(need) = self.needs.get_mut(&account) else { continue };
             let available = local.available(account);
-            let waiting = need.waiting.iter().fold(Nanousd::ZERO, |sum, waiting| {
-                sum.checked_add(waiting.amount).unwrap_or(Nanousd::MAX)
-            });
+            let waiting = need
+                .waiting
+                .iter()
+                .fold(Nanousd::ZERO, |sum, waiting| sum.saturating_add(waiting.amount));
             let ahead = need.enough(self.cover_s);
             let least = need.next_to_serve(available).map_or(Nanousd::ZERO, |next| {
                 // What is there was not enough, or another call has taken it meanwhile.
                 next.amount.saturating_sub(available).max(Nanousd::new(1))
             });
             need.waiting.iter_mut().for_each(|waiting| waiting.is_requested = true);
-            let target = waiting.checked_add(ahead).unwrap_or(Nanousd::MAX);
+            let target = waiting.saturating_add(ahead);
             let most = target.saturating_sub(available).max(least);
             requests.push(LoanRequest { account, least, most });
         }

@@ -22,17 +22,13 @@ pub struct CapShare {
     pub lacks: Nanousd,
 }
 
-fn sum(left: Nanousd, right: Nanousd) -> Nanousd {
-    left.checked_add(right).unwrap_or(Nanousd::MAX)
-}
-
 fn less(left: Nanousd, right: Nanousd) -> Nanousd {
     left.saturating_sub(right).max(Nanousd::ZERO)
 }
 
 impl CapShare {
     fn unused(&self) -> Nanousd {
-        less(self.share, sum(self.spent, self.held))
+        less(self.share, self.spent.saturating_add(self.held))
     }
 }
 
@@ -45,24 +41,26 @@ pub fn settle(
     request: &CapRequest,
     nodes: u32,
 ) -> (CapShare, CapGrant) {
-    let of_others =
-        |part: fn(&CapShare) -> Nanousd| others.iter().map(part).fold(Nanousd::ZERO, sum);
+    let of_others = |part: fn(&CapShare) -> Nanousd| {
+        others.iter().map(part).fold(Nanousd::ZERO, Nanousd::saturating_add)
+    };
     let previous = previous.map_or(Nanousd::ZERO, |row| row.share);
-    let used = sum(request.spent, request.held);
+    let used = request.spent.saturating_add(request.held);
     // What was used was used, whatever the limit is now.
     let keeps = request.share.unwrap_or(previous).min(previous).max(used);
     let free = less(less(request.cap, of_others(|row| row.share)), keeps);
     let lacks = |amount: Nanousd| match amount {
         Nanousd::ZERO => Nanousd::ZERO,
-        amount => less(sum(used, amount), keeps),
+        amount => less(used.saturating_add(amount), keeps),
     };
     let (least, waits) = (lacks(request.least), lacks(request.waits));
     let part = free.get().checked_div(i64::from(nodes.max(1)).saturating_mul(2)).unwrap_or(0);
-    let ahead = less(less(sum(used, request.ahead), keeps), waits).min(Nanousd::new(part));
+    let ahead =
+        less(less(used.saturating_add(request.ahead), keeps), waits).min(Nanousd::new(part));
     // What does not reach for one call is left to the others.
-    let more = if least > free { Nanousd::ZERO } else { sum(waits, ahead).min(free) };
+    let more = if least > free { Nanousd::ZERO } else { waits.saturating_add(ahead).min(free) };
     let row = CapShare {
-        share: sum(keeps, more),
+        share: keeps.saturating_add(more),
         spent: request.spent,
         held: request.held,
         lacks: less(waits, more),
@@ -70,7 +68,7 @@ pub fn settle(
     let free = less(free, more);
     let grant = CapGrant {
         share: row.share,
-        left: sum(free, of_others(CapShare::unused)),
+        left: free.saturating_add(of_others(CapShare::unused)),
         is_missed: of_others(|row| row.lacks) > free,
         spent_elsewhere: of_others(|row| row.spent),
         held_elsewhere: of_others(|row| less(row.share, row.spent)),

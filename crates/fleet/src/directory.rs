@@ -7,11 +7,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
 use tokio::sync::Mutex;
 
 use super::postgres::directory::{DirectoryAppend, DirectoryPage};
 use super::postgres::{Db, DbError};
-use tollgate_ledger::{Record, Seq, WriteGroup, WritePage, WriteTurn};
+use tollgate_ledger::{
+    AppendOutcome, LedgerError, Record, Seq, WriteGroup, WriteLog, WritePage, WriteTurn,
+};
 
 /// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
 const PULLED_MAX: u32 = 1000;
@@ -56,34 +59,41 @@ impl Directory {
         self.stopped.get().cloned()
     }
 
-    /// Waits until it is one's turn.
-    pub(crate) async fn turn(&self) -> WriteTurn<'_> {
+    fn go_on(&self) -> Result<(), DbError> {
+        match self.stopped.get() {
+            None => Ok(()),
+            Some(why) => Err(DbError::Failed(format!("this node follows no further: {why}"))),
+        }
+    }
+}
+
+#[async_trait]
+impl WriteLog for Directory {
+    async fn turn(&self) -> WriteTurn<'_> {
         WriteTurn(self.turn.lock().await)
     }
 
-    /// Writes records behind `after`: see [`Db::append`].
-    pub(crate) async fn append(
+    async fn append(
         &self,
         _turn: &WriteTurn<'_>,
         after: Seq,
         write_id: &str,
         records: &[Record],
-    ) -> Result<DirectoryAppend, DbError> {
+    ) -> Result<AppendOutcome, LedgerError> {
         self.go_on()?;
         let appended = self.db.append(after, write_id, records).await?;
         if let DirectoryAppend::At(seq) = appended {
             self.head.fetch_max(seq, Ordering::Relaxed);
             *self.last.lock() = Some((seq, write_id.to_owned()));
         }
-        Ok(appended)
+        Ok(match appended {
+            DirectoryAppend::At(seq) => AppendOutcome::Appended(seq),
+            DirectoryAppend::Behind => AppendOutcome::Behind,
+            DirectoryAppend::Refused(refused) => AppendOutcome::Refused(refused.into()),
+        })
     }
 
-    /// Reads the writes after `after`. Stops for good at a write that it cannot read.
-    pub(crate) async fn pull(
-        &self,
-        _turn: &WriteTurn<'_>,
-        after: Seq,
-    ) -> Result<WritePage, DbError> {
+    async fn pull(&self, _turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError> {
         self.go_on()?;
         let DirectoryPage { head, at, groups } = self.db.pull(after, PULLED_MAX).await?;
         // Stored, not raised: a restored database has an earlier end, and this is where that shows.
@@ -129,17 +139,9 @@ impl Directory {
         Ok(page)
     }
 
-    fn go_on(&self) -> Result<(), DbError> {
-        match self.stopped.get() {
-            None => Ok(()),
-            Some(why) => Err(DbError::Failed(format!("this node follows no further: {why}"))),
-        }
-    }
-
-    /// Follows no further, for good.
-    pub(crate) fn stop(&self, why: String) -> DbError {
+    fn stop(&self, why: String) -> LedgerError {
         log::error!(place = self.db.place(); "the fleet's directory is followed no further: {why}");
         let why = self.stopped.get_or_init(|| why.into());
-        DbError::Failed(format!("this node follows no further: {why}"))
+        DbError::Failed(format!("this node follows no further: {why}")).into()
     }
 }

@@ -49,7 +49,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use self::borrower::WAIT_MAX;
 use self::directory::Directory;
 use self::identity::NodeIdentity;
 use self::lease::Epoch;
@@ -61,11 +60,6 @@ pub use self::shared::HasFleet;
 use tollgate_ledger::{AccountId, LeaseWait, NodeId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::uptime;
-
-/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
-/// database that is busy answers late and is not away, and a load balancer takes about as long to see
-/// that the node is not ready.
-const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Attempts at a number for a new node. Another node has taken each one before, so this exceeds the nodes
 /// that start together.
@@ -265,25 +259,6 @@ impl Fleet {
         as_ns(self.now()) < self.spend_until_ns.load(Ordering::Acquire)
     }
 
-    /// Waits for an answer of the treasury that is late, if the term has ended only now. Says whether
-    /// holds may be made.
-    pub(crate) async fn outlast(&self) -> bool {
-        loop {
-            // Made before the look at the term: it hears of a renewal that comes in between.
-            let renewed = self.renewed.notified();
-            if self.may_spend() {
-                return true;
-            }
-            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
-            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
-            if until.is_zero() || left.is_zero() {
-                return false;
-            }
-            // Either way it is looked at again.
-            tokio::time::timeout(left, renewed).await.ok();
-        }
-    }
-
     /// Holds may be made until then.
     fn begin_term(&self, until: Duration) {
         self.spend_until_ns.store(as_ns(until), Ordering::Release);
@@ -332,42 +307,14 @@ impl Fleet {
         *self.scarce.lock() = accounts;
     }
 
-    /// True if the treasury had less of an account than requested.
-    pub(crate) fn is_scarce(&self, account: AccountId) -> bool {
-        self.scarce.lock().contains(&account)
-    }
-
     /// Now, as this node counts.
     pub(crate) fn now(&self) -> Duration {
         uptime().saturating_sub(self.began)
     }
 
-    /// Waits for `amount` of an account, on behalf of a call that has waited since `since`.
-    pub(crate) async fn wait_for(
-        &self,
-        account: AccountId,
-        amount: Nanousd,
-        since: Duration,
-    ) -> LeaseWait {
-        let (tell, outcome) = oneshot::channel();
-        // Before the notice: the sync that it wakes finds the call.
-        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
-        self.hurry.notify_one();
-        match tokio::time::timeout(WAIT_MAX, outcome).await {
-            Ok(Ok(verdict)) => verdict,
-            Ok(Err(_)) | Err(_) => LeaseWait::CutOff,
-        }
-    }
-
     /// Another node is short of something, and waits for it.
     pub(crate) fn recalled(&self) {
         self.inbox.lock().push(NodeEvent::Recalled);
-        self.hurry.notify_one();
-    }
-
-    /// An account runs low here.
-    pub(crate) fn runs_low(&self, account: AccountId) {
-        self.inbox.lock().push(NodeEvent::RunsLow(account));
         self.hurry.notify_one();
     }
 }

@@ -46,7 +46,8 @@ impl Local for LocalMoney {
 
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable> {
         let runtime = tokio::runtime::Handle::current();
-        // Nothing is reported that a crash of this machine could take back: the treasury would count it for ever.
+        // Nothing is reported that a crash of this machine could take back: the treasury would count it for
+        // ever.
         let to = runtime.block_on(self.ledger.on_disk()).ok_or(Unreadable)?;
         self.reporter.read(from, to).map_err(|error| {
             log::error!("the journal cannot be reported: {error}");

@@ -95,9 +95,7 @@ impl ShareQueue {
             account,
             key,
             least: calls.values().min().copied().unwrap_or_default(),
-            all: calls.values().fold(Nanousd::ZERO, |sum, amount| {
-                sum.checked_add(*amount).unwrap_or(Nanousd::MAX)
-            }),
+            all: calls.values().fold(Nanousd::ZERO, |sum, amount| sum.saturating_add(*amount)),
         });
         waiting.collect()
     }

@@ -4,24 +4,31 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::oneshot;
 
-use super::Fleet;
-use super::directory::Directory;
+use super::borrower::WAIT_MAX;
 use super::postgres::DbError;
-use super::postgres::directory::{DirectoryAppend, WriteRefused};
+use super::postgres::directory::WriteRefused;
 use super::postgres::tasks::{CommitState, OpenOutcome, Opening, SharedTask, SharedTasks};
+use super::{Fleet, NodeEvent};
 use tollgate_ledger::{
-    AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
-    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
-    Losses, NodeId, NodeStatus, OpenHold, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
-    SharedFunds, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals,
-    UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog, WritePage, WriteTurn,
+    AccountId, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain, HoldId,
+    JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask, Losses,
+    NodeId, NodeStatus, OpenHold, PreparedOpening, RepeatKey, RepeatLookup, Seq, SharedFunds, Task,
+    TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, UNFIT_CREDIT,
+    UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
+
+/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
+/// database that is busy answers late and is not away, and a load balancer takes about as long to see
+/// that the node is not ready.
+const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// The fleet of a ledger.
 pub trait HasFleet {
@@ -79,11 +86,12 @@ impl SharedFunds for Fleet {
     }
 
     fn runs_low(&self, account: AccountId) {
-        Self::runs_low(self, account);
+        self.inbox.lock().push(NodeEvent::RunsLow(account));
+        self.hurry.notify_one();
     }
 
     fn is_scarce(&self, account: AccountId) -> bool {
-        Self::is_scarce(self, account)
+        self.scarce.lock().contains(&account)
     }
 
     fn nodes(&self) -> u32 {
@@ -91,11 +99,31 @@ impl SharedFunds for Fleet {
     }
 
     async fn outlast(&self) -> bool {
-        Self::outlast(self).await
+        loop {
+            // Made before the look at the term: it hears of a renewal that comes in between.
+            let renewed = self.renewed.notified();
+            if self.may_spend() {
+                return true;
+            }
+            let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
+            let left = until.saturating_add(LATE_MAX).saturating_sub(self.now());
+            if until.is_zero() || left.is_zero() {
+                return false;
+            }
+            // Either way it is looked at again.
+            tokio::time::timeout(left, renewed).await.ok();
+        }
     }
 
     async fn wait_for(&self, account: AccountId, amount: Nanousd, since: Duration) -> LeaseWait {
-        Self::wait_for(self, account, amount, since).await
+        let (tell, outcome) = oneshot::channel();
+        // Before the notice: the sync that it wakes finds the call.
+        self.inbox.lock().push(NodeEvent::Waits { account, amount, since, tell });
+        self.hurry.notify_one();
+        match tokio::time::timeout(WAIT_MAX, outcome).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(_)) | Err(_) => LeaseWait::CutOff,
+        }
     }
 
     async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool {
@@ -196,35 +224,6 @@ impl SharedFunds for Fleet {
         account: AccountId,
     ) -> Result<Option<Nanousd>, LedgerError> {
         Ok(self.db().in_suspense(node, account).await?)
-    }
-}
-
-#[async_trait]
-impl WriteLog for Directory {
-    async fn turn(&self) -> WriteTurn<'_> {
-        Self::turn(self).await
-    }
-
-    async fn append(
-        &self,
-        turn: &WriteTurn<'_>,
-        after: Seq,
-        write_id: &str,
-        records: &[Record],
-    ) -> Result<AppendOutcome, LedgerError> {
-        Ok(match Self::append(self, turn, after, write_id, records).await? {
-            DirectoryAppend::At(seq) => AppendOutcome::At(seq),
-            DirectoryAppend::Behind => AppendOutcome::Behind,
-            DirectoryAppend::Refused(refused) => AppendOutcome::Refused(refused.into()),
-        })
-    }
-
-    async fn pull(&self, turn: &WriteTurn<'_>, after: Seq) -> Result<WritePage, LedgerError> {
-        Ok(Self::pull(self, turn, after).await?)
-    }
-
-    fn stop(&self, why: String) -> LedgerError {
-        Self::stop(self, why).into()
     }
 }
 

@@ -119,7 +119,7 @@ pub struct Treasury {
 /// Moves `amount` from one part of a purse to another. Both are parts of one sum that fits.
 fn shift(from: &mut Nanousd, to: &mut Nanousd, amount: Nanousd) {
     *from = from.saturating_sub(amount);
-    *to = to.checked_add(amount).unwrap_or(Nanousd::MAX);
+    *to = to.saturating_add(amount);
 }
 
 impl Treasury {
@@ -157,8 +157,8 @@ impl Treasury {
     /// Gives money to an account, which is opened if it is not there.
     pub fn grant(&mut self, account: AccountId, amount: Nanousd) {
         let funds = self.accounts.entry(account).or_default();
-        funds.granted = funds.granted.checked_add(amount).unwrap_or(Nanousd::MAX);
-        funds.available = funds.available.checked_add(amount).unwrap_or(Nanousd::MAX);
+        funds.granted = funds.granted.saturating_add(amount);
+        funds.available = funds.available.saturating_add(amount);
         funds.pay();
     }
 
@@ -173,12 +173,11 @@ impl Treasury {
     ) -> Result<CreditChange, CreditFault> {
         // What counts as spent of a silent node's money is the node's again when it is heard of.
         let resolved = self.nodes.values().filter_map(|node| node.resolved.get(&account));
-        let charged = resolved.fold(Nanousd::ZERO, |sum, resolved| {
-            sum.checked_add(resolved.charged).unwrap_or(Nanousd::MAX)
-        });
+        let charged =
+            resolved.fold(Nanousd::ZERO, |sum, resolved| sum.saturating_add(resolved.charged));
         let funds = self.accounts.get_mut(&account).ok_or(CreditFault::Unfit)?;
         let state = funds.credit_state();
-        let in_flight = state.in_flight.checked_add(charged).unwrap_or(Nanousd::MAX);
+        let in_flight = state.in_flight.saturating_add(charged);
         let change = CreditChange::new(limit, CreditState { in_flight, ..state })?;
         let CreditChange { lent, withdrawn, owed, .. } = change;
         let granted = funds.granted.checked_add(lent).ok_or(CreditFault::Unfit)?;
@@ -197,7 +196,7 @@ impl Treasury {
         let Some(funds) = self.accounts.get_mut(&account) else { return Nanousd::ZERO };
         let given_up = amount.min(funds.debt);
         funds.debt = funds.debt.saturating_sub(given_up);
-        funds.written_off = funds.written_off.checked_add(given_up).unwrap_or(Nanousd::MAX);
+        funds.written_off = funds.written_off.saturating_add(given_up);
         given_up
     }
 
@@ -292,10 +291,10 @@ impl Treasury {
             let released = resolved.released.min(funds.available);
             shift(&mut funds.spent, &mut funds.leased, charged);
             shift(&mut funds.available, &mut funds.leased, released);
-            let back = charged.checked_add(released).unwrap_or(Nanousd::MAX);
+            let back = charged.saturating_add(released);
             if back > Nanousd::ZERO {
                 let lease = node.leases.entry(account).or_default();
-                *lease = lease.checked_add(back).unwrap_or(Nanousd::MAX);
+                *lease = lease.saturating_add(back);
             }
         }
     }
@@ -321,9 +320,9 @@ impl Treasury {
             let unpaid = charged.saturating_sub(paid);
             // An upstream can report anything to several nodes: the sum stays at the end of its range.
             for more in [written_off, unpaid] {
-                funds.written_off = funds.written_off.checked_add(more).unwrap_or(Nanousd::MAX);
+                funds.written_off = funds.written_off.saturating_add(more);
             }
-            funds.debt = funds.debt.checked_add(owed).unwrap_or(Nanousd::MAX);
+            funds.debt = funds.debt.saturating_add(owed);
             funds.pay();
         }
         node.leases.retain(|_, amount| *amount > Nanousd::ZERO);
@@ -371,7 +370,7 @@ impl Treasury {
                 if least > Nanousd::ZERO && elsewhere > Nanousd::ZERO {
                     self.recalls.insert(account, now.saturating_add(RECALL_FOR));
                 }
-                let held = funds.held.checked_add(funds.suspense).unwrap_or(Nanousd::MAX);
+                let held = funds.held.saturating_add(funds.suspense);
                 let (available, debt) = (funds.available, funds.debt);
                 let short = Shortfall { available, elsewhere, held, debt };
                 loans.push((account, Loan::Shortage(short)));
@@ -379,7 +378,7 @@ impl Treasury {
             };
             shift(&mut funds.available, &mut funds.leased, amount);
             let lease = node.leases.entry(account).or_default();
-            *lease = lease.checked_add(amount).unwrap_or(Nanousd::MAX);
+            *lease = lease.saturating_add(amount);
             loans.push((account, Loan::Lent(amount)));
         }
         Ok(loans)
@@ -411,7 +410,7 @@ impl Treasury {
         }
         let resolved = node.resolved.entry(account).or_default();
         let total = if was_spent { &mut resolved.charged } else { &mut resolved.released };
-        *total = total.checked_add(amount).unwrap_or(Nanousd::MAX);
+        *total = total.saturating_add(amount);
         amount
     }
 }

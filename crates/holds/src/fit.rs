@@ -31,7 +31,7 @@ pub enum HoldKind {
 
 /// Reason why a hold was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotHeld<E> {
+pub enum HoldFailure<E> {
     /// Less is available than was to be held.
     Short(Funds),
     /// The request cannot be clamped so far.
@@ -68,12 +68,12 @@ pub trait TightCall {
     fn hold(
         &mut self,
         holding: HoldKind,
-    ) -> impl Future<Output = Result<Self::Held, NotHeld<Self::Refused>>> + Send;
+    ) -> impl Future<Output = Result<Self::Held, HoldFailure<Self::Refused>>> + Send;
 }
 
 /// Reason why a call cannot be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unfit<E> {
+pub enum FitError<E> {
     /// The account has too little at the moment, or at all.
     Short {
         /// Allowance of the call.
@@ -89,16 +89,18 @@ pub enum Unfit<E> {
 /// before it; dropping the future leaves the line at once.
 ///
 /// # Errors
-/// [`Unfit`]; nothing is held then.
+/// [`FitError`]; nothing is held then.
 pub async fn fit<C: TightCall>(
     queue: &Arc<HoldQueue>,
     account: AccountId,
     rules: &HoldRules,
     call: &mut C,
-) -> Result<(C::Held, RunningCall), Unfit<C::Refused>> {
+) -> Result<(C::Held, RunningCall), FitError<C::Refused>> {
     let ticket = queue.enqueue(account);
     let began = Instant::now();
     let deadline = began.checked_add(rules.wait).unwrap_or(began);
+    // Calls that come together must be counted together: the first alone would take the whole balance as
+    // its share.
     sleep(GATHER).await;
     let with_credit = rules.allows(Means::Credit);
     let mut plan = Plan::default();
@@ -107,14 +109,17 @@ pub async fn fit<C: TightCall>(
     loop {
         let funds = match newer.take() {
             Some(funds) => funds,
-            None => call.funds().await.map_err(Unfit::Refused)?,
+            None => call.funds().await.map_err(FitError::Refused)?,
         };
         let (parallel, deciding) = ticket.shares();
+        // Other gateways' queues cannot be seen from here; each is taken to be as busy as this one.
         let parallel = parallel.saturating_mul(call.gateways());
         let own = funds.allowance(parallel, deciding, false);
         let all = funds.allowance(parallel, deciding, true);
         let needs = call.needs();
         let step = match ticket.is_behind_others() {
+            // Before any means is tried: a small call would pass larger ones that wait for the same
+            // money, for ever.
             true => PlanStep::Wait,
             false => plan.next(rules, &needs, &own, &all),
         };
@@ -132,23 +137,25 @@ pub async fn fit<C: TightCall>(
             }
             PlanStep::Wait | PlanStep::Refuse => {
                 let allowance = if with_credit { all } else { own };
-                return Err(Unfit::Short { allowance, needs });
+                return Err(FitError::Short { allowance, needs });
             }
         };
         match call.hold(holding).await {
             Ok(held) => return Ok((held, ticket.start())),
-            Err(NotHeld::Refused(reason)) => return Err(Unfit::Refused(reason)),
-            Err(NotHeld::Unclampable) => plan.skip_clamp(),
-            Err(NotHeld::Short(funds)) if retries < RETRIES_MAX => {
+            Err(HoldFailure::Refused(reason)) => return Err(FitError::Refused(reason)),
+            // Only the try shows it: the output limit stands in the request's own body.
+            Err(HoldFailure::Unclampable) => plan.skip_clamp(),
+            // Others have taken the money since it was looked at; the ledger has said what is left.
+            Err(HoldFailure::Short(funds)) if retries < RETRIES_MAX => {
                 retries = retries.saturating_add(1);
                 newer = Some(funds);
             }
-            Err(NotHeld::Short(_)) if ticket.turn(deadline).await => {
+            Err(HoldFailure::Short(_)) if ticket.turn(deadline).await => {
                 (plan, retries) = (plan.anew(), 0);
             }
-            Err(NotHeld::Short(funds)) => {
+            Err(HoldFailure::Short(funds)) => {
                 let allowance = funds.allowance(parallel, deciding, with_credit);
-                return Err(Unfit::Short { allowance, needs });
+                return Err(FitError::Short { allowance, needs });
             }
         }
     }
@@ -176,10 +183,10 @@ mod tests {
             Self(Arc::new(Mutex::new(Funds { available: money(available), ..Funds::default() })))
         }
 
-        fn take(&self, amount: Nanousd) -> Result<Nanousd, NotHeld<()>> {
+        fn take(&self, amount: Nanousd) -> Result<Nanousd, HoldFailure<()>> {
             let mut funds = self.0.lock().expect("no panic");
             if amount > funds.available {
-                return Err(NotHeld::Short(*funds));
+                return Err(HoldFailure::Short(*funds));
             }
             funds.available = funds.available.saturating_sub(amount);
             funds.held = funds.held.checked_add(amount).expect("small");
@@ -221,7 +228,7 @@ mod tests {
             self.input = self.counted;
         }
 
-        async fn hold(&mut self, holding: HoldKind) -> Result<Self::Held, NotHeld<()>> {
+        async fn hold(&mut self, holding: HoldKind) -> Result<Self::Held, HoldFailure<()>> {
             let needs = self.needs();
             let amount = match holding {
                 HoldKind::Whole => needs.whole,
@@ -277,7 +284,7 @@ mod tests {
         let (held, running_call) =
             fit(&queue, ACCOUNT, &rules(&[], 0), &mut call(&account)).await.expect("served");
         let refused = fit(&queue, ACCOUNT, &rules(&[], 0), &mut call(&account)).await;
-        assert!(matches!(refused, Err(Unfit::Short { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(FitError::Short { .. })), "{refused:?}");
         let waits = {
             let (queue, account) = (Arc::clone(&queue), account.clone());
             tokio::spawn(async move {

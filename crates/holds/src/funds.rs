@@ -32,7 +32,7 @@ impl Funds {
     #[must_use]
     pub fn allowance(&self, parallel: u64, deciding: u64, with_credit: bool) -> Allowance {
         let credit = if with_credit { Nanousd::ZERO } else { self.unused_credit };
-        let all = self.available.checked_add(self.held).unwrap_or(Nanousd::MAX);
+        let all = self.available.saturating_add(self.held);
         let total = all.saturating_sub(credit).max(Nanousd::ZERO);
         let available = self.available.saturating_sub(credit).max(Nanousd::ZERO);
         let share = part(total, parallel).min(part(available, deciding));

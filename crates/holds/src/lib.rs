@@ -14,7 +14,7 @@ mod fit;
 mod funds;
 mod plan;
 
-pub use fit::{HoldKind, NotHeld, TightCall, Unfit, fit};
+pub use fit::{FitError, HoldFailure, HoldKind, TightCall, fit};
 pub use funds::{Allowance, Funds};
 pub use plan::{Needs, Plan, PlanStep};
 pub use queue::{HoldQueue, QueuedCall, RunningCall};

@@ -87,6 +87,8 @@ impl Plan {
             match means {
                 Means::Credit => allowance = all,
                 Means::Count if !self.is_counted && may_help(needs.least(rules), allowance) => {
+                    // Set before the answer is known: a provider that fails to count is not asked twice
+                    // for one call.
                     self.is_counted = true;
                     return PlanStep::Count;
                 }
@@ -94,6 +96,8 @@ impl Plan {
                 Means::Clamp => {
                     let floor = needs.at_floor.filter(|_| !self.is_unclampable);
                     if let Some(floor) = floor.filter(|floor| *floor <= allowance.available) {
+                        // More than the share where the floor needs it: an output that is shorter still
+                        // would be useless.
                         return PlanStep::Clamp(allowance.share.max(floor));
                     }
                 }
@@ -109,6 +113,7 @@ impl Plan {
         }
         let least = needs.least(rules);
         match allowance {
+            // No means helped, and the share alone stands against it.
             allowance if needs.whole <= allowance.available => PlanStep::HoldWhole,
             allowance if least <= allowance.total => PlanStep::Wait,
             _ => PlanStep::Refuse,

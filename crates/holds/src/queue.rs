@@ -78,6 +78,7 @@ impl AccountCalls {
 
     fn wake_first(&self) {
         if let Some((_, first)) = self.waiting.front() {
+            // One at a time: the next in line is woken when this one has a hold or leaves.
             first.notify_one();
         }
     }
@@ -135,6 +136,7 @@ impl HoldQueue {
         let mut accounts = self.accounts.lock();
         let line = accounts.get_mut(&account)?;
         let changed = change(line);
+        // A peak of one says nothing that an absent line does not say.
         if line.is_forgettable(now) || line.parallel() == 0 && line.peak <= 1 {
             accounts.remove(&account);
         }

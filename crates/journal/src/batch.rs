@@ -155,6 +155,7 @@ impl BatchQueue {
     pub fn flush(&self, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         let mut state = self.state.lock();
+        // Items that come during the flush do not count: under load it would never end.
         let goal = state.bytes_in;
         if state.bytes_done >= goal {
             return;
@@ -185,12 +186,16 @@ impl BatchQueue {
             state.urgent = false;
             state.writer_idle = true;
             if batch.capacity().max(state.buffer.capacity()) == 0 {
+                // Without buffers there is nothing to give back, so an idle process sleeps without a
+                // timer.
                 self.wake.wait(&mut state);
             } else if self.wake.wait_for(&mut state, IDLE_AFTER).timed_out() {
                 (*batch, state.buffer) = (Vec::new(), Vec::new());
             }
         }
         state.writer_idle = false;
+        // From the first item on, not from the last: a steady stream of items would postpone the batch
+        // for ever.
         let until = Instant::now() + self.limits.gather_for;
         while !state.urgent && !state.closed && !self.wake.wait_until(&mut state, until).timed_out()
         {

@@ -36,6 +36,7 @@ pub fn write(path: &Path, says: &impl Serialize) -> io::Result<()> {
     // Half a file on a full disk is room that others wait for.
     write().inspect_err(|_| drop(fs::remove_file(&new)))?;
     fs::rename(&new, path)?;
+    // Without this the rename may be undone by a power cut, after the caller has acted on it.
     sync_directory(path.parent().unwrap_or(Path::new(".")))
 }
 
@@ -44,6 +45,7 @@ pub fn write(path: &Path, says: &impl Serialize) -> io::Result<()> {
 /// # Errors
 /// When it has no form in JSON.
 pub fn content(says: &impl Serialize) -> io::Result<Vec<u8>> {
+    // Hashed as text, not as values: field order and spacing need not survive a parser.
     let says = serde_json::value::to_raw_value(says)?;
     let sha256 = Sha256::digest(says.get().as_bytes()).into();
     let mut bytes = serde_json::to_vec(&ChecksummedFile { says, sha256 })?;

@@ -93,19 +93,26 @@ where
                 CommitterWork::Group => {
                     let began = Instant::now();
                     let before = self.writer.position();
+                    // A failed flush ends the loop without waking anybody: a waiter that heard of an
+                    // error could retry a record which is on disk after all.
                     let Some(end) = self.commit(&group)? else { break };
                     let took = began.elapsed();
                     let bytes = end.offset.checked_sub(before.offset).unwrap_or(end.offset);
+                    // Waiters first: customers' responses wait for this, while opening the next segment
+                    // and the projection do not hurry anyone.
                     self.journal.committed(end.seq);
                     self.writer.open_ahead();
                     let entries = group.drain(..);
                     (self.on_group)(CommittedGroup { entries, end, bytes, took });
+                    // A full disk lets tens of thousands of records gather, whose memory would stay for
+                    // good.
                     group.shrink_to(RECORDS_KEPT);
                 }
                 CommitterWork::Idle => {}
                 CommitterWork::Stop => break,
             }
         }
+        // Only after the last flush: until here every waiter still got its record on disk.
         self.journal.dismiss_waiters();
         Ok(self.writer.position())
     }
@@ -117,6 +124,8 @@ where
             match self.writer.write(entries) {
                 Ok(end) => break end,
                 Err(error) if is_full(&error) || lacks_descriptors(&error) => {
+                    // Admission stops at once, and not with the next look at the free space a second
+                    // later.
                     self.journal.set_disk_full(true);
                     if self.journal.is_stopping() {
                         let since = *stopping.get_or_insert_with(Instant::now);
@@ -130,6 +139,8 @@ where
                 Err(error) => return Err(CommitError::Write(error)),
             }
         };
+        // Never retried: after a failed fsync the kernel marks the dirty pages clean, so that a second
+        // one succeeds without having written them.
         self.writer.flush(end).map_err(CommitError::Flush)?;
         Ok(Some(end))
     }
@@ -138,6 +149,8 @@ where
     fn wait(&mut self, error: &io::Error) {
         let event = if !is_full(error) {
             Event::WaitsForDescriptor { error }
+        // The ballast frees room for records of calls that are in flight, which cannot be refused any
+        // more.
         } else if self.space.give_up_ballast() {
             (self.on_event)(Event::BallastGivenUp);
             return;
@@ -154,6 +167,8 @@ where
     /// are on disk.
     fn give_up(&mut self, records: usize) {
         let records = records.saturating_add(self.journal.drop_queued());
+        // The frame may stand in the file already: left there, the next start would take calls as
+        // recorded whose customers were told otherwise.
         if let Err(error) = self.writer.cut() {
             (self.on_event)(Event::NotCut { error: &error });
         }

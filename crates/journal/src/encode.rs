@@ -328,6 +328,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
         match (u8::try_from(length), self.bytes.get_mut(begin)) {
             (Ok(length), Some(place)) if length < MORE => *place = length,
             _ => {
+                // Rare enough for a copy: printing twice, once for the length, would cost every text.
                 let text = self.bytes.split_off(begin + 1);
                 self.bytes.truncate(begin);
                 self.number(length as u64);
@@ -348,15 +349,19 @@ impl fmt::Write for DisplayWriter<'_> {
     }
 }
 
-/// Implements a serializer of consecutive values.
+/// Implements serializers of consecutive values; the names of fields, where a trait has them, are left out.
 macro_rules! in_order {
-    ($($trait:ident: $element:ident),+) => {
+    ($($trait:ident: $method:ident $(($name:ty))?),+) => {
         $(impl ser::$trait for &mut Encoder<'_> {
             type Ok = ();
             type Error = EncodeError;
 
             #[inline]
-            fn $element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
+            fn $method<T: Serialize + ?Sized>(
+                &mut self,
+                $(_: $name,)?
+                value: &T,
+            ) -> Result<(), EncodeError> {
                 value.serialize(&mut **self)
             }
 
@@ -372,34 +377,10 @@ in_order!(
     SerializeSeq: serialize_element,
     SerializeTuple: serialize_element,
     SerializeTupleStruct: serialize_field,
-    SerializeTupleVariant: serialize_field
+    SerializeTupleVariant: serialize_field,
+    SerializeStruct: serialize_field(&'static str),
+    SerializeStructVariant: serialize_field(&'static str)
 );
-
-/// Implements a serializer of consecutive values that have no field names.
-macro_rules! in_order_unnamed {
-    ($($trait:ident),+) => {
-        $(impl ser::$trait for &mut Encoder<'_> {
-            type Ok = ();
-            type Error = EncodeError;
-
-            #[inline]
-            fn serialize_field<T: Serialize + ?Sized>(
-                &mut self,
-                _: &'static str,
-                value: &T,
-            ) -> Result<(), EncodeError> {
-                value.serialize(&mut **self)
-            }
-
-            #[inline]
-            fn end(self) -> Result<(), EncodeError> {
-                Ok(())
-            }
-        })+
-    };
-}
-
-in_order_unnamed!(SerializeStruct, SerializeStructVariant);
 
 impl ser::SerializeMap for &mut Encoder<'_> {
     type Ok = ();

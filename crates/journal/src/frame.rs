@@ -75,6 +75,7 @@ pub(crate) fn encode<F: Format>(
     chain: &Chain,
 ) -> std::io::Result<Chain> {
     frame.clear();
+    // Room for the header, which needs the content's checksum: one buffer and one write for both.
     frame.resize(FRAME_HEADER_BYTES, 0);
     for entry in group {
         F::encode(entry, frame)?;
@@ -94,6 +95,7 @@ pub(crate) fn encode<F: Format>(
     if let Some(place) = frame.get_mut(..header.len()) {
         place.copy_from_slice(&header);
     }
+    // A last byte that is not zero shows that the last sector has arrived: see `is_torn`.
     frame.push(FRAME_END);
     Ok(chain)
 }
@@ -164,6 +166,7 @@ fn checked(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     if crc32fast::hash(content) != header.content_crc {
         return Err("the frame's checksum does not match its content".to_owned());
     }
+    // The content may be whole while the sector with its last byte is not.
     if bytes.get(FRAME_HEADER_BYTES + header.content_bytes) != Some(&FRAME_END) {
         return Err("the frame's last byte is missing or wrong".to_owned());
     }
@@ -211,6 +214,7 @@ pub(crate) fn is_torn(bytes: &[u8], offset: u64) -> bool {
             std::cmp::Ordering::Greater => return false,
             std::cmp::Ordering::Equal => {}
         }
+    // A frame behind the unreadable one was begun after that had been flushed.
     } else if (1..bytes.len()).any(|at| bytes.get(at..).and_then(Header::read).is_some()) {
         return false;
     }
@@ -271,6 +275,7 @@ impl<'a> HeaderFields<'a> {
 fn next_chain(chain: &Chain, first_seq: Seq, count: u32, content: &[u8]) -> Chain {
     let mut hasher = Sha256::new();
     hasher.update(chain);
+    // Number and count are hashed as well: frames with equal content could be exchanged otherwise.
     hasher.update(first_seq.to_le_bytes());
     hasher.update(count.to_le_bytes());
     hasher.update(content);

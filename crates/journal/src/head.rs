@@ -67,6 +67,7 @@ struct Identity {
 impl Identity {
     fn keep(&self, journal: &Path) -> Result<(), Error> {
         let path = journal.join(IDENTITY);
+        // Rewriting it at each start would cost two flushes for nothing.
         if checked::read(&path).ok().flatten().as_ref() == Some(self) {
             return Ok(());
         }
@@ -192,6 +193,8 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
             };
         }
         let path = segment::path(journal, self.segment);
+        // Missing, or shorter than noted: a backup that was copied while the gateway wrote, or a lost
+        // disk write.
         let Ok(file) = File::open(&path) else { return behind() };
         let length = file.metadata().map_err(Error::io(&path))?.len();
         if length < self.offset {
@@ -249,6 +252,8 @@ fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), E
         what: format!("record {seq} is missing: the segment that holds it is gone"),
     };
     if let (Some(head), Some(first)) = (head, segments.first())
+        // The oldest segments are the ones that an operator deletes for space; what follows them is
+        // sound by itself.
         && *first > head.first_seq
     {
         return Err(missing(head.first_seq, *first));
@@ -257,6 +262,8 @@ fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), E
         let Some(seal) = <Seal>::find(journal, *first_seq)? else { continue };
         seal.check_length(journal)?;
         let Some(next) = segments.get(at + 1) else { continue };
+        // A whole segment can be removed without leaving a broken frame behind, so only its neighbours
+        // show it.
         if *next != seal.last_seq.saturating_add(1) {
             return Err(missing(seal.last_seq.saturating_add(1), *next));
         }
@@ -340,6 +347,8 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
         let mut changed = head.clone();
         change(&mut changed);
         changed.at_ms = now_ms();
+        // The file first: readers of `now` act on it, such as by removing what a checkpoint replaces, and
+        // a crash must not forget why.
         changed.keep(&self.dir)?;
         *head = changed;
         Ok(())
@@ -351,6 +360,8 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
     /// As [`HeadFile::note`].
     pub fn reached(&self, end: Position) -> Result<(), Error> {
         self.note(|head| {
+            // Several threads note ends without an order among them: a late one must not move the end
+            // backwards.
             if end.seq >= head.seq {
                 (head.segment, head.offset) = (end.segment, end.offset);
                 (head.seq, head.chain) = (end.seq, end.chain);

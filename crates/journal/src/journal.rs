@@ -39,9 +39,9 @@ struct Queue<E> {
 
 /// While it lives, what is recorded stays in one group: a crash takes all of it or nothing.
 #[must_use = "the group ends when it is dropped"]
-pub struct Unbroken<'a, E>(&'a Journal<E>);
+pub struct AtomicGroup<'a, E>(&'a Journal<E>);
 
-impl<E> Drop for Unbroken<'_, E> {
+impl<E> Drop for AtomicGroup<'_, E> {
     fn drop(&mut self) {
         let wakes = self.0.queue.lock().schedule.close_group();
         self.0.wake_if(wakes);
@@ -86,12 +86,18 @@ impl<E> Journal<E> {
         entry: impl FnOnce(Seq) -> E,
     ) -> Result<Seq, JournalStopped> {
         let mut queue = self.queue.lock();
+        // An open group may finish after the stop: half of it on disk is what the group exists to
+        // prevent.
         if queue.schedule.is_stopping() && !queue.schedule.is_open() {
             return Err(JournalStopped);
         }
         let seq = queue.next_seq;
         queue.next_seq = seq.saturating_add(1);
+        // Number and place are taken under one lock, so that the order in the file is that of the
+        // numbers.
         queue.entries.push(entry(seq));
+        // The lock is released before the wake-up: the woken thread takes it first of all, and would
+        // only block.
         let wakes = queue.schedule.gathered(urgency);
         drop(queue);
         self.wake_if(wakes);
@@ -103,13 +109,13 @@ impl<E> Journal<E> {
     ///
     /// # Errors
     /// After [`Journal::stop`].
-    pub fn unbroken(&self) -> Result<Unbroken<'_, E>, JournalStopped> {
+    pub fn atomic_group(&self) -> Result<AtomicGroup<'_, E>, JournalStopped> {
         let mut queue = self.queue.lock();
         if queue.schedule.is_stopping() {
             return Err(JournalStopped);
         }
         queue.schedule.open_group();
-        Ok(Unbroken(self))
+        Ok(AtomicGroup(self))
     }
 
     /// The last record that has its number.
@@ -201,6 +207,7 @@ impl<E> Journal<E> {
         loop {
             match queue.schedule.next(Instant::now()) {
                 NextStep::Write => {
+                    // Two vectors take turns, so that neither grows anew for each group.
                     std::mem::swap(&mut queue.entries, group);
                     return CommitterWork::Group;
                 }
@@ -220,6 +227,8 @@ impl<E> Journal<E> {
     /// Everything up to `seq` is on disk.
     pub(crate) fn committed(&self, seq: Seq) {
         let mut queue = self.queue.lock();
+        // Under the lock: a waiter that has just looked at `durable` registers before this, or sees the
+        // new value.
         self.durable.store(seq, Ordering::Release);
         let woken = queue.waiters.take_up_to(seq);
         drop(queue);
@@ -229,6 +238,7 @@ impl<E> Journal<E> {
     /// Has those fail who still wait: nothing more will come.
     pub(crate) fn dismiss_waiters(&self) {
         let mut queue = self.queue.lock();
+        // Before the waiters go: whoever comes later would wait for a thread that has ended.
         queue.ended = true;
         queue.waiters.dismiss();
     }

@@ -107,7 +107,7 @@ pub use self::encode::{EncodeError, encode};
 pub use self::error::Error;
 pub use self::files::sync_directory;
 pub use self::format::{EmptyNote, Format};
-pub use self::journal::{Journal, JournalStopped, Unbroken};
+pub use self::journal::{AtomicGroup, Journal, JournalStopped};
 pub use self::reader::Reader;
 pub use self::records::Records;
 pub use self::urgency::Urgency;

@@ -62,6 +62,7 @@ impl<F: Format> Reader<F> {
             }
             opened => opened.map_err(Error::io(&path))?,
         };
+        // Seeking behind the end would succeed and read nothing, as if the journal ended there.
         if file.metadata().map_err(Error::io(&path))?.len() < from.offset {
             return self.is_behind(from);
         }
@@ -168,6 +169,8 @@ impl<F: Format> Reader<F> {
             Ok(_) => Err(self.damaged("the segment does not continue the hash chain".to_owned())),
             Err(_) if self.is_last() && segment::is_unfinished_segment(&self.bytes) => {
                 self.torn_bytes = self.bytes.len().max(1) as u64;
+                // The writer removes that file and begins the segment again, so reading has ended before
+                // it.
                 self.position = before;
                 Ok(false)
             }

@@ -71,6 +71,8 @@ impl Layout {
         let Some(end) = frame.len().checked_sub(4) else { return false };
         let crc = frame.get(4..CONTENT_AT).and_then(|crc| crc.first_chunk());
         self.frame_bytes(frame) == Some(frame.len())
+            // Nothing is flushed, so after a power cut the start of a frame may be there without its
+            // end.
             && frame.get(..4) == frame.get(end..)
             && crc.map(|crc| u32::from_le_bytes(*crc))
                 == frame.get(CONTENT_AT..end).map(crc32fast::hash)
@@ -96,6 +98,7 @@ pub fn begin_frame(frame: &mut Vec<u8>) {
 /// Enters the length of the content that was appended since [`begin_frame`], on both sides of it.
 pub fn end_frame(frame: &mut Vec<u8>) {
     let length = frame.len().saturating_sub(CONTENT_AT);
+    // A length that does not fit becomes one that no layout allows: readers skip such a frame.
     let length = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
     frame.extend_from_slice(&length);
     if let Some(place) = frame.first_chunk_mut() {
@@ -174,6 +177,8 @@ impl Segment {
     /// The operating system's.
     pub fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         if let Err(error) = self.file.write_all_at(frames, self.bytes) {
+            // Part of the batch may stand there: after a restart, reading backwards would begin within it
+            // and leave out the whole file.
             self.file.set_len(self.bytes)?;
             return Err(error);
         }
@@ -215,6 +220,7 @@ pub fn open_all(dir: &Path, layout: &Layout) -> io::Result<Vec<Segment>> {
         let path = files::path(dir, base, layout.extension);
         match Segment::open(&path, base, layout)? {
             Some(segment) => segments.push(segment),
+            // Its data may be lost by definition, so a version change converts nothing.
             None => fs::remove_file(&path)?,
         }
     }
@@ -246,7 +252,7 @@ impl Reader {
 
     /// True if the file at this position was removed.
     #[must_use]
-    pub fn is_gone(&self, position: Position) -> bool {
+    pub fn is_removed(&self, position: Position) -> bool {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
     }
 
@@ -272,6 +278,7 @@ impl Reader {
     fn frame(&mut self, position: Position, towards: Direction) -> io::Result<Option<&[u8]>> {
         self.load(position, 4, towards)?;
         let length = self.at(position, 4).and_then(|length| self.layout.frame_bytes(length));
+        // An implausible length ends the search in this file before memory is taken for it.
         let Some(length) = length else { return Ok(None) };
         self.load(position, length, towards)?;
         Ok(self.at(position, length))
@@ -293,6 +300,7 @@ impl Reader {
             {
                 return Ok(Some(position));
             }
+            // A damaged file costs the rest of itself only: the file before it has its own frames.
             end = base;
         }
     }

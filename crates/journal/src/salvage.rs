@@ -110,6 +110,8 @@ impl<F: Format> Salvage<F> {
                     walk.offset += frame.bytes as u64;
                     walk.seq = frame.first_seq + frame.records.len() as u64 - 1;
                     walk.chain = frame.chain;
+                    // A frame that does not follow ends the sound part as damage does: records before it
+                    // are missing.
                     if self.is_whole && continues && follows {
                         self.position.offset = walk.offset;
                         self.position.seq = walk.seq;
@@ -119,6 +121,8 @@ impl<F: Format> Salvage<F> {
                     }
                     return Ok(Some(SalvageItem::Frame(frame, continues)));
                 }
+                // Only at the very end: torn writes elsewhere were followed by a flush, so they are
+                // damage.
                 Err(_) if self.to_come.is_empty() && frame::is_torn(unread, walk.offset) => {
                     self.torn_bytes = unread.len() as u64;
                     walk.offset = self.bytes.len() as u64;
@@ -134,6 +138,7 @@ impl<F: Format> Salvage<F> {
                     walk.chain = chain;
                     length
                 }
+                // The magic alone may occur within a record: only a header with its own checksum counts.
                 _ => frame::next_header(unread).unwrap_or(unread.len()),
             };
             let from = walk.offset;

@@ -94,6 +94,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
     where
         S: Clone,
     {
+        // In this order: a crash between the two leaves both copies, never none.
         self.clone().moved_to(archived).keep(dir)?;
         let from = files::path(dir, self.first_seq, files::SEGMENT);
         let removed = fs::remove_file(&from).and_then(|()| files::sync_directory(dir));
@@ -109,6 +110,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
         let what = match fs::metadata(&path) {
             Ok(found) if found.len() == self.bytes => return Ok(()),
             Ok(_) => "the segment is longer or shorter than it was when it was sealed".to_owned(),
+            // The archive may be a bucket that is slow or away; a start does not wait for it.
             Err(_) if self.archived.is_some() => return Ok(()),
             Err(_) => {
                 let (first, last) = (self.first_seq, self.last_seq);
@@ -125,6 +127,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
     pub fn check<F: Format>(&self, dir: &Path) -> Result<(), Error> {
         let path = files::path(dir, self.first_seq, files::SEGMENT);
         let (path, input): (PathBuf, io::Result<Box<dyn Read>>) = match &self.archived {
+            // A move that a crash interrupted has left the original, which is read faster.
             Some(archived) if !path.exists() => {
                 (archived.path.clone(), F::open_archived(archived, None))
             }
@@ -182,6 +185,7 @@ pub(crate) fn hash(mut input: impl Read) -> io::Result<([u8; 32], u64)> {
                 hasher.update(buffer.get(..read).unwrap_or_default());
                 bytes += read as u64;
             }
+            // A signal during a long read is no fault of the file's.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

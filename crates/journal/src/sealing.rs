@@ -14,7 +14,7 @@ use crate::stream::Frames;
 
 /// Beginning of the segment after a closed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Next {
+pub struct SegmentStart {
     /// The number of its first record.
     pub first_seq: Seq,
     /// The hash chain before it.
@@ -34,7 +34,7 @@ impl SealedSegment {
     pub fn read<F: Format>(
         dir: &Path,
         first_seq: Seq,
-        next: Next,
+        next: SegmentStart,
         mut see: impl FnMut(&F::Record),
     ) -> Result<Self, Error> {
         let file_path = segment::path(dir, first_seq);
@@ -46,6 +46,7 @@ impl SealedSegment {
         while let Some(frame) = frames.next_frame()? {
             frame.records.iter().for_each(&mut see);
         }
+        // A sound segment may still lack its last frames, which only the next header shows.
         if (frames.seq.saturating_add(1), frames.chain) != (next.first_seq, next.chain_before) {
             let what = format!(
                 "the segment ends with record {}, and the next one does not follow it",

@@ -90,6 +90,7 @@ pub fn content<F: Format>(dir: &Path, first_seq: Seq) -> Result<Option<Vec<u8>>,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => return read.map(Some).map_err(Error::io(&path)),
     }
+    // An unreadable seal counts as none: this also serves the repair of damaged directories.
     let Some(Seal { archived: Some(archived), .. }) = <Seal>::find(dir, first_seq).ok().flatten()
     else {
         return Ok(None);
@@ -166,6 +167,7 @@ pub fn check_place(dir: &Path, at: Position) -> Result<(), Error> {
         }
         _ => return Ok(()),
     };
+    // The reader opened behind this reports how far the journal does reach.
     if file.metadata().map_err(Error::io(&path))?.len() < at.offset {
         return Ok(());
     }
@@ -180,6 +182,7 @@ pub fn check_place(dir: &Path, at: Position) -> Result<(), Error> {
 pub(crate) fn chain_at(mut file: &File, offset: u64) -> io::Result<Option<Chain>> {
     let mut look_back = LOOK_BACK_BYTES;
     loop {
+        // A frame has no bound but 4 GiB, yet nearly all end within the first step.
         let from = offset.saturating_sub(look_back);
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(from))?;

@@ -53,6 +53,8 @@ impl Space {
             Ok(free_bytes) => {
                 self.is_full = free_bytes < self.free_bytes_min;
                 if !self.is_full {
+                    // Only with room to spare: taking the ballast back at once would fill the disk
+                    // again.
                     keep_ballast(dir, on_event);
                 }
             }
@@ -79,6 +81,8 @@ impl Space {
     pub(crate) fn give_up_ballast(&mut self) -> bool {
         self.is_full = true;
         self.checked_at = Some(Instant::now());
+        // No flush of the directory: if a crash brings the file back, the next check finds it in its
+        // place.
         fs::remove_file(self.dir.join(BALLAST)).is_ok()
     }
 }
@@ -88,6 +92,8 @@ fn keep_ballast(dir: &Path, on_event: &mut impl FnMut(Event<'_>)) {
     if path.exists() {
         return;
     }
+    // Allocated, not written or truncated to length: a sparse file would free nothing when it is
+    // removed.
     let allocated = File::create(&path).and_then(|file| file.allocate(BALLAST_BYTES));
     if let Err(error) = allocated {
         on_event(Event::NoBallast { path: &path, error: &error });

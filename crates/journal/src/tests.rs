@@ -277,14 +277,14 @@ fn what_nobody_waits_for_reaches_the_disk_by_itself_and_with_the_next_that_is_ur
 fn records_that_belong_together_are_one_group() {
     let dir = tempfile::tempdir().expect("a directory");
     let (journal, thread) = start(dir.path());
-    let unbroken = journal.unbroken().expect("it is open");
+    let atomic_group = journal.atomic_group().expect("it is open");
     for number in 0..50 {
         journal.enqueue(Urgency::AtOnce, |_| number.to_string()).expect("it is open");
         if number % 10 == 0 {
             std::thread::sleep(std::time::Duration::from_millis(3));
         }
     }
-    drop(unbroken);
+    drop(atomic_group);
     journal.stop();
     assert_eq!(thread.join().expect("no panic").1, 1, "one group");
     assert_eq!(read(dir.path()).expect("sound").0.len(), 50);
@@ -299,7 +299,7 @@ fn a_changed_or_missing_sealed_segment_is_noticed() {
     append(&mut writer, &lines(&["one"]));
     append(&mut writer, &lines(&["two"]));
     let chain_before = seal::chain_before(dir, 2).expect("a header");
-    let next = sealing::Next { first_seq: 2, chain_before };
+    let next = sealing::SegmentStart { first_seq: 2, chain_before };
     let mut seen = 0;
     let sealed =
         sealing::SealedSegment::read::<TextLines>(dir, 1, next, |_| seen += 1).expect("sound");

@@ -50,6 +50,8 @@ impl<F: Format> Writer<F> {
             fs::remove_file(&path).map_err(Error::io(&path))?;
         }
         let dir_file = File::open(dir).map_err(Error::io(dir))?;
+        // The removal is durable before anything is appended: a segment that came back after a crash
+        // would follow another chain.
         dir_file.sync_all().map_err(Error::io(dir))?;
         let mut writer = Self {
             dir: dir.to_owned(),
@@ -67,6 +69,8 @@ impl<F: Format> Writer<F> {
         if end.segment > 0 && <Seal>::find(dir, end.segment)?.is_none() {
             let path = segment::path(dir, end.segment);
             let file = OpenOptions::new().write(true).open(&path).map_err(Error::io(&path))?;
+            // Cut before the first append: a short frame over a longer torn one would leave the rest of
+            // that behind it.
             file.set_len(end.offset).map_err(Error::io(&path))?;
             file.sync_all().map_err(Error::io(&path))?;
             writer.file = Some(file);
@@ -92,12 +96,14 @@ impl<F: Format> Writer<F> {
     /// # Errors
     /// The operating system's, above all [`io::ErrorKind::StorageFull`].
     pub fn write(&mut self, group: &[F::Entry]) -> io::Result<Position> {
+        // Dropping the handle is all: this segment was flushed with its last group.
         if self.position.offset >= self.segment_bytes_max {
             self.file = None;
         }
         if self.file.is_none() {
             self.begin_segment()?;
         }
+        // A frame that is durable in a file whose name is not would be lost with the name.
         if !self.is_named {
             self.dir_file.sync_all()?;
             self.is_named = true;
@@ -105,6 +111,8 @@ impl<F: Format> Writer<F> {
         let first_seq = self.position.seq.saturating_add(1);
         let chain = frame::encode::<F>(&mut self.frame, group, first_seq, &self.position.chain)?;
         let file = self.file.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        // At an explicit offset: a retry after a partial write on a full disk overwrites it, where an
+        // append would leave it in the middle.
         file.write_all_at(&self.frame, self.position.offset)?;
         Ok(Position {
             offset: self.position.offset + self.frame.len() as u64,
@@ -120,6 +128,7 @@ impl<F: Format> Writer<F> {
     /// The operating system's. The write may be lost then, even if a second flush succeeds, so the
     /// caller must not go on.
     pub fn flush(&mut self, end: Position) -> io::Result<()> {
+        // `fdatasync` covers the new file length too, which is metadata needed to read the data.
         self.file.as_ref().ok_or(io::ErrorKind::NotFound)?.sync_data()?;
         self.position = end;
         Ok(())
@@ -161,6 +170,8 @@ impl<F: Format> Writer<F> {
         };
         file.write_all_at(&header, 0)?;
         file.sync_all()?;
+        // Renamed once its header is on disk: a segment with a name and without a header cannot be told
+        // from a damaged one.
         fs::rename(self.dir.join(NEXT), segment::path(&self.dir, first_seq))?;
         self.is_named = false;
         self.file = self.next.take();

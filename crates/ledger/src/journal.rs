@@ -20,7 +20,8 @@ pub(crate) use tollgate_journal::space::{BALLAST, FREE_BYTES_MIN};
 
 use crate::archive;
 use crate::files::fatal::fatal;
-use crate::records::record::{JournaledRecord, OpenHold, Record};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::OpenHold;
 use segment::{Position, Writer};
 use tollgate_types::ids::{NodeId, Seq};
 
@@ -231,7 +232,8 @@ mod tests {
     use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId};
 
     use super::LedgerFormat;
-    use crate::records::record::{JournaledRecord, Record, Reservation};
+    use crate::records::record::{JournaledRecord, Record};
+    use crate::records::reservation::Reservation;
     use crate::{Ledger, Options, Reserve, Settlement};
 
     /// The pause keeps a settlement away from the date of the next flush. A machine that is busy may make

@@ -44,18 +44,19 @@ use std::time::Duration;
 
 pub use self::archive::{Archive, ArchiveTo, BucketOptions, buckets_of, connect};
 pub use self::calls::hold::{PostedCharge, Reserve};
+pub use self::customers::account::AccountPatch;
 pub use self::customers::code::NewCode;
 pub use self::customers::holds::HoldsPatch;
 pub use self::customers::limit::{KeyLimitsPatch, RatesPatch};
-pub use self::customers::login::{AccountPatch, normal_email};
+pub use self::customers::login::normal_email;
 pub use self::customers::sign_up::SignUp;
 pub use self::files::moved;
 pub use self::files::private::write_private;
 pub use self::journal::records::Records;
 pub use self::maintenance::worker::{MaintenanceEvent, MaintenanceOptions, OnMaintenance};
+pub use self::memory::Ledger;
 pub use self::memory::act::{ActorScope, IdempotencyKey, ListedAct, WriteOutcome};
 pub use self::memory::hold::Hold;
-pub use self::memory::ledger::Ledger;
 pub use self::opening::moving;
 pub use self::opening::options::Options;
 pub use self::opening::recovery::Recovery;
@@ -95,16 +96,17 @@ pub use self::records::checkpointed::CheckpointRecord;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
 pub use self::records::cost::{CallCost, CostKind, MarginCell, MarginTotal};
 pub use self::records::error::{LedgerError, OpenError, Refusal, Violation};
+pub use self::records::hold_end::Charge;
+pub use self::records::hold_end::VoidReason;
+pub use self::records::key::Key;
 pub use self::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
 pub use self::records::login::{Login, SessionId};
 pub use self::records::loss::{
     CAUSE_BYTES_MAX, ListedLoss, LossCause, LossRecord, LossSum, LossSums, Losses,
 };
 pub use self::records::price::{AccountPrices, PriceGroup, PriceNote};
-pub use self::records::record::Charge;
-pub use self::records::record::{
-    JournaledRecord, Key, OpenHold, Record, Reservation, SuspenseEnd, VoidReason,
-};
+pub use self::records::record::{JournaledRecord, Record, SuspenseEnd};
+pub use self::records::reservation::{OpenHold, Reservation};
 pub use self::records::task::{
     DeliveryAttempt, EndedTask, Intent, RepeatKey, Task, TaskPhase, UpstreamTask, Webhook,
 };
@@ -114,9 +116,9 @@ pub use self::rules::cap_shares::{CapGrant, CapRequest};
 pub use self::rules::core::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 pub use self::rules::credit::{CreditChange, CreditFault, CreditState, CreditSums};
 pub use self::rules::general_ledger::{BookLine, BookState, GeneralLedger, TrialBalance};
+pub use self::rules::key_spend::Span;
 pub use self::rules::postings::{BookAccount, Posting, postings};
 pub use self::rules::settlement::{Settlement, TaskSettlement};
-pub use self::rules::spend::Span;
 pub use self::rules::submit::{RepeatLookup, is_unanswered};
 pub use self::rules::{audit, core, key_rules};
 pub use self::tasks::task::KEPT_MS;

@@ -5,17 +5,40 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::caller::ToolCaller;
-use super::refused::ToolError;
-use super::usable::{Usable, usable};
-use super::{schema, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::{UsableModel, usable_models};
+use super::{arguments, schema};
 use tollgate_protocols::Operation;
+
+/// Tool that lists the models of the key.
+pub(super) const MODELS: ToolEntry = ToolEntry {
+    name: "list_models",
+    title: "List the models",
+    description: "Lists the models that this key may use, what each can do, and its limits.",
+    operations: &[],
+    is_read_only: true,
+    schema: no_arguments,
+    call: |caller, arguments| Box::pin(models(caller, arguments)),
+};
+
+/// Tool that reads the balance of the account.
+pub(super) const BALANCE: ToolEntry = ToolEntry {
+    name: "get_balance",
+    title: "Read the balance",
+    description: "Tells how much money the account has, in US dollars.",
+    operations: &[],
+    is_read_only: true,
+    schema: no_arguments,
+    call: |caller, arguments| Box::pin(balance(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoArguments {}
 
 /// The arguments of a tool that takes none.
-pub(super) fn no_arguments(_: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn no_arguments(_: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     (json!({}), &[])
 }
 
@@ -27,12 +50,12 @@ pub(super) async fn models(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let NoArguments {} = tools::read(arguments)?;
+    let NoArguments {} = arguments::read(arguments)?;
     // The same request as over HTTP, for the same checks; what it answers says too little.
     caller.get("/v1/models".to_owned()).await?;
     let mut lines = String::new();
     let mut models = Vec::new();
-    for usable in usable(&caller.snapshot, &caller.key, &Operation::ALL) {
+    for usable in usable_models(&caller.snapshot, &caller.key, &Operation::ALL) {
         let operations: Vec<&str> =
             usable.model.served().map(|operation| operation.as_str()).collect();
         lines.push_str(&format!("{}: {}\n", usable.name, operations.join(", ")));
@@ -55,7 +78,7 @@ pub(super) async fn balance(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let NoArguments {} = tools::read(arguments)?;
+    let NoArguments {} = arguments::read(arguments)?;
     let balance = caller.get("/v1/balance".to_owned()).await?.json()?;
     let amount = |name: &str| balance[name].as_str().unwrap_or("?").to_owned();
     let mut text = format!(

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::conversation::Role;
-use super::{conversation, tools};
+use super::{arguments, conversation};
 
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 
@@ -42,7 +42,7 @@ struct ChatMessage {
 /// The body of the model's request, or what the agent is told.
 pub(super) fn body(arguments: JsonObject, by_messages: bool) -> Result<String, String> {
     let arguments: ChatArguments =
-        tools::read(arguments).map_err(|error| error.into_result().content.as_text())?;
+        arguments::read(arguments).map_err(|error| error.into_result().content.as_text())?;
     arguments.body(by_messages, 1000).map(|body| body.to_string())
 }
 
@@ -59,7 +59,7 @@ impl AsText for Vec<rmcp::model::ContentBlock> {
 impl ChatArguments {
     fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, String> {
         let invalid = |message: &str| {
-            let error = super::refused::ToolError::arguments(message);
+            let error = super::tool_error::ToolError::arguments(message);
             error.into_result().content.as_text()
         };
         let mut messages = match (self.prompt, self.messages) {
@@ -115,7 +115,7 @@ impl ChatArguments {
             extra.remove("stream");
             extra
         });
-        tools::add(&mut body, extra);
+        arguments::add(&mut body, extra);
         Ok(body)
     }
 }

@@ -15,14 +15,13 @@ use serde_json::{Value, json};
 use super::client::{
     AgentConnection, CallError, GatewayClient, GatewayRequest, GatewayResponse, ReservedMemory,
 };
-use super::large;
-use super::refused::ToolError;
-use super::reply::ChatReply;
+use super::tool_error::ToolError;
 use tollgate_config::snapshot::Snapshot;
 use tollgate_ledger::Key;
 use tollgate_money::money::Nanousd;
+use tollgate_process_memory::run_now;
 use tollgate_protocols::Operation;
-use tollgate_protocols::json::{Object, values_within};
+use tollgate_protocols::json::values_within;
 use tollgate_telemetry::finished::RequestSettlement;
 
 /// Headers of the caller that are passed to the gateway: its identity and its trace.
@@ -39,7 +38,7 @@ const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// The values of such an answer: [`super::embed::INPUTS_MAX`] vectors of 4096 numbers, and some more.
-const ANSWER_VALUES_MAX: usize = 500_000;
+pub(super) const ANSWER_VALUES_MAX: usize = 500_000;
 /// Bytes of a tree of numbers for each number: it grows by doubling.
 const TREE_BYTES_PER_VALUE: usize = 64;
 
@@ -85,33 +84,8 @@ impl GatewayAnswer {
     pub(super) fn json(&mut self) -> Result<Value, ToolError> {
         let body = self.body.clone();
         self.make_room(values_within(&body, ANSWER_VALUES_MAX))?;
-        let read = large::run(body.len(), || serde_json::from_slice(&body));
+        let read = run_now(body.len(), || serde_json::from_slice(&body));
         read.map_err(|_| no_json())
-    }
-
-    /// Reply of a language model, parsed from a response of messages (`by_messages`) or chat completions.
-    ///
-    /// # Errors
-    /// As for [`Self::json`].
-    pub(super) fn reply<'a>(
-        &mut self,
-        body: &'a Bytes,
-        by_messages: bool,
-    ) -> Result<ChatReply<'a>, ToolError> {
-        large::run(body.len(), || {
-            // Nearly all answers are what the strict reader takes, which counts on its way.
-            let document = Object::parse(body).ok();
-            let values = match &document {
-                Some(document) => Some(document.values()),
-                None => values_within(body, ANSWER_VALUES_MAX),
-            };
-            self.make_room(values)?;
-            let strict = document.and_then(|answer| ChatReply::read_strict(&answer, by_messages));
-            match strict {
-                Some(reply) => Ok(reply),
-                None => ChatReply::read(body, by_messages).map_err(|_| no_json()),
-            }
-        })
     }
 
     /// Takes room in memory for what is made of a body with so many values, `None` for too many, and the
@@ -119,7 +93,7 @@ impl GatewayAnswer {
     ///
     /// # Errors
     /// When there is none, or they are too many to be made a tree of.
-    fn make_room(&mut self, values: Option<usize>) -> Result<(), ToolError> {
+    pub(super) fn make_room(&mut self, values: Option<usize>) -> Result<(), ToolError> {
         let Some(values) = values.filter(|values| *values <= ANSWER_VALUES_MAX) else {
             let message = format!(
                 "The answer has more than {ANSWER_VALUES_MAX} values. Ask for less, or over HTTP."
@@ -164,6 +138,7 @@ impl ToolCaller {
         let key = Arc::clone(extensions.get::<Arc<Key>>()?);
         let client = Arc::clone(&extensions.get::<AgentConnection>()?.client);
         let mut headers = HeaderMap::with_capacity(8);
+        // Named one by one: an agent must not reach headers that change routing or billing.
         for name in PASSED_ON {
             for value in request_headers.get_all(&name) {
                 headers.append(name.clone(), value.clone());
@@ -270,6 +245,7 @@ impl ToolCaller {
         body: Bytes,
     ) -> Result<GatewayAnswer, ToolError> {
         let request = GatewayRequest { method, path, headers, body };
+        // Base64 is longer than its file by a third.
         let max = ANSWER_BYTES_MAX + self.snapshot.mcp.media_bytes_max / 3 * 4;
         let answer = whole(&*self.client, request, max);
         let Some(context) = &self.context else { return answer.await };
@@ -312,7 +288,8 @@ async fn whole(
     Ok(GatewayAnswer { request_id, served_by, content_type, body, settled, memory })
 }
 
-fn no_json() -> ToolError {
+/// Error for an answer that is not JSON.
+pub(super) fn no_json() -> ToolError {
     ToolError::failed("BadGateway", "The upstream's answer is no JSON.")
 }
 

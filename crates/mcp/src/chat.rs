@@ -7,11 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
-use super::refused::ToolError;
+use super::reply::ChatReply;
 use super::text::{ObjectTree, Text};
-use super::usable::Usable;
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
 use super::writer::ObjectWriter;
-use super::{schema, tools};
+use super::{arguments, schema};
 use tollgate_protocols::Operation;
 
 /// The name of the tool.
@@ -20,6 +22,17 @@ pub(super) const NAME: &str = "chat";
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 /// Room for the body of the model's request: most fit.
 const BODY_BYTES: usize = 1024;
+
+/// Tool that sends messages to a language model.
+pub(super) const TOOL: ToolEntry = ToolEntry {
+    name: NAME,
+    title: "Ask a model",
+    description: "Sends messages to a language model and returns its answer.",
+    operations: &[Operation::Chat, Operation::Messages],
+    is_read_only: false,
+    schema: schema,
+    call: |caller, arguments| Box::pin(call(caller, arguments)),
+};
 
 /// The arguments of a call.
 #[derive(Debug, Deserialize)]
@@ -78,7 +91,7 @@ pub(super) struct WrittenRequest {
 }
 
 /// The arguments, and those that are needed.
-pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let tokens = usable.iter().map(|usable| usable.model.limits.output_tokens_max).max();
     let properties = json!({
         "model": schema::model(usable),
@@ -112,10 +125,10 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let request = WrittenRequest::new(caller, tools::read(arguments)?)?;
+    let request = WrittenRequest::new(caller, arguments::read(arguments)?)?;
     let mut answer = request.send(caller).await?;
     let body = answer.body.clone();
-    let reply = answer.reply(&body, request.by_messages)?;
+    let reply = ChatReply::parse(&mut answer, &body, request.by_messages)?;
     let shown = ContentBlock::text(reply.shown());
     let mut result = CallToolResult::success(vec![shown]);
     result.structured_content = Some(answer.with_cost(reply.into_tree()));
@@ -286,7 +299,7 @@ mod tests {
 
     fn written(arguments: Value, by_messages: bool) -> Result<Vec<u8>, ToolError> {
         let Value::Object(arguments) = arguments else { panic!("an object") };
-        tools::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)
+        arguments::read::<ChatArguments<'_>>(arguments)?.body(by_messages, 1000)
     }
 
     fn body(arguments: Value, by_messages: bool) -> Result<Value, ToolError> {

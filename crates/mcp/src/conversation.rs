@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::refused::ToolError;
 use super::text::{ObjectTree, Text, TextOrTree};
+use super::tool_error::ToolError;
 use super::writer::ObjectWriter;
 
 /// A message, in the words of chat completions.

@@ -23,12 +23,13 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::caller::{CallOutcome, ToolCaller};
 use super::chat::{self, ChatArguments, WrittenRequest};
-use super::door::HttpAnswer;
-use super::refused::ToolError;
+use super::envelope::HttpAnswer;
 use super::reply::ChatReply;
 use super::server::Server;
 use super::text::Text;
-use super::tools::{ROWS, ToolEntry};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::tools::TOOLS;
 use super::writer::ObjectWriter;
 
 const JSON: &str = "application/json";
@@ -91,7 +92,7 @@ struct DirectCall<W> {
     id: RequestId,
     tool: &'static ToolEntry,
     work: W,
-    stands_by_itself: bool,
+    is_self_contained: bool,
 }
 
 /// The arguments of a call.
@@ -150,21 +151,21 @@ pub(super) async fn answer(
     let (head, body) = request.into_parts();
     // The body is whole and in memory: this gives it at once, and a copy costs nothing.
     let Ok(bytes) = body.clone().collect().await.map(http_body_util::Collected::to_bytes);
-    let Some((call, caller)) = make_ready(server, &head, &bytes) else {
+    let Some((call, caller)) = prepare(server, &head, &bytes) else {
         return Err(Request::from_parts(head, body));
     };
     // What is kept of the request while the tool works is what the tool needs.
     drop((body, bytes, head));
-    let DirectCall { id, tool, work, stands_by_itself } = call;
+    let DirectCall { id, tool, work, is_self_contained } = call;
     let called = match work {
         CallWork::Tool(arguments) => (tool.call)(&caller, arguments).await,
-        CallWork::Chat(request) => match chat(&caller, &id, stands_by_itself, request).await {
+        CallWork::Chat(request) => match chat(&caller, &id, is_self_contained, request).await {
             Ok(answer) => return Ok(answer),
             Err(error) => Err(error),
         },
     };
     let mut result = called.unwrap_or_else(ToolError::into_result);
-    if !stands_by_itself {
+    if !is_self_contained {
         // Of the versions that begin with `initialize`, none knows it.
         result.result_type = None;
     }
@@ -175,20 +176,20 @@ pub(super) async fn answer(
 async fn chat(
     caller: &ToolCaller,
     id: &RequestId,
-    stands_by_itself: bool,
+    is_self_contained: bool,
     request: Result<WrittenRequest, ToolError>,
 ) -> Result<HttpAnswer, ToolError> {
     let request = request?;
     let mut answer = request.send(caller).await?;
     let body = answer.body.clone();
-    let reply = answer.reply(&body, request.by_messages)?;
-    Ok(respond(chat_message(id, stands_by_itself, &reply, answer.outcome())))
+    let reply = ChatReply::parse(&mut answer, &body, request.by_messages)?;
+    Ok(respond(chat_message(id, is_self_contained, &reply, answer.outcome())))
 }
 
 /// The message with the result of a chat, as the library writes one.
 fn chat_message(
     id: &RequestId,
-    stands_by_itself: bool,
+    is_self_contained: bool,
     reply: &ChatReply<'_>,
     outcome: CallOutcome<'_>,
 ) -> Vec<u8> {
@@ -205,7 +206,7 @@ fn chat_message(
     message.value("id", id);
     message.nested("result", |json| {
         let mut result = ObjectWriter::new(json);
-        if stands_by_itself {
+        if is_self_contained {
             result.text("resultType", ResultType::COMPLETE.as_str());
         }
         result.array("content", &[&*shown], |shown, json| text(json, shown));
@@ -217,7 +218,7 @@ fn chat_message(
 }
 
 /// The call that is to be made, and who makes it, if the request is one.
-fn make_ready(
+fn prepare(
     server: &Server,
     head: &Parts,
     body: &[u8],
@@ -248,8 +249,8 @@ fn read_call<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<DirectCall<Argum
 impl<A> DirectCall<A> {
     /// This call with what `work` makes of its arguments.
     fn with<W>(self, work: impl FnOnce(A) -> W) -> DirectCall<W> {
-        let Self { id, tool, work: arguments, stands_by_itself } = self;
-        DirectCall { id, tool, work: work(arguments), stands_by_itself }
+        let Self { id, tool, work: arguments, is_self_contained } = self;
+        DirectCall { id, tool, work: work(arguments), is_self_contained }
     }
 }
 
@@ -292,9 +293,9 @@ fn read<'a, A: Deserialize<'a>>(
         Err(_) => serde_json::from_slice(body).ok()?,
     };
     let CallMessage { id, method, params: CallParams { name, arguments, meta }, .. } = message;
-    let tool = ROWS.iter().find(|row| *row.name == *name)?;
+    let tool = TOOLS.iter().find(|row| *row.name == *name)?;
     let latest = ProtocolVersion::V_2026_07_28;
-    let stands_by_itself = match &meta.version {
+    let is_self_contained = match &meta.version {
         Some(version) => {
             let is_accepted = **version == *latest.as_str()
                 && only(headers, &VERSION) == Some(latest.as_str())
@@ -318,7 +319,7 @@ fn read<'a, A: Deserialize<'a>>(
             (is_accepted && meta.capabilities.is_none()).then_some(false)?
         }
     };
-    (*method == *TOOLS_CALL).then_some(DirectCall { id, tool, work: arguments, stands_by_itself })
+    (*method == *TOOLS_CALL).then_some(DirectCall { id, tool, work: arguments, is_self_contained })
 }
 
 fn answered(id: &RequestId, result: impl Serialize) -> HttpAnswer {

@@ -8,10 +8,22 @@ use serde_json::{Map, Value, json};
 
 use super::caller::ToolCaller;
 use super::media::{decode, image_type};
-use super::refused::ToolError;
-use super::usable::Usable;
-use super::{images, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
+use super::{arguments, images};
 use tollgate_protocols::Operation;
+
+/// Tool that edits images.
+pub(super) const TOOL: ToolEntry = ToolEntry {
+    name: "edit_image",
+    title: "Edit images",
+    description: "Changes images, given as base64, as a text says.",
+    operations: &[Operation::ImageEdit],
+    is_read_only: false,
+    schema: schema,
+    call: |caller, arguments| Box::pin(call(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +40,7 @@ struct EditArguments {
 }
 
 /// The arguments, and those that are needed.
-pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut properties = images::common(usable);
     let limits = || usable.iter().map(|usable| &usable.model.limits.images);
     properties["images"] = json!({
@@ -57,7 +69,7 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: EditArguments = tools::read(arguments)?;
+    let arguments: EditArguments = arguments::read(arguments)?;
     let (content_type, body) = arguments.form(caller.snapshot.mcp.body_bytes_max)?;
     let mut answer = caller.post_as(Operation::ImageEdit, content_type, body, &[]).await?;
     images::result(caller, &mut answer)
@@ -82,6 +94,7 @@ impl EditArguments {
         }
         for (name, value) in self.extra.into_iter().flatten() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            // A second field of one name is read differently by different parsers.
             let is_present = form.names.contains(&name);
             if is_present || name.is_empty() || !name.bytes().all(is_plain) {
                 continue;
@@ -91,8 +104,10 @@ impl EditArguments {
                 other => form.text(&name, &other.to_string()),
             }
         }
+        // OpenAI's SDKs name lists with brackets, and single files without.
         let field = if self.images.len() > 1 { "image[]" } else { "image" };
         for (index, image) in self.images.iter().enumerate() {
+            // Bounded by the largest body, so that base64 is never decoded into more than could be sent.
             let bytes = decode(image, bytes_max);
             let bytes = bytes.ok_or_else(|| not_base64(&format!("images[{index}]")))?;
             form.file(field, image, &bytes);

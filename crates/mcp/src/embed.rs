@@ -5,13 +5,25 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::caller::ToolCaller;
-use super::refused::ToolError;
-use super::usable::Usable;
-use super::{schema, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
+use super::{arguments, schema};
 use tollgate_protocols::Operation;
 
 /// Texts in one call: an agent reads every number of their vectors.
 pub(super) const INPUTS_MAX: usize = 100;
+
+/// Tool that embeds texts.
+pub(super) const TOOL: ToolEntry = ToolEntry {
+    name: "embed",
+    title: "Embed texts",
+    description: "Turns texts into vectors.",
+    operations: &[Operation::Embeddings],
+    is_read_only: false,
+    schema: schema,
+    call: |caller, arguments| Box::pin(call(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +42,7 @@ enum TextOrTexts {
 }
 
 /// The arguments, and those that are needed.
-pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut dimensions =
         json!({"type": "integer", "minimum": 1, "description": "Numbers in a vector."});
     let lists = || usable.iter().map(|usable| &usable.model.limits.dimensions);
@@ -60,9 +72,10 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: EmbedArguments = tools::read(arguments)?;
+    let arguments: EmbedArguments = arguments::read(arguments)?;
     let input = match arguments.input {
         TextOrTexts::One(text) => json!(text),
+        // Checked here: the answer to more would not fit an agent, and would be paid for.
         TextOrTexts::Many(texts) if texts.len() > INPUTS_MAX => {
             let message =
                 format!("`input` has more than {INPUTS_MAX} texts: embed them over HTTP.");
@@ -70,11 +83,12 @@ pub(super) async fn call(
         }
         TextOrTexts::Many(texts) => json!(texts),
     };
+    // `base64`, the default of some SDKs, would be no list of numbers to an agent.
     let mut body = json!({"model": arguments.model, "input": input, "encoding_format": "float"});
     if let Some(dimensions) = arguments.dimensions {
         body["dimensions"] = json!(dimensions);
     }
-    tools::add(&mut body, arguments.extra);
+    arguments::add(&mut body, arguments.extra);
     let mut answer = caller.post(Operation::Embeddings, &body).await?;
     let mut document = answer.json()?;
     let vectors: Vec<Value> = match document["data"].take() {

@@ -5,17 +5,21 @@
 //! Model Context Protocol 2025-06-18, "Transports": an HTTP error may have a JSON-RPC error as its body.
 //! JSON-RPC 2.0, section 5.1: -32700 for what is no JSON, -32600 for JSON that is no request.
 
+use std::convert::Infallible;
+
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full};
 use rmcp::model::NumberOrString;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::door::HttpAnswer;
+/// HTTP response of the server.
+pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 const JSON: &str = "application/json";
 /// The code of what is no JSON.

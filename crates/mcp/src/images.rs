@@ -6,13 +6,25 @@ use serde_json::{Map, Value, json};
 
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::media::{self, Media, MediaKind};
-use super::refused::ToolError;
-use super::usable::Usable;
-use super::{schema, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
+use super::{arguments, schema};
 use tollgate_money::price::Quality;
 use tollgate_protocols::limits::ImageFormat;
 use tollgate_protocols::plain::PlainImage;
 use tollgate_protocols::{Dialect, Operation};
+
+/// Tool that makes images from a text.
+pub(super) const TOOL: ToolEntry = ToolEntry {
+    name: "generate_image",
+    title: "Make images",
+    description: "Makes images from a text, with some models also from other images.",
+    operations: &[Operation::ImageGeneration],
+    is_read_only: false,
+    schema: schema,
+    call: |caller, arguments| Box::pin(call(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,9 +41,9 @@ struct ImageArguments {
 }
 
 /// Parameters that both tools for images share.
-pub(super) fn common(usable: &[Usable<'_>]) -> Value {
-    let qualities = |usable: &Usable<'_>| usable.model.limits.images.qualities.clone();
-    let formats = |usable: &Usable<'_>| usable.model.limits.images.output_formats.clone();
+pub(super) fn common(usable: &[UsableModel<'_>]) -> Value {
+    let qualities = |usable: &UsableModel<'_>| usable.model.limits.images.qualities.clone();
+    let formats = |usable: &UsableModel<'_>| usable.model.limits.images.output_formats.clone();
     json!({
         "model": schema::model(usable),
         "prompt": {"type": "string", "minLength": 1, "description": "What is to be seen."},
@@ -44,7 +56,7 @@ pub(super) fn common(usable: &[Usable<'_>]) -> Value {
 }
 
 /// The arguments, and those that are needed.
-pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut properties = common(usable);
     let max = usable.iter().map(|usable| usable.model.limits.images.references_max).max();
     if max.is_some_and(|max| max > 0) {
@@ -66,7 +78,7 @@ pub(super) async fn call(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: ImageArguments = tools::read(arguments)?;
+    let arguments: ImageArguments = arguments::read(arguments)?;
     let plain = PlainImage {
         model: &arguments.model,
         prompt: &arguments.prompt,
@@ -77,7 +89,7 @@ pub(super) async fn call(
         image_urls: &arguments.image_urls,
     };
     let mut body = plain.body(dialect(caller, &arguments.model));
-    tools::add(&mut body, arguments.extra);
+    arguments::add(&mut body, arguments.extra);
     let mut answer = caller.post(Operation::ImageGeneration, &body).await?;
     result(caller, &mut answer)
 }
@@ -85,6 +97,7 @@ pub(super) async fn call(
 /// The dialect in which a model is asked: that of its first target.
 pub(super) fn dialect(caller: &ToolCaller, model: &str) -> Dialect {
     let target = caller.snapshot.model(model).and_then(|model| model.targets.first());
+    // A body for one dialect is refused by a target of another, so the first target decides.
     target.map_or(Dialect::Openai, |target| target.upstream.dialect)
 }
 
@@ -100,6 +113,7 @@ pub(super) fn result(
     let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for image in items(&document["data"]) {
+        // OpenAI's shape; DashScope's follows.
         if let Some(data) = image["b64_json"].as_str() {
             media.add_base64(MediaKind::Image, data, media::image_type(data));
         } else if let Some(url) = image["url"].as_str() {

@@ -9,15 +9,16 @@
 #![deny(clippy::expect_used)]
 
 mod client;
-mod door;
+mod endpoint;
 mod envelope;
 mod direct;
 mod server;
 mod caller;
-mod large;
-mod refused;
 mod tools;
-mod usable;
+mod tool;
+mod arguments;
+mod tool_error;
+mod usable_model;
 mod schema;
 mod media;
 mod text;
@@ -49,7 +50,7 @@ use tollgate_config::ConfigHandle;
 pub use client::{
     AgentConnection, CallError, GatewayClient, GatewayRequest, GatewayResponse, ReservedMemory,
 };
-use door::McpService;
+use endpoint::McpEndpoint;
 use server::Server;
 
 /// Route of the server in metrics and logs, whatever its path.
@@ -64,7 +65,7 @@ pub struct McpServer {
     pub body_bytes_max: usize,
     /// The most JSON values in a body.
     pub json_values_max: usize,
-    door: Arc<McpService>,
+    endpoint: Arc<McpEndpoint>,
 }
 
 impl McpServer {
@@ -80,7 +81,7 @@ impl McpServer {
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(body_bytes_max)
-            // The door has looked at both, as the configuration in force has them.
+            // `McpEndpoint` checks both by the configuration in force, which a reload can change.
             .disable_allowed_hosts()
             .disable_allowed_origins();
         let server = Server::new(Arc::clone(config));
@@ -90,9 +91,9 @@ impl McpServer {
             Arc::new(NeverSessionManager::default()),
             settings,
         );
-        let door = Arc::new(McpService::new(Arc::clone(config), server, service));
+        let endpoint = Arc::new(McpEndpoint::new(Arc::clone(config), server, service));
         let (path, json_values_max) = (snapshot.mcp.path.clone(), snapshot.mcp.json_values_max);
-        Some(Self { path, body_bytes_max, json_values_max, door })
+        Some(Self { path, body_bytes_max, json_values_max, endpoint })
     }
 
     /// Answers a request, in whose extensions are the agent's [`AgentConnection`] and its key.
@@ -100,7 +101,7 @@ impl McpServer {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Response<BoxBody<Bytes, Infallible>> {
-        self.door.answer(request).await
+        self.endpoint.answer(request).await
     }
 }
 

@@ -33,12 +33,14 @@ impl Media {
 
     /// A file in base64.
     pub(super) fn add_base64(&mut self, kind: MediaKind, data: &str, media_type: &str) {
+        // Of the length alone, without decoding: padding makes it at most two bytes too much.
         let bytes = data.len() / 4 * 3;
         let is_in = bytes <= self.left;
         if is_in {
             self.left -= bytes;
             self.content.push(match kind {
                 MediaKind::Audio => ContentBlock::audio(data, media_type),
+                // The protocol has no block for video.
                 MediaKind::Image | MediaKind::Video => ContentBlock::image(data, media_type),
             });
         } else {
@@ -72,6 +74,7 @@ impl Media {
             MediaKind::Audio => ("speech", "audio/mpeg"),
             MediaKind::Video => ("video", "video/mp4"),
         };
+        // An upstream could answer with a URL of any scheme, which a client of the agent might open.
         let is_link = url.len() <= URL_BYTES_MAX
             && (url.starts_with("https://") || url.starts_with("http://"));
         if !is_link {
@@ -99,6 +102,7 @@ pub(super) fn decode(text: &str, bytes_max: usize) -> Option<Vec<u8>> {
         Some(url) => url.split_once(";base64,")?.1,
         None => text,
     };
+    // Before decoding, so that a long text takes no second copy in memory.
     if base64.len() / 4 * 3 > bytes_max.saturating_add(3) {
         return None;
     }

@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::caller::CallOutcome;
+use super::caller::{ANSWER_VALUES_MAX, CallOutcome, GatewayAnswer, no_json};
 use super::conversation;
 use super::text::TextOrTree;
+use super::tool_error::ToolError;
 use super::writer::ObjectWriter;
-use tollgate_protocols::json::{self, Object};
+use tollgate_process_memory::run_now;
+use tollgate_protocols::json::{self, Object, values_within};
 
 /// Answer of a language model.
 pub(super) struct ChatReply<'a> {
@@ -30,6 +33,29 @@ struct ReplyMessage<'a> {
 }
 
 impl<'a> ChatReply<'a> {
+    /// Reply of a language model, parsed from the body of `answer`: a response of messages (`by_messages`)
+    /// or of chat completions.
+    ///
+    /// # Errors
+    /// When the body is no JSON, or too large to be made a tree of.
+    pub(super) fn parse(
+        answer: &mut GatewayAnswer,
+        body: &'a Bytes,
+        by_messages: bool,
+    ) -> Result<Self, ToolError> {
+        run_now(body.len(), || {
+            // Nearly all answers are what the strict reader takes, which counts on its way.
+            let document = Object::parse(body).ok();
+            let values = match &document {
+                Some(document) => Some(document.values()),
+                None => values_within(body, ANSWER_VALUES_MAX),
+            };
+            answer.make_room(values)?;
+            let strict = document.and_then(|answer| Self::read_strict(&answer, by_messages));
+            strict.map_or_else(|| Self::read(body, by_messages).map_err(|_| no_json()), Ok)
+        })
+    }
+
     /// Reads an answer of chat completions, or, `by_messages`, of Anthropic's API.
     ///
     /// # Errors
@@ -45,6 +71,7 @@ impl<'a> ChatReply<'a> {
     /// The reply of an answer that was read strictly, as [`Self::read`] would find it, for a fraction of
     /// what a tree takes; `None` for one that only that can read.
     pub(super) fn read_strict(answer: &Object<'a>, by_messages: bool) -> Option<Self> {
+        // The strict reader compares keys as they are written.
         if answer.has_escaped_keys() {
             return None;
         }
@@ -228,11 +255,11 @@ mod tests {
         (shown, content)
     }
 
-    fn read(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
+    pub(super) fn read(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
         ChatReply::read(answer, by_messages).ok().map(write_reply)
     }
 
-    fn read_strict(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
+    pub(super) fn read_strict(answer: &[u8], by_messages: bool) -> Option<(String, String)> {
         ChatReply::read_strict(&Object::parse(answer).ok()?, by_messages).map(write_reply)
     }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use rmcp::model::JsonObject;
 use serde_json::{Map, Value, json};
 
-use super::usable::Usable;
+use super::usable_model::UsableModel;
 use tollgate_money::price::{ImageSize, Resolution};
-use tollgate_protocols::Operation;
 
 /// An object with these properties, and no others.
 pub(super) fn object(properties: Value, required: &[&str]) -> Arc<JsonObject> {
@@ -25,7 +24,7 @@ pub(super) fn object(properties: Value, required: &[&str]) -> Arc<JsonObject> {
 }
 
 /// `model`: one of these names, or one that a pattern fits.
-pub(super) fn model(usable: &[Usable<'_>]) -> Value {
+pub(super) fn model(usable: &[UsableModel<'_>]) -> Value {
     let (patterns, names): (Vec<&str>, Vec<&str>) =
         usable.iter().map(|usable| usable.name).partition(|name| name.ends_with('*'));
     let description = "Which model. `list_models` tells more of each.";
@@ -53,14 +52,15 @@ pub(super) fn extra() -> Value {
 }
 
 /// `n`: how many images.
-pub(super) fn count(usable: &[Usable<'_>]) -> Value {
+pub(super) fn count(usable: &[UsableModel<'_>]) -> Value {
     let max = usable.iter().map(|usable| usable.model.limits.images.count_max).max();
     json!({"type": "integer", "minimum": 1, "maximum": max.unwrap_or(1), "description": "How many."})
 }
 
 /// `size`: a choice where every model has a list, a text where one has rules.
-pub(super) fn size(usable: &[Usable<'_>]) -> Value {
+pub(super) fn size(usable: &[UsableModel<'_>]) -> Value {
     let limits = || usable.iter().map(|usable| &usable.model.limits.images);
+    // One model with rules in the place of a list may make other sizes than those listed.
     let has_list = limits().all(|limits| {
         !limits.sizes.is_empty()
             && limits.side_max.is_none()
@@ -83,13 +83,14 @@ pub(super) fn size(usable: &[Usable<'_>]) -> Value {
 
 /// A choice of words that some of the models have; a text where one says nothing.
 pub(super) fn words<T: Copy>(
-    usable: &[Usable<'_>],
-    of: impl Fn(&Usable<'_>) -> Option<Vec<T>>,
+    usable: &[UsableModel<'_>],
+    of: impl Fn(&UsableModel<'_>) -> Option<Vec<T>>,
     word: impl Fn(T) -> &'static str,
     description: &str,
 ) -> Value {
     let mut all: Vec<&'static str> = Vec::new();
     for usable in usable {
+        // A model without a list takes any word, so a choice would hide what it can do.
         let Some(own) = of(usable) else {
             return json!({"type": "string", "description": description});
         };
@@ -103,7 +104,7 @@ pub(super) fn words<T: Copy>(
 }
 
 /// `duration`: whole seconds that some of the models make.
-pub(super) fn duration(usable: &[Usable<'_>]) -> Value {
+pub(super) fn duration(usable: &[UsableModel<'_>]) -> Value {
     let limits = || usable.iter().map(|usable| &usable.model.limits.video);
     let (min, max) =
         (limits().map(|one| one.seconds_min).min(), limits().map(|one| one.seconds_max).max());
@@ -116,8 +117,8 @@ pub(super) fn duration(usable: &[Usable<'_>]) -> Value {
 }
 
 /// `resolution`: what some of the models make.
-pub(super) fn resolution(usable: &[Usable<'_>]) -> Value {
-    let of = |usable: &Usable<'_>| {
+pub(super) fn resolution(usable: &[UsableModel<'_>]) -> Value {
+    let of = |usable: &UsableModel<'_>| {
         let own = &usable.model.limits.video.resolutions;
         Some(if own.is_empty() { Resolution::ALL.to_vec() } else { own.clone() })
     };
@@ -125,20 +126,24 @@ pub(super) fn resolution(usable: &[Usable<'_>]) -> Value {
 }
 
 /// Limits and features of one request to a model, for `list_models`.
-pub(super) fn limits(usable: &Usable<'_>) -> Value {
+pub(super) fn limits(usable: &UsableModel<'_>) -> Value {
     let (model, mut members) = (usable.model, Map::new());
     let limits = &model.limits;
     let mut add = |name: &str, value: Value| {
         members.insert(name.to_owned(), value);
     };
-    let does = |operation: Operation| model.operations.contains(&operation);
+    // By the field of models.yaml that has an effect: so an operation says in its row what is shown of it.
+    let has = |field: &str| {
+        model.operations.iter().any(|operation| operation.info().limits.contains(&field))
+    };
     if limits.input_tokens_max > 0 {
         add("context_tokens_max", json!(limits.input_tokens_max));
     }
-    if limits.output_tokens_max > 0 && !does(Operation::Video) {
+    // A video has an end of its own: its tokens follow from seconds and resolution.
+    if limits.output_tokens_max > 0 && !has("resolutions") {
         add("output_tokens_max", json!(limits.output_tokens_max));
     }
-    if does(Operation::ImageGeneration) || does(Operation::ImageEdit) {
+    if has("images_max") {
         let images = &limits.images;
         add("images_max", json!(images.count_max));
         add("reference_images_min", json!(images.references_min));
@@ -148,16 +153,16 @@ pub(super) fn limits(usable: &Usable<'_>) -> Value {
             add("sizes", json!(sizes));
         }
     }
-    if does(Operation::Video) {
+    if has("resolutions") {
         let video = &limits.video;
         add("seconds", json!([video.seconds_min, video.seconds_max]));
         let words: Vec<&str> = video.resolutions.iter().map(|one| one.as_str()).collect();
         add("resolutions", json!(words));
     }
-    if does(Operation::Speech) {
+    if has("characters_max") {
         add("characters_max", json!(limits.speech.characters_max));
     }
-    if does(Operation::Embeddings) && !limits.dimensions.is_empty() {
+    if has("dimensions") && !limits.dimensions.is_empty() {
         add("dimensions", json!(limits.dimensions));
     }
     Value::Object(members)

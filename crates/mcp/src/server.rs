@@ -12,7 +12,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 
 use super::caller::ToolCaller;
-use super::tools::ROWS;
+use super::tools::TOOLS;
 use tollgate_config::ConfigHandle;
 
 /// The server. What it keeps is shared by its clones: one for each request.
@@ -61,7 +61,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let caller = self.caller(context)?;
-        let tools = ROWS.iter().filter_map(|row| row.tool(&caller.snapshot, &caller.key));
+        let tools = TOOLS.iter().filter_map(|row| row.tool(&caller.snapshot, &caller.key));
         Ok(ListToolsResult::with_all_items(tools.collect()))
     }
 
@@ -70,14 +70,15 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(row) = ROWS.iter().find(|row| row.name == request.name) else {
+        let Some(row) = TOOLS.iter().find(|row| row.name == request.name) else {
+            // It repeats what a client sent: bounded, since an agent reads it.
             let name: String = request.name.chars().take(64).collect();
-            let names: Vec<&str> = ROWS.iter().map(|row| row.name).collect();
+            let names: Vec<&str> = TOOLS.iter().map(|row| row.name).collect();
             let message = format!("There is no tool {name:?}. There are: {}.", names.join(", "));
             return Err(ErrorData::invalid_params(message, None));
         };
         let caller = self.caller(context)?;
         let called = (row.call)(&caller, request.arguments.unwrap_or_default()).await;
-        Ok(called.unwrap_or_else(super::refused::ToolError::into_result).into())
+        Ok(called.unwrap_or_else(super::tool_error::ToolError::into_result).into())
     }
 }

@@ -6,11 +6,23 @@ use serde_json::{Map, Value, json};
 
 use super::caller::ToolCaller;
 use super::media::{Media, MediaKind};
-use super::refused::ToolError;
-use super::usable::Usable;
-use super::{schema, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
+use super::{arguments, schema};
 use tollgate_protocols::Operation;
 use tollgate_protocols::limits::AudioFormat;
+
+/// Tool that turns a text into audio.
+pub(super) const TOOL: ToolEntry = ToolEntry {
+    name: "speak",
+    title: "Speak a text",
+    description: "Speaks a text and returns the audio.",
+    operations: &[Operation::Speech],
+    is_read_only: false,
+    schema: schema,
+    call: |caller, arguments| Box::pin(call(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,9 +37,9 @@ struct SpeechArguments {
 }
 
 /// The arguments, and those that are needed.
-pub(super) fn schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let max = usable.iter().map(|usable| usable.model.limits.speech.characters_max).max();
-    let formats = |usable: &Usable<'_>| usable.model.limits.speech.formats.clone();
+    let formats = |usable: &UsableModel<'_>| usable.model.limits.speech.formats.clone();
     let properties = json!({
         "model": schema::model(usable),
         "input": {"type": "string", "minLength": 1, "maxLength": max, "description": "The text."},
@@ -49,7 +61,7 @@ pub(super) async fn call(
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
     let SpeechArguments { model, input, voice, response_format, instructions, speed, extra } =
-        tools::read(arguments)?;
+        arguments::read(arguments)?;
     let mut body = json!({"model": model, "input": input});
     for (name, value) in [
         ("voice", json!(voice)),
@@ -66,9 +78,10 @@ pub(super) async fn call(
         extra.remove("stream_format");
         extra
     });
-    tools::add(&mut body, extra);
+    arguments::add(&mut body, extra);
     let answer = caller.post(Operation::Speech, &body).await?;
     let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
+    // An upstream may name no type of audio; MP3 is what the API makes unless asked otherwise.
     let media_type = if media_type.starts_with("audio/") { media_type } else { "audio/mpeg" };
     let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
     media.add_bytes(MediaKind::Audio, &answer.body, media_type);

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::media::{Media, MediaKind};
-use super::refused::ToolError;
-use super::usable::Usable;
-use super::{images, schema, tools};
+use super::tool::ToolEntry;
+use super::tool_error::ToolError;
+use super::usable_model::UsableModel;
+use super::{arguments, images, schema};
 use tollgate_protocols::Operation;
 use tollgate_protocols::plain::PlainVideo;
 
@@ -22,6 +23,30 @@ use tollgate_protocols::plain::PlainVideo;
 const LOOKED_AT_EVERY: Duration = Duration::from_secs(2);
 /// The longest id of a task, in bytes. Real ones are below 64.
 const ID_BYTES_MAX: usize = 128;
+
+/// Tool that submits a video task.
+pub(super) const SUBMIT: ToolEntry = ToolEntry {
+    name: "submit_video",
+    title: "Begin a video",
+    description: "Begins to make a video and returns the id of its task at once. Making it takes \
+                  minutes: ask for it with `get_video`.",
+    operations: &[Operation::Video],
+    is_read_only: false,
+    schema: submit_schema,
+    call: |caller, arguments| Box::pin(submit(caller, arguments)),
+};
+
+/// Tool that polls a video task.
+pub(super) const GET: ToolEntry = ToolEntry {
+    name: "get_video",
+    title: "Look after a video",
+    description: "Tells how far a video is, and where it is to be had once it is made. Waits for \
+                  its end if asked to.",
+    operations: &[Operation::Video],
+    is_read_only: true,
+    schema: get_schema,
+    call: |caller, arguments| Box::pin(get(caller, arguments)),
+};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +72,7 @@ struct Get {
 }
 
 /// The arguments of `submit_video`, and those that are needed.
-pub(super) fn submit_schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn submit_schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let properties = json!({
         "model": schema::model(usable),
         "prompt": {"type": "string", "description": "What is to happen."},
@@ -77,7 +102,7 @@ pub(super) fn submit_schema(usable: &[Usable<'_>]) -> (Value, &'static [&'static
 }
 
 /// The arguments of `get_video`, and those that are needed.
-pub(super) fn get_schema(_: &[Usable<'_>]) -> (Value, &'static [&'static str]) {
+pub(super) fn get_schema(_: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let properties = json!({
         "id": {"type": "string", "minLength": 1, "description": "The task's id, of `submit_video`."},
         "wait_seconds": {
@@ -98,7 +123,7 @@ pub(super) async fn submit(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let arguments: VideoArguments = tools::read(arguments)?;
+    let arguments: VideoArguments = arguments::read(arguments)?;
     let dialect = images::dialect(caller, &arguments.model);
     let plain = PlainVideo {
         model: &arguments.model,
@@ -115,7 +140,7 @@ pub(super) async fn submit(
     }
     // Who wants to wait does so with the other tool, which tells how it goes on.
     body["wait"] = json!(false);
-    tools::add(&mut body, arguments.extra);
+    arguments::add(&mut body, arguments.extra);
     let mut more = Vec::new();
     if let Some(key) = &arguments.idempotency_key {
         let key = HeaderValue::from_str(key)
@@ -143,13 +168,14 @@ pub(super) async fn get(
     caller: &ToolCaller,
     arguments: JsonObject,
 ) -> Result<CallToolResult, ToolError> {
-    let Get { id, wait_seconds } = tools::read(arguments)?;
+    let Get { id, wait_seconds } = arguments::read(arguments)?;
     // It becomes a part of a path.
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(is_plain) {
         return Err(ToolError::arguments("`id` is not the id of a task."));
     }
     let path = format!("{}/{id}", caller.path(Operation::Video)?);
+    // The most that a call may wait bounds how long an idle agent holds a connection.
     let wait = Duration::from_secs(wait_seconds).min(caller.snapshot.mcp.wait_max);
     let begun = Instant::now();
     loop {
@@ -162,6 +188,7 @@ pub(super) async fn get(
         caller.tell(|token| progress(token, &record, waited, wait)).await;
         tokio::select! {
             () = tokio::time::sleep(LOOKED_AT_EVERY.min(wait - waited)) => {}
+            // Polling goes on in the gateway: only this call ends.
             () = caller.cancelled() => {
                 return Err(ToolError::failed("cancelled", "The call was cancelled."));
             }
@@ -190,6 +217,7 @@ fn progress(
 fn result(answer: &GatewayAnswer, record: Value) -> CallToolResult {
     let status = record["status"].as_str().unwrap_or("processing").to_owned();
     let mut media = Media::new(0);
+    // Each of the dialects puts the URL elsewhere.
     let urls =
         [&record["content"][0]["video_url"], &record["content"]["video_url"], &record["video_url"]];
     if let Some(url) = urls.into_iter().find_map(Value::as_str) {

@@ -50,6 +50,12 @@ impl Nanousd {
         }
     }
 
+    /// The sum, at most [`Nanousd::MAX`]: for totals of amounts that were checked when they were booked.
+    #[must_use]
+    pub fn saturating_add(self, other: Self) -> Self {
+        self.checked_add(other).unwrap_or(Self::MAX)
+    }
+
     /// The difference, or `None` past the range. May be negative.
     #[must_use]
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
@@ -169,12 +175,14 @@ impl FromStr for Nanousd {
         if !all_digits(whole) || !all_digits(fraction) {
             return Err(SHAPE);
         }
+        // Refused rather than rounded: whoever types it must see the amount that is booked.
         if fraction.len() > 9 {
             return Err(ParseMoneyError(
                 "at most nine decimals: one nano-dollar is the smallest amount",
             ));
         }
         let too_large = ParseMoneyError("the amount is larger than 9.2 billion dollars");
+        // As one integer, since a float would lose nano-dollars from nine million dollars on.
         format!("{whole}{fraction:0<9}").parse::<i64>().map(Self).map_err(|_| too_large)
     }
 }
@@ -182,6 +190,7 @@ impl FromStr for Nanousd {
 impl Serialize for Nanousd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
+            // A string: JSON numbers are doubles in most clients, which cannot hold every nano-dollar.
             serializer.collect_str(self)
         } else {
             serializer.serialize_i64(self.0)
@@ -248,6 +257,8 @@ impl Rate {
         }
         let total: i128 = format!("{whole}{decimals:0<DECIMALS$}").parse().ok()?;
         let units = i128::from(units);
+        // A price that one unit cannot have exactly would be charged differently from what the list
+        // says.
         if total.checked_rem(units) != Some(0) {
             return None;
         }
@@ -293,6 +304,7 @@ impl Charge {
             let nanousd = total.div_ceil(FEMTOUSD_PER_NANOUSD.into());
             return Nanousd(i64::try_from(nanousd).unwrap_or(i64::MAX));
         }
+        // Euclidean, so that negative totals are rounded up as well and not towards zero.
         let quotient = self.0.div_euclid(FEMTOUSD_PER_NANOUSD.into());
         let remainder = self.0.rem_euclid(FEMTOUSD_PER_NANOUSD.into());
         let nanousd = quotient.saturating_add(i128::from(remainder > 0));

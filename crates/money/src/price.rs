@@ -6,8 +6,10 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod amounts;
+mod condition;
 mod list;
 mod rule;
+mod traits;
 mod units;
 mod version;
 
@@ -17,11 +19,10 @@ use schemars::JsonSchema;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::list::{
-    Condition, DayWindow, ImageSize, InferenceGeo, PriceList, Quality, Quote, Resolution,
-    ServiceTier, Speed, Traits,
-};
+pub use self::condition::{Condition, DayWindow};
+pub use self::list::{PriceList, Quote};
 pub use self::rule::{PriceRule, PriceTerms, PricedUnit, RULES_MAX, rule_for};
+pub use self::traits::{ImageSize, InferenceGeo, Quality, Resolution, ServiceTier, Speed, Traits};
 pub use self::units::{PLACED, Side, UNITS, Unit, UnitInfo};
 pub use self::version::PriceVersion;
 
@@ -100,6 +101,7 @@ impl Usage {
         let counts = *self;
         UNITS.iter().filter(|info| info.shown_as == info.unit).map(move |info| {
             let parts = counts.units().filter(|(part, _)| part.shown_as == info.unit);
+            // Saturating: the counts are an upstream's, which may report anything.
             (info, parts.fold(0, |sum, (_, count)| count.saturating_add(sum)))
         })
     }
@@ -149,6 +151,7 @@ impl Serialize for Usage {
             }
             object.end()
         } else {
+            // Without names: every record of a call has a usage, most of whose counts are zero.
             amounts::write(self.counts(), serializer)
         }
     }
@@ -252,6 +255,7 @@ impl Prices {
     /// before it.
     #[must_use]
     pub fn of_each(rate: impl Fn(&UnitInfo, &Self) -> Rate) -> Self {
+        // In the table's order a unit stands behind the one whose price it takes.
         UNITS.iter().fold(Self::default(), |mut prices, info| {
             prices[info.unit] = rate(info, &prices);
             prices
@@ -286,6 +290,7 @@ impl Prices {
     /// ways: what a hold must assume.
     #[must_use]
     pub fn input_dearest(&self, ways: InputWays) -> Rate {
+        // A cached token may cost more than a plain one: a price list is not bound to be sensible.
         let read = self.input.max(self.cache_read);
         let written = match ways.cache_writes {
             CacheWrites::None => read,

@@ -27,6 +27,7 @@ pub async fn admit(
     validated: ValidatedRequest,
 ) -> Result<Admission, GatewayError> {
     let resolved = &validated.resolved;
+    // What costs nothing needs no hold, and no look-up of what the account pays.
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
@@ -39,6 +40,7 @@ pub async fn admit(
     }
     match priced.hold(ledger, request, Holding::Whole).await {
         Ok(hold) => Ok(Admission::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole))),
+        // Another request has taken the money since `has_plenty`.
         Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {
             Ok(Admission::Tight(Box::new(priced)))
         }

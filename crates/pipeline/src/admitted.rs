@@ -108,10 +108,12 @@ impl AdmittedRequest {
         }
         let fits = |other: &ProtocolReading| other.is_for(rank, dialect);
         let Some(at) = self.others.iter().position(fits) else { return false };
+        // First the hold: a fallback is served under its own prices, or not at all.
         if rank != self.rank && !self.move_to(rank) {
             return false;
         }
         let Some(other) = self.others.get_mut(at) else { return false };
+        // Swapped rather than moved: a later target may need the reading that it takes the place of.
         std::mem::swap(&mut self.codec, &mut other.codec);
         std::mem::swap(&mut self.call, &mut other.call);
         std::mem::swap(&mut self.rank, &mut other.rank);
@@ -164,6 +166,8 @@ impl AdmittedRequest {
     /// that.
     #[must_use]
     pub fn delivery(&self) -> Delivery {
+        // The client gets one delivery, and any of the targets may give the response: one that has to be
+        // collected decides.
         let mut others = self.others.iter().map(|other| other.call.delivery());
         if others.any(|delivery| delivery == Delivery::Collect) {
             return Delivery::Collect;

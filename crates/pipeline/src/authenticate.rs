@@ -35,6 +35,7 @@ pub fn authenticate(
         [bearer(headers), single(headers, X_API_KEY), single(headers, X_GOOG_API_KEY), in_query];
     let look_up = |key: &[u8]| {
         let found = ledger.presented(&KeyHash::of(key));
+        // A revoked key is answered like one that never was.
         found.filter(|(key, _)| !key.is_revoked())
     };
     let (key, suspended) = presented.into_iter().flatten().find_map(look_up).ok_or_else(|| {

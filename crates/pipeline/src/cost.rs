@@ -23,7 +23,7 @@ impl AdmittedRequest {
     }
 
     fn retry_with(&mut self, amount: Nanousd, usage: (Usage, UsageSource), at: TryTarget) {
-        self.retried = self.retried.checked_add(amount).unwrap_or(Nanousd::MAX);
+        self.retried = self.retried.saturating_add(amount);
         let cost = self.cost_by_prices(&at, CostKind::Retry, usage, &Traits::default());
         self.retry_costs.extend(cost);
     }

@@ -60,12 +60,14 @@ pub async fn limit(
     let percent = snapshot.limits.per_account.model_concurrency_percent;
     let share = Some(AccountShare { account: key.account.number(), percent });
     let is_counted = resolved.operation.is_billed() && call.submit().is_none();
+    // The largest of its readings: whichever target serves, the limit has counted enough.
     let most = || validated.calls().map(|call| call.min_usage().input_tokens_total()).max();
     let about = if is_counted { most() } else { None };
     let estimated = |about| EstimatedTokens { about, least: estimate::least(about) };
     let tokens = about.map(estimated);
     let taken = limits.take_with(subjects(), share, tokens, ShareWait::First);
     let taken = match (taken, ledger.fleet()) {
+        // A node of a fleet has a share of each limit, and may get more of it from the others within a second.
         (Err(LimitRefusal { wait: Wait::UntilShared, .. }), Some(fleet)) => {
             let again = |patience| limits.take_with(subjects(), share, tokens, patience);
             wait_for_share(fleet.share_queue(), again).await
@@ -140,6 +142,7 @@ pub(super) fn capped(capped: &SpendLimitStatus, amount: Nanousd, now: UnixMs) ->
     };
     let until_reset = Duration::from_millis(resets_at.0.saturating_sub(now.0));
     let fits = |spent: &Nanousd| spent.checked_add(amount).is_some_and(|sum| sum <= *limit);
+    // First the request that no reset of the limit lets through: it must not be told to come again.
     let (advice, retry_after) = if !fits(&Nanousd::ZERO) {
         ("Lower `max_tokens`, or ask for a higher limit.".to_owned(), None)
     } else if fits(spent) {

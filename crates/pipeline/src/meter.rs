@@ -85,6 +85,8 @@ impl Relaying {
     /// Meter a chunk from the upstream. The relayed part never costs more than the hold: a stream that
     /// reaches its hold has it extended, or ends.
     pub fn relay(&mut self, chunk: Bytes) -> Step {
+        // Metered before anything of it is passed on: the hold is compared with what the client is about to
+        // have.
         let relayed = self.meter.relay(chunk);
         self.record_ids();
         if self.rolling.is_some() {
@@ -113,6 +115,7 @@ impl Relaying {
         if lacks > Nanousd::ZERO {
             let payment = &mut self.admitted.payment;
             let with_reserve = with_reserve(lacks, payment.amount());
+            // An account that cannot pay for the reserve may still pay for what is missing.
             if payment.extend(with_reserve).is_err() {
                 payment.enlarge(lacks).await.map_err(CoverageError::Exhausted)?;
             }

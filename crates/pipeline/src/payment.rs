@@ -49,28 +49,26 @@ impl Payment {
         matches!(self, Self::Held(_))
     }
 
+    fn hold(&self) -> Option<&Hold> {
+        match self {
+            Self::Held(hold) => Some(hold),
+            Self::Free | Self::PassedOn => None,
+        }
+    }
+
     /// Amount of the hold; zero without one.
     pub(super) fn amount(&self) -> Nanousd {
-        match self {
-            Self::Held(hold) => hold.amount(),
-            Self::Free | Self::PassedOn => Nanousd::ZERO,
-        }
+        self.hold().map_or(Nanousd::ZERO, Hold::amount)
     }
 
     /// Durable part of the amount.
     pub(super) fn durable_amount(&self) -> Nanousd {
-        match self {
-            Self::Held(hold) => hold.durable_amount(),
-            Self::Free | Self::PassedOn => Nanousd::ZERO,
-        }
+        self.hold().map_or(Nanousd::ZERO, Hold::durable_amount)
     }
 
     /// Account's free money on this node.
     pub(super) fn available(&self) -> Nanousd {
-        match self {
-            Self::Held(hold) => hold.available(),
-            Self::Free | Self::PassedOn => Nanousd::ZERO,
-        }
+        self.hold().map_or(Nanousd::ZERO, Hold::available)
     }
 
     /// Transfer money for an extension from the fleet to this node; `None` if it is all here.
@@ -78,18 +76,12 @@ impl Payment {
         &self,
         amount: Nanousd,
     ) -> Option<impl Future<Output = Result<(), Refusal>> + Send + use<>> {
-        match self {
-            Self::Held(hold) => hold.fetch(amount),
-            Self::Free | Self::PassedOn => None,
-        }
+        self.hold()?.fetch(amount)
     }
 
     /// True if the hold is durable.
     pub(super) fn is_durable(&self) -> bool {
-        match self {
-            Self::Held(hold) => hold.is_durable(),
-            Self::Free | Self::PassedOn => true,
-        }
+        self.hold().is_none_or(Hold::is_durable)
     }
 
     /// Write a crash-safe note before a request is sent upstream.
@@ -97,9 +89,9 @@ impl Payment {
     /// # Errors
     /// If the note cannot be written; then nothing may be sent.
     pub async fn note_sent(&self) -> Result<(), LedgerError> {
-        match self {
-            Self::Held(hold) => hold.note_sent().await,
-            Self::Free | Self::PassedOn => Ok(()),
+        match self.hold() {
+            Some(hold) => hold.note_sent().await,
+            None => Ok(()),
         }
     }
 
@@ -108,9 +100,9 @@ impl Payment {
     /// # Errors
     /// If the ledger stops before that.
     pub async fn durable(&self) -> Result<(), LedgerError> {
-        match self {
-            Self::Held(hold) => hold.durable().await,
-            Self::Free | Self::PassedOn => Ok(()),
+        match self.hold() {
+            Some(hold) => hold.durable().await,
+            None => Ok(()),
         }
     }
 

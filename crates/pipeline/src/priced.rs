@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::affordable::OutputCost;
-use crate::enough::{CostSummary, InsufficientFunds};
 use crate::quote::{RequestAmounts, RequestPrices, bounds, quote};
+use crate::shortfall::{CostSummary, InsufficientFunds};
 use crate::{AdmittedRequest, Holding, Payment, PromptCount, ValidatedRequest, limit};
 use tollgate_ledger::{AccountId, Hold, Ledger, Refusal, RequestId, Reserve};
 use tollgate_money::money::Nanousd;
@@ -67,6 +67,7 @@ impl PricedRequest {
             bounds(&quoted, call).0
         };
         let own = most(0, validated.call.as_ref());
+        // The hold is that of the counted reading, and no other may cost more than it.
         validated.others.retain(|other| most(other.rank, other.call.as_ref()) <= own);
         *amounts = RequestAmounts::compute(prices, validated, Holding::Whole, amounts.at);
         true
@@ -163,6 +164,7 @@ fn refused(refusal: &Refusal, priced: &PricedRequest, holding: Holding) -> Gatew
         Refusal::UnknownAccount => {
             GatewayError::new(ErrorKind::PermissionDenied, "This API key's account is closed.")
         }
+        // Nothing of the account's: its client may come again, and the cause is for the operator's log.
         Refusal::DiskFull | Refusal::CutOff | Refusal::Stopped => GatewayError::new(
             ErrorKind::Overloaded,
             "The gateway cannot take new requests at the moment. Try again shortly.",

@@ -123,9 +123,9 @@ pub fn resolve(
 ) -> Result<ResolvedRequest, GatewayError> {
     let missing = || {
         let error = GatewayError::invalid("model", "`model` must be a non-empty string");
-        match operation {
-            Operation::Video => error.code("InvalidParameter.MissingRequired"),
-            _ => error,
+        match operation.info().model_missing_code {
+            Some(code) => error.code(code),
+            None => error,
         }
     };
     let name =
@@ -157,9 +157,9 @@ pub fn resolve(
             kinds.join(", ")
         );
         let error = GatewayError::invalid("model", message);
-        return Err(match operation {
-            Operation::Speech => error.code("endpoint_model_mismatch"),
-            _ => error,
+        return Err(match operation.info().model_mismatch_code {
+            Some(code) => error.code(code),
+            None => error,
         });
     }
     let requested_name = model.is_wildcard().then(|| name.into_owned());

@@ -121,7 +121,7 @@ impl Roll {
         let RelayedCost { total, output } = relayed;
         // Until the upstream has reported the input, an estimate of it may be too low: what it leaves of the
         // input's bound must not be spent on output.
-        let bound = || total.max(sum(self.costs.input, output));
+        let bound = || total.max(self.costs.input.saturating_add(output));
         self.used = RelayedCost { total: if has_input { total } else { bound() }, output };
         self.pace.note(output, now);
     }
@@ -243,10 +243,6 @@ impl StreamPace {
         let elapsed = i64::try_from(elapsed).unwrap_or(i64::MAX);
         Nanousd::new(output.get().saturating_mul(1_000) / elapsed)
     }
-}
-
-fn sum(one: Nanousd, other: Nanousd) -> Nanousd {
-    one.checked_add(other).unwrap_or(Nanousd::MAX)
 }
 
 fn times(amount: Nanousd, factor: i64) -> Nanousd {

@@ -166,7 +166,7 @@ impl AdmittedRequest {
         match self.holding {
             Holding::Whole => {
                 let extended = amount.saturating_sub(self.held);
-                self.bound.checked_add(extended).unwrap_or(Nanousd::MAX)
+                self.bound.saturating_add(extended)
             }
             // The bound of a growing hold is unrelated to its current amount.
             Holding::Slice { .. } => amount,

@@ -64,6 +64,7 @@ pub fn validate(
             others.extend(read.filter(|reading| may_fall_back(reading.call.as_ref())));
         }
     }
+    // The delivery is chosen before a target is, and holds for all of them.
     others.retain(|other| is_answered_alike(call.as_ref(), other.call.as_ref()));
     Ok(ValidatedRequest { resolved, call, codec, kind, others })
 }

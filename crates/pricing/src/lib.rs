@@ -37,6 +37,8 @@ pub fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
 fn exactly(model: &str, list: &PriceList) -> String {
     let rates = |prices: &Prices| {
         let is_priced =
+            // The units that there were when versions began: these stand in every version, priced or
+            // not.
             |info: &&UnitInfo| info.unit <= Unit::Requests || prices[info.unit] > Rate::default();
         let rate = |info: &UnitInfo| format!(" {} {}", info.price, prices[info.unit].femtousd());
         UNITS.iter().filter(is_priced).map(rate).collect::<String>()
@@ -57,6 +59,7 @@ pub fn noted_version(
     pricing: &Pricing,
 ) -> PriceVersion {
     let version = version(model, pricing);
+    // Two calls at one time may both note it: a second note of the same version says the same.
     if !pricing.is_noted() {
         ledger.note_price(PriceNote {
             account,
@@ -66,6 +69,8 @@ pub fn noted_version(
             pricing: prices(&pricing.list).to_string(),
             at: UnixMs::now(),
         });
+        // After the note is queued: set before, another call's hold could name a version that the
+        // journal lacks.
         pricing.set_noted();
     }
     version

@@ -1,11 +1,8 @@
-//! Lists the keys of an operation's allowlist, for comparison with a provider's own types.
+//! Keys of requests that codecs accept, for comparison with a provider's own types.
 
 use super::request_policy::{
-    Allowlist, CHAT, COMPACT, Field, GEMINI, Key, MESSAGES, MODERATIONS, OPENAI_EMBEDDINGS,
-    ObjectTable, RESPONSES, Setting, SettingTable, ToolKey, are_tools_recognized_by_keys,
-};
-use super::{
-    Operation, gemini_content, openai_image_edits, openai_images, openai_speech, transcription,
+    Allowlist, Field, Key, ObjectTable, Setting, SettingTable, ToolKey,
+    are_tools_recognized_by_keys,
 };
 use tollgate_money::price::{InferenceGeo, ServiceTier, Speed};
 
@@ -24,51 +21,22 @@ pub struct AllowedKey {
     pub words: Option<Vec<String>>,
 }
 
-/// The keys that requests of an operation may have over its provider's own dialect; none of an operation
-/// without a table.
-#[must_use]
-pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
-    let allowlist = match operation {
-        Operation::Chat => &CHAT,
-        Operation::Responses => &RESPONSES,
-        Operation::Compact => &COMPACT,
-        Operation::Messages => &MESSAGES,
-        Operation::GenerateContent => &GEMINI,
-        Operation::Embeddings => &OPENAI_EMBEDDINGS,
-        Operation::Moderations => &MODERATIONS,
-        _ => return plain_keys(operation),
-    };
-    let mut listed = ListedKeys { allowlist, keys: Vec::new() };
-    for (name, field) in allowlist.fields {
-        listed.field(name, field);
-    }
-    if operation == Operation::GenerateContent {
-        for name in gemini_content::config::FIELDS {
-            listed.add(&format!("generationConfig.{name}"), None);
+impl AllowedKey {
+    /// Every key of an allowlist, those within objects included.
+    pub(super) fn of_allowlist(allowlist: &'static Allowlist) -> Vec<Self> {
+        let mut listed = ListedKeys { allowlist, keys: Vec::new() };
+        for (name, field) in allowlist.fields {
+            listed.field(name, field);
         }
+        listed.keys
     }
-    listed.keys
-}
 
-/// The keys of an operation whose fields are read one by one.
-fn plain_keys(operation: Operation) -> Vec<AllowedKey> {
-    let names: Vec<&str> = match operation {
-        Operation::ImageGeneration => openai_images::OPENAI_FIELDS.to_vec(),
-        Operation::ImageEdit => {
-            use openai_image_edits::{FIELDS, IMAGES, OTHERS};
-            [&FIELDS[..], &IMAGES, &OTHERS].concat()
-        }
-        Operation::Speech => openai_speech::FIELDS.to_vec(),
-        Operation::Transcription => {
-            use transcription::{FIELDS, LISTS, chunking};
-            [&FIELDS[..], &LISTS, &chunking::FIELDS].concat()
-        }
-        Operation::AudioTranslation => transcription::TRANSLATION_FIELDS.to_vec(),
-        _ => Vec::new(),
-    };
-    // Forms write the members of an object in brackets.
-    let path = |name: &str| name.replace("[]", "").replace('[', ".").replace(']', "");
-    names.into_iter().map(|name| AllowedKey { path: path(name), words: None }).collect()
+    /// Fields by their names alone, of which no value is looked at here.
+    pub(super) fn of_names(names: &[&str]) -> Vec<Self> {
+        // Forms write the members of an object in brackets.
+        let path = |name: &str| name.replace("[]", "").replace('[', ".").replace(']', "");
+        names.iter().map(|name| Self { path: path(name), words: None }).collect()
+    }
 }
 
 struct ListedKeys {
@@ -214,7 +182,7 @@ fn priceable(field: &str) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::{Operation, allowed_keys};
 
     #[test]
     fn every_key_of_a_table_is_listed_with_the_words_that_are_looked_at() {
@@ -230,6 +198,6 @@ mod tests {
         let tiers = found("service_tier").words.as_ref().expect("tiers");
         assert!(tiers.iter().any(|tier| tier == "ultrafast"), "it can have a price: {tiers:?}");
         assert!(keys.iter().all(|key| key.path != "moderation"));
-        assert_eq!(allowed_keys(Operation::Video), []);
+        assert_eq!(allowed_keys(Operation::Video), [], "its codec has no table");
     }
 }

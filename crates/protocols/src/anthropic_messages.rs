@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::estimate::TextSize;
@@ -66,6 +67,10 @@ impl Codec for AnthropicMessages {
 
     fn query_parameters(&self) -> &'static [&'static str] {
         QUERY_PARAMETERS
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::MESSAGES)
     }
 
     fn read(

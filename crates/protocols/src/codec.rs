@@ -6,6 +6,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use super::allowed_keys::AllowedKey;
 use super::collect::Collect;
 use super::counter::Counter;
 use super::dialect::Dialect;
@@ -51,6 +52,11 @@ pub trait Codec: Sync + fmt::Debug {
     /// Parameters of the customer's query that go upstream; any other is dropped.
     fn query_parameters(&self) -> &'static [&'static str] {
         &[]
+    }
+
+    /// Keys that a request may have; empty for a codec without a table of them.
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        Vec::new()
     }
 
     /// Reads a request.

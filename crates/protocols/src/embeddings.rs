@@ -14,11 +14,12 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+use super::allowed_keys::AllowedKey;
 use super::estimate::ReadTokens;
 use super::fields;
 use super::json::{Elements, Object, Value};
 use super::limits::ModelLimits;
-use super::request_policy::Allowlist;
+use super::request_policy::{Allowlist, Field};
 use super::splice::Splice;
 use super::{
     Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Framing, Meter, Operation,
@@ -40,6 +41,39 @@ const INPUTS_MAX: usize = 2048;
 /// Inputs at most in one call to Voyage; longer arrays are split.
 const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
 
+/// Fields of a request in OpenAI's protocol. The input is checked where it is measured.
+pub(super) static OPENAI_FIELDS: Allowlist = Allowlist {
+    fields: &[
+        ("input", Field::Plain),
+        ("model", Field::Plain),
+        ("encoding_format", Field::Plain),
+        ("dimensions", Field::Plain),
+        ("user", Field::Plain),
+        ("input_type", Field::Plain),
+    ],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
+
+/// Fields of a request to Voyage.
+pub(super) static VOYAGE_FIELDS: Allowlist = Allowlist {
+    fields: &[
+        ("input", Field::Plain),
+        ("model", Field::Plain),
+        ("encoding_format", Field::Plain),
+        ("dimensions", Field::Plain),
+        ("input_type", Field::Plain),
+        ("truncation", Field::Plain),
+        ("output_dimension", Field::Plain),
+        ("output_dtype", Field::Plain),
+        ("user", Field::Plain),
+    ],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
+
 /// The codec of embeddings as OpenAI has them.
 #[derive(Debug)]
 pub struct OpenaiEmbeddings;
@@ -57,14 +91,17 @@ impl Codec for OpenaiEmbeddings {
         "/embeddings"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&OPENAI_FIELDS)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        read(body, limits, &request_policy::OPENAI_EMBEDDINGS)
-            .map(|call| Box::new(call) as Box<dyn Call>)
+        read(body, limits, &OPENAI_FIELDS).map(|call| Box::new(call) as Box<dyn Call>)
     }
 }
 
@@ -98,7 +135,7 @@ impl Codec for VoyageEmbeddings {
             batch_inputs_max: Some(batch.min(VOYAGE_BATCH_INPUTS_MAX)),
             ..limits.clone()
         };
-        let call = read(body, &limits, &request_policy::VOYAGE_EMBEDDINGS)?;
+        let call = read(body, &limits, &VOYAGE_FIELDS)?;
         let float = body.get_non_null("encoding_format").filter(|_| !call.base64);
         let voyage = VoyageEdits {
             dimensions: body.key_range("dimensions"),

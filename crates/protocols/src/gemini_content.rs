@@ -10,6 +10,7 @@ mod usage;
 
 use std::borrow::Cow;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::estimate::TextSize;
 use super::fields;
@@ -60,6 +61,14 @@ impl Codec for GeminiContent {
         let method =
             if request.streams { "streamGenerateContent?alt=sse" } else { "generateContent" };
         path_of(request.model, method)
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        let settings = config::FIELDS.map(|name| format!("generationConfig.{name}"));
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let mut keys = AllowedKey::of_allowlist(&request_policy::GEMINI);
+        keys.extend(AllowedKey::of_names(&settings));
+        keys
     }
 
     fn read(

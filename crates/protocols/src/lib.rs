@@ -96,15 +96,15 @@ mod spelling_tests;
 #[cfg(test)]
 mod counted_tests;
 
-pub use allowed_keys::{AllowedKey, allowed_keys};
+pub use allowed_keys::AllowedKey;
 pub use bridge::bridge;
 pub use codec::{Call, Codec, Delivery, PathVariables, is_estimated};
 pub use collect::{Collect, CollectedAnswer, Content, Fault};
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
 pub use meter::{FixedUsageMeter, Framing, Meter, ReportedSides};
-pub use operation::{BodyKind, Operation, OperationInfo};
-pub use registry::{REGISTRY, TASK_REGISTRY, codec, is_served, task_codec};
+pub use operation::{BodyKind, ErrorShape, Operation, OperationInfo};
+pub use registry::{REGISTRY, TASK_REGISTRY, allowed_keys, codec, is_served, task_codec};
 pub use request::{ModelInPath, Request};
 pub use request_bounds::{OutputBound, RequestBounds};
 pub use stored::Reference;

@@ -5,10 +5,12 @@
 //! OpenAI asks nothing for it and reports no usage. Others bill tokens, or have models of language
 //! judge, which put a template around each input.
 
+use super::allowed_keys::AllowedKey;
 use super::estimate::ReadTokens;
 use super::json::{Object, Value};
 use super::json_scan::UsageScan;
 use super::limits::ModelLimits;
+use super::request_policy::{Allowlist, Field};
 use super::splice::{Splice, json_string};
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, metering,
@@ -24,6 +26,14 @@ const INPUTS_MAX: u64 = 2048;
 /// Tokens that stand around each input: the template of Llama Guard 3, with its categories, has some
 /// 220.
 const INPUT_TOKENS_ADDED_MAX: u64 = 512;
+
+/// Fields of a request. The input is checked where it is measured.
+static FIELDS: Allowlist = Allowlist {
+    fields: &[("input", Field::Plain), ("model", Field::Plain)],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
 
 /// The codec of moderations.
 #[derive(Debug)]
@@ -42,13 +52,17 @@ impl Codec for OpenaiModerations {
         "/moderations"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&FIELDS)
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let body = request.json()?;
-        let has_passed = request_policy::check_fields(body, &request_policy::MODERATIONS, limits)?;
+        let has_passed = request_policy::check_fields(body, &FIELDS, limits)?;
         let inputs = Inputs::read(body)?;
         let context = Some(limits.input_tokens_max).filter(|tokens| *tokens > 0);
         let whole = context.map(|context| context.saturating_mul(inputs.count));

@@ -5,6 +5,7 @@
 
 use std::ops::{Range, RangeInclusive};
 
+use super::allowed_keys::AllowedKey;
 use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::fields;
 use super::json::{Object, Value};
@@ -53,6 +54,10 @@ impl Codec for OpenaiChat {
 
     fn path(&self) -> &'static str {
         "/chat/completions"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::CHAT)
     }
 
     fn read(

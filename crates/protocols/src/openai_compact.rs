@@ -3,6 +3,7 @@
 //!
 //! Fields and usage figures: OpenAI's API reference, "Compact a response".
 
+use super::allowed_keys::AllowedKey;
 use super::fields;
 use super::limits::ModelLimits;
 use super::metering::{JsonMeter, MeterContext};
@@ -31,6 +32,10 @@ impl Codec for OpenaiCompact {
 
     fn path(&self) -> &'static str {
         "/responses/compact"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::COMPACT)
     }
 
     fn read(

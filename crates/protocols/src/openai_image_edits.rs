@@ -3,6 +3,7 @@
 
 use imagesize::ImageType;
 
+use super::allowed_keys::AllowedKey;
 use super::fields;
 use super::form::{Form, Part};
 use super::images::{ImageOptions, ImageRequest, PARTIAL_IMAGES_MAX};
@@ -50,6 +51,10 @@ impl Codec for OpenaiImageEdits {
 
     fn path(&self) -> &'static str {
         "/images/edits"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&[&FIELDS[..], &IMAGES, &OTHERS].concat())
     }
 
     fn read(

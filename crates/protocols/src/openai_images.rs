@@ -2,6 +2,7 @@
 //! it. OpenAI's API reference, "Create image"; Ark's "Image generation API" (Seedream), which adds
 //! images to refer to and series of images. Spec section 4, the variants whose shape is not shown.
 
+use super::allowed_keys::AllowedKey;
 use super::fields;
 use super::images::{ImageOptions, ImageRequest, PARTIAL_IMAGES_MAX};
 use super::json::Object;
@@ -72,6 +73,10 @@ impl Codec for OpenaiImages {
 
     fn path(&self) -> &'static str {
         "/images/generations"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&OPENAI_FIELDS)
     }
 
     fn read(

@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use super::allowed_keys::AllowedKey;
 use super::counter::Counter;
 use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::estimate::TextSize;
@@ -50,6 +51,10 @@ impl Codec for OpenaiResponses {
 
     fn counter(&self) -> Option<Counter> {
         Some(Counter::Responses)
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_allowlist(&request_policy::RESPONSES)
     }
 
     fn read(

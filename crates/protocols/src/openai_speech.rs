@@ -4,6 +4,7 @@
 //! The answer is a file, or with `stream_format: "sse"` events. Neither is billed by what it reports
 //! but by the characters of the request, so both pass as they are.
 
+use super::allowed_keys::AllowedKey;
 use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
@@ -32,6 +33,10 @@ impl Codec for OpenaiSpeech {
 
     fn path(&self) -> &'static str {
         "/audio/speech"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&FIELDS)
     }
 
     fn read(

@@ -17,6 +17,10 @@ pub struct OperationInfo {
     /// Default path of its requests at the gateway. That of an operation [with a parent](Self::parent) begins
     /// with the parent's path, and moves with it.
     pub path: &'static str,
+    /// Rest of the path as documents write it, where it names the model; empty elsewhere.
+    pub path_suffix: &'static str,
+    /// Line of the reference that says what the operation does.
+    pub summary: &'static str,
     /// Format of request bodies.
     pub body: BodyKind,
     /// Operation that a model must list to serve this one; `None` for operations that YAML names themselves.
@@ -25,6 +29,9 @@ pub struct OperationInfo {
     pub default_model: Option<&'static str>,
     /// False for operations that cost nothing, such as counts of tokens.
     pub is_billed: bool,
+    /// True if requests start tasks, whose results are polled below the path. A task is never submitted to a second
+    /// model.
+    pub is_task: bool,
     /// True for prompts, which can be translated between dialects.
     pub is_prompt: bool,
     /// Alternative sets of units to bill by: a model needs a price for each unit of one set. Empty where no
@@ -49,12 +56,38 @@ pub struct OperationInfo {
     pub cheaper: &'static str,
     /// Kind of upstream endpoint, by which failures are weighed; `None` for a kind named as the operation.
     pub call_kind: Option<&'static str>,
+    /// Shape of errors that clients of the operation read.
+    pub error_shape: ErrorShape,
+    /// Error code of a request without a model, in dialects that have one of their own.
+    pub model_missing_code: Option<&'static str>,
+    /// Error code of a model that does not serve the operation, in dialects that have one of their own.
+    pub model_mismatch_code: Option<&'static str>,
+    /// Operation in OpenTelemetry's conventions for generative AI (`gen_ai.operation.name`); `None` where they
+    /// have no word, or the same.
+    pub trace_name: Option<&'static str>,
     /// Form in the console's playground; `None` without one.
     pub playground: Option<&'static str>,
     /// `mode` of such models in LiteLLM's configuration.
     pub litellm_mode: Option<&'static str>,
     /// Patterns of names of such models, with `*` for any text: a guess where nothing else tells.
     pub model_names: &'static [&'static str],
+    /// Order of guesses where a name fits several operations: the lowest is taken, and of equals the first row.
+    pub guess_rank: u8,
+}
+
+/// Shape of an error's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorShape {
+    /// An object `error`, as OpenAI's SDKs read it.
+    Openai,
+    /// The same, and an event that ends a stream of OpenAI's Responses API.
+    Responses,
+    /// Anthropic's `error` with a `type`.
+    Anthropic,
+    /// Google's `error` with a numeric `code` and a `status`.
+    Google,
+    /// DashScope's `code` and `message`, with OpenAI's `error` beside them.
+    Dashscope,
 }
 
 /// Format of an operation's request bodies.
@@ -63,7 +96,7 @@ pub enum BodyKind {
     /// A JSON object with the model's name.
     Json,
     /// A JSON object of which the path has the model's name, and says if the answer is streamed.
-    JsonNamedInPath,
+    ModelInPath,
     /// A JSON object that may have long lists of token ids, which are counted and not collected.
     JsonWithTokenIds,
     /// A multipart form.
@@ -137,7 +170,7 @@ impl Operation {
     /// True if the path names the model, and says if the answer is streamed.
     #[must_use]
     pub fn names_model_in_path(self) -> bool {
-        self.info().body == BodyKind::JsonNamedInPath
+        self.info().body == BodyKind::ModelInPath
     }
 
     /// The word in YAML, logs and metrics.

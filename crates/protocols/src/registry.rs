@@ -1,5 +1,6 @@
 //! The codecs of this build: one line each.
 
+use super::allowed_keys::AllowedKey;
 use super::codec::Codec;
 use super::dialect::Dialect;
 use super::operation::Operation;
@@ -55,6 +56,14 @@ pub fn codec(operation: Operation, dialect: Dialect) -> Option<&'static dyn Code
     let fits =
         |codec: &&&dyn Codec| codec.operation() == operation && codec.dialects().contains(&dialect);
     REGISTRY.iter().find(fits).copied()
+}
+
+/// The keys that requests of `operation` may have over its provider's own dialect, which the first of its codecs
+/// speaks; empty for a codec without a table of them.
+#[must_use]
+pub fn allowed_keys(operation: Operation) -> Vec<AllowedKey> {
+    let own = REGISTRY.iter().find(|codec| codec.operation() == operation);
+    own.map(|codec| codec.allowed_keys()).unwrap_or_default()
 }
 
 /// True if this build can serve `operation` over an upstream that speaks `dialect`.

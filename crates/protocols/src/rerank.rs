@@ -16,7 +16,7 @@ use super::fields;
 use super::fields::{boolean, integer};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
-use super::request_policy::Allowlist;
+use super::request_policy::{Allowlist, Field};
 use super::splice::Splice;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
@@ -33,6 +33,38 @@ use count::RankedDocuments;
 
 /// Documents that Voyage takes in one request.
 const VOYAGE_DOCUMENTS_MAX: u32 = 1000;
+
+/// Fields of a request in the API that Jina, vLLM, SiliconFlow and Cohere share. Query and documents are checked
+/// where they are measured.
+static OPENAI_FIELDS: Allowlist = Allowlist {
+    fields: &[
+        ("query", Field::Plain),
+        ("documents", Field::Plain),
+        ("model", Field::Plain),
+        ("top_n", Field::Plain),
+        ("return_documents", Field::Plain),
+        ("max_tokens_per_doc", Field::Plain),
+        ("instruction", Field::Plain),
+    ],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
+
+/// Fields of a request to Voyage.
+static VOYAGE_FIELDS: Allowlist = Allowlist {
+    fields: &[
+        ("query", Field::Plain),
+        ("documents", Field::Plain),
+        ("model", Field::Plain),
+        ("top_n", Field::Plain),
+        ("return_documents", Field::Plain),
+        ("truncation", Field::Plain),
+    ],
+    tools: &[],
+    server_tools: &[],
+    tool_keys: &[],
+};
 
 /// The codec of rankings as most upstreams have them.
 #[derive(Debug)]
@@ -56,7 +88,7 @@ impl Codec for OpenaiRerank {
         request: &Request<'_>,
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
-        let call = read(request.json()?, limits, &request_policy::OPENAI_RERANK)?;
+        let call = read(request.json()?, limits, &OPENAI_FIELDS)?;
         Ok(Box::new(call))
     }
 }
@@ -86,7 +118,7 @@ impl Codec for VoyageRerank {
         let body = request.json()?;
         let documents_max = limits.documents_max.min(VOYAGE_DOCUMENTS_MAX);
         let limits = ModelLimits { documents_max, ..limits.clone() };
-        let call = read(body, &limits, &request_policy::VOYAGE_RERANK)?;
+        let call = read(body, &limits, &VOYAGE_FIELDS)?;
         let voyage = VoyageEdits { top_n: body.key_range("top_n"), objects: objects(body) };
         Ok(Box::new(RerankCall { voyage: Some(voyage), ..call }))
     }

@@ -7,6 +7,7 @@
 //! upstream's report. Answers of plain text, and those of older servers, report nothing: then the length
 //! that is held is charged, as an estimate.
 
+use super::allowed_keys::AllowedKey;
 use super::audio_length::{self, AudioContainer};
 use super::estimate::ReadTokens;
 use super::fields;
@@ -63,6 +64,10 @@ impl Codec for OpenaiTranscription {
         "/audio/transcriptions"
     }
 
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&[&FIELDS[..], &LISTS, &chunking::FIELDS].concat())
+    }
+
     fn read(
         &self,
         request: &Request<'_>,
@@ -90,6 +95,10 @@ impl Codec for OpenaiAudioTranslation {
 
     fn path(&self) -> &'static str {
         "/audio/translations"
+    }
+
+    fn allowed_keys(&self) -> Vec<AllowedKey> {
+        AllowedKey::of_names(&TRANSLATION_FIELDS)
     }
 
     fn read(

@@ -104,7 +104,7 @@ impl JournalReading {
                 // A try that was followed by another has a record of its cost, at the most it can be.
                 if cause != "retry" {
                     let sum = self.losses.entry(request_id).or_default();
-                    *sum = sum.checked_add(amount).unwrap_or(Nanousd::MAX);
+                    *sum = sum.saturating_add(amount);
                 }
             }
             _ => {}
@@ -143,7 +143,7 @@ impl JournalReading {
         for (request, loss) in self.losses {
             let key = self.estimated.get(&request);
             if let Some(line) = key.and_then(|key| self.lines.get_mut(key)) {
-                line.loss = line.loss.checked_add(loss).unwrap_or(Nanousd::MAX);
+                line.loss = line.loss.saturating_add(loss);
             }
         }
         self.lines.into_values().collect()

@@ -62,8 +62,8 @@ impl OwnLine {
     pub(crate) fn add(&mut self, more: &Self) {
         self.calls = self.calls.saturating_add(more.calls);
         self.usage = self.usage.plus(&more.usage);
-        self.cost = self.cost.checked_add(more.cost).unwrap_or(Nanousd::MAX);
-        self.loss = self.loss.checked_add(more.loss).unwrap_or(Nanousd::MAX);
+        self.cost = self.cost.saturating_add(more.cost);
+        self.loss = self.loss.saturating_add(more.loss);
     }
 
     /// The name by which its credential is compared: that of the upstream where it has only one.

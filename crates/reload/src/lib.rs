@@ -32,6 +32,7 @@ pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>, by: Trigg
 pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>) {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || {
+        // Files that have not changed since they failed are not reported again every few seconds.
         if let Some(result) = config.reload_if_changed() {
             report_reload(&config, &metrics, Trigger::Watch, result);
         }

@@ -101,3 +101,50 @@ pub struct TaskEnded<'a> {
     /// The amount that was held for it.
     pub held: Nanousd,
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A chat that was answered and charged.
+    pub(crate) fn finished() -> FinishedRequest<'static> {
+        FinishedRequest {
+            request_id: RequestId::from_number(1),
+            account_id: None,
+            key_id: None,
+            client: None,
+            method: "POST",
+            route: "/v1/chat/completions",
+            operation: None,
+            model: "m",
+            requested_model: None,
+            upstream: "u",
+            upstream_request_id: None,
+            status: 200,
+            error_code: "",
+            streamed: false,
+            bytes_in: 0,
+            bytes_out: 0,
+            ended_at: UnixMs(1_769_860_800_000),
+            duration: Duration::from_millis(30),
+            ttfb: Some(Duration::from_millis(7)),
+            settled: Some(RequestSettlement {
+                usage: Usage {
+                    input_tokens: 1,
+                    cache_read_tokens: 20,
+                    cache_write_tokens: 300,
+                    cache_write_1h_tokens: 4_000,
+                    output_tokens: 50_000,
+                    ..Usage::default()
+                },
+                source: UsageSource::Upstream,
+                cost: Nanousd::new(1_250_000_000),
+                owed: Nanousd::ZERO,
+            }),
+            held: Nanousd::new(10_000_000_000),
+            max_tokens_clamped: None,
+            task_id: None,
+            traceparent: None,
+        }
+    }
+}

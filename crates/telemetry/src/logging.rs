@@ -88,6 +88,7 @@ pub fn install(level: LevelFilter) {
 /// only changes the level.
 pub fn install_to(level: LevelFilter, sink: impl Write + Send + 'static) {
     log::set_max_level(level);
+    // There is one logger in a process, and one thread that writes its lines.
     if log::set_logger(&Backend).is_err() {
         return;
     }
@@ -112,6 +113,7 @@ pub fn lines_dropped() -> u64 {
 /// Writes the access line of a request that is over, at level `info`. Does not wait.
 pub fn access(finished: &FinishedRequest<'_>) {
     if log::max_level() >= LevelFilter::Info {
+        // Behind the question for the level: at `warn` a request pays for no line.
         Line::with(finished.ended_at, Level::Info, ACCESS, |line| {
             write_access(line, finished);
             QUEUE.push(line.finish(), Urgency::Gather);
@@ -120,6 +122,7 @@ pub fn access(finished: &FinishedRequest<'_>) {
 }
 
 fn write_access(line: &mut Line, finished: &FinishedRequest<'_>) {
+    // Ids and amounts are letters, digits and signs: nothing in them needs an escape.
     line.plain(name!("request_id"), &finished.request_id.ascii());
     if let Some(account_id) = finished.account_id {
         line.plain(name!("account_id"), &account_id.ascii());
@@ -209,6 +212,7 @@ impl Log for Backend {
         if !self.enabled(record.metadata()) {
             return;
         }
+        // A warning may be the last line of a process; others are gathered.
         let urgency = if record.level() <= Level::Warn { Urgency::AtOnce } else { Urgency::Gather };
         Line::with(UnixMs::now(), record.level(), record.target(), |line| {
             line.display(name!("msg"), record.args());
@@ -254,6 +258,7 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
 /// Logs a panic, and has it written before the thread goes on. Only a literal message is told: a
 /// formatted one may quote what was being worked on, and that may be a prompt.
 fn panicked(info: &std::panic::PanicHookInfo<'_>) {
+    // A formatted message is a `String`, and a literal one is `&'static str`.
     let literal = info.payload().downcast_ref::<&'static str>();
     let backtrace = std::backtrace::Backtrace::capture();
     Line::with(UnixMs::now(), Level::Error, "panic", |line| {

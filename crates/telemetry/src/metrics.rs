@@ -28,7 +28,7 @@ mod cost;
 mod credentials;
 mod fleet;
 mod from_zero;
-mod keeping;
+mod journal_files;
 mod load;
 mod process;
 mod recent;
@@ -46,7 +46,7 @@ use cost::CostMetrics;
 pub use credentials::CredentialFigures;
 use credentials::CredentialMetrics;
 use fleet::FleetMetrics;
-use keeping::KeepingMetrics;
+use journal_files::KeepingMetrics;
 use load::Load;
 pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
 pub use recent::{Minute, Recent};
@@ -142,6 +142,8 @@ impl Metrics {
         let registry = Registry::new();
         let r = &registry;
         build_info(r);
+        // Models, routes and upstreams are configured, so the number of series is bounded. Nothing that a
+        // client writes is a label.
         let per_series = |name, help| histograms(r, name, help, &SERIES_LABELS, &LATENCY_BUCKETS);
         Self {
             requests: int_counters(
@@ -216,6 +218,7 @@ impl Metrics {
         if let Some(series) = existing.get(finished.model).and_then(|all| all.iter().find(is_it)) {
             return series.record(self, finished);
         }
+        // The write lock is taken next, and this thread would wait for itself.
         drop(existing);
         self.new_series(route, finished.model, upstream).record(self, finished);
     }
@@ -318,14 +321,14 @@ impl Metrics {
         self.load.connections_max.set(i64::try_from(max).unwrap_or(i64::MAX));
     }
 
-    /// Counts a connection on which no key was shown yet, until [`Metrics::stranger_end`].
-    pub fn stranger_begin(&self) {
-        self.load.strangers.inc();
+    /// Counts a connection on which no key was shown yet, until [`Metrics::unauthenticated_end`].
+    pub fn unauthenticated_begin(&self) {
+        self.load.connections_unauthenticated.inc();
     }
 
-    /// Ends what [`Metrics::stranger_begin`] began.
-    pub fn stranger_end(&self) {
-        self.load.strangers.dec();
+    /// Ends what [`Metrics::unauthenticated_begin`] began.
+    pub fn unauthenticated_end(&self) {
+        self.load.connections_unauthenticated.dec();
     }
 
     /// Counts a connection that was closed or refused because there were as many as may be.
@@ -343,14 +346,14 @@ impl Metrics {
         self.load.shed.with_label_values(&[reason.as_str()]).inc();
     }
 
-    /// Counts a place of `pool` as taken, until [`Metrics::place_left`].
-    pub fn place_taken(&self, pool: Pool) {
-        self.load.places(pool).inc();
+    /// Counts a slot of `pool` as taken, until [`Metrics::slot_left`].
+    pub fn slot_taken(&self, pool: Pool) {
+        self.load.slots(pool).inc();
     }
 
-    /// Ends what [`Metrics::place_taken`] began.
-    pub fn place_left(&self, pool: Pool) {
-        self.load.places(pool).dec();
+    /// Ends what [`Metrics::slot_taken`] began.
+    pub fn slot_left(&self, pool: Pool) {
+        self.load.slots(pool).dec();
     }
 
     /// Counts `bytes` of request bodies as held in memory.
@@ -395,6 +398,7 @@ impl Metrics {
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
     pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::Figures) -> String {
+        // Held to the end: two scrapes at one time would both add the same increase to a counter.
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
@@ -408,6 +412,7 @@ impl Metrics {
         let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
         let mut by_model = self.series.write();
         let all = by_model.entry(model.to_owned()).or_default();
+        // Between the two locks another request may have made it.
         if let Some(existing) = all.iter().find(is_it) {
             return Arc::clone(existing);
         }

@@ -19,6 +19,12 @@ pub fn install_span_export(export: fn(&FinishedRequest<'_>)) {
     SPAN_EXPORT.set(export).ok();
 }
 
+/// True if an exporter of spans was installed.
+#[must_use]
+pub fn exports_spans() -> bool {
+    SPAN_EXPORT.get().is_some()
+}
+
 impl TaskEnded<'_> {
     /// Counts the task, keeps it for people to look at, and writes its line.
     pub fn report(&self, metrics: &Metrics, requests: &RequestLog) {
@@ -34,6 +40,7 @@ impl FinishedRequest<'_> {
     pub fn report(&self, metrics: &Metrics, requests: &RequestLog, log: &AccessLog) {
         metrics.record(self);
         requests.record(self);
+        // What matters is logged whatever the sample says.
         if self.is_remarkable(log) || fastrand::u32(..SAMPLE_ALL) < log.sample_per_million {
             logging::access(self);
         }
@@ -55,41 +62,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use tollgate_types::clock::UnixMs;
-    use tollgate_types::ids::RequestId;
-
-    fn finished(
-        status: u16,
-        error_code: &'static str,
-        duration: Duration,
-    ) -> FinishedRequest<'static> {
-        FinishedRequest {
-            request_id: RequestId::from_number(1),
-            account_id: None,
-            key_id: None,
-            client: None,
-            method: "POST",
-            route: "",
-            operation: None,
-            model: "",
-            requested_model: None,
-            upstream: "",
-            upstream_request_id: None,
-            status,
-            error_code,
-            streamed: false,
-            bytes_in: 0,
-            bytes_out: 0,
-            ended_at: UnixMs(1_769_860_800_000),
-            duration,
-            ttfb: None,
-            settled: None,
-            held: tollgate_money::money::Nanousd::ZERO,
-            max_tokens_clamped: None,
-            task_id: None,
-            traceparent: None,
-        }
-    }
+    use crate::finished::tests::finished;
 
     #[test]
     fn what_failed_was_left_or_took_long_is_remarkable() {
@@ -105,7 +78,8 @@ mod tests {
             (429, "", quick, true),
             (502, "BadGateway", quick, true),
         ] {
-            let remarkable = finished(status, code, duration).is_remarkable(&log);
+            let request = FinishedRequest { status, error_code: code, duration, ..finished() };
+            let remarkable = request.is_remarkable(&log);
             assert_eq!(remarkable, expected, "{status} {code:?} after {duration:?}");
         }
     }

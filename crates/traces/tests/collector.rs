@@ -5,55 +5,19 @@
 
 #![cfg(feature = "otlp")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+#[path = "../../../tests/harness/recorder.rs"]
+mod recorder;
+
 use std::process::Command;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use recorder::Recorder;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_protocols::Operation;
 use tollgate_telemetry::finished::{FinishedRequest, RequestSettlement};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, RequestId};
-
-/// The head and the body of a request to the collector.
-type Export = (String, Vec<u8>);
-
-/// A collector that accepts every export. It lives as long as the process.
-struct Collector {
-    address: SocketAddr,
-    exports: Arc<Mutex<Vec<Export>>>,
-}
-
-impl Collector {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("an address");
-        let exports = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&exports);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
-                let mut head = String::new();
-                while !head.ends_with("\r\n\r\n") && lines.read_line(&mut head).unwrap_or(0) > 0 {}
-                let length = head
-                    .lines()
-                    .filter_map(|line| line.split_once(':'))
-                    .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-                    .map_or(0, |(_, value)| value.trim().parse().expect("a length"));
-                let mut body = vec![0; length];
-                lines.read_exact(&mut body).expect("the body");
-                log.lock().expect("no poison").push((head, body));
-                let mut stream = stream;
-                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                stream.write_all(answer).expect("an answer");
-            }
-        });
-        Self { address, exports }
-    }
-}
 
 /// Runs [`exporter`] in a process of its own, which sends its spans to `endpoint`.
 fn export_to(endpoint: &str) {
@@ -107,7 +71,7 @@ fn finished(
 /// The process behind [`export_to`]; nothing where no endpoint is set.
 #[test]
 fn exporter() {
-    tollgate_traces::start().expect("a usable endpoint");
+    let _is_started = tollgate_traces::start().expect("a usable endpoint");
     for _ in 0..20 {
         tollgate_traces::record(&finished(200, "gpt-4o-mini", ""));
     }
@@ -117,12 +81,12 @@ fn exporter() {
 
 #[test]
 fn each_request_is_a_span_with_the_names_of_the_conventions() {
-    let collector = Collector::start();
+    let collector = Recorder::start();
     export_to(&format!("http://{}", collector.address));
-    let exports = collector.exports.lock().expect("no poison").clone();
+    let exports = collector.requests();
     assert!(!exports.is_empty(), "nothing reached the collector");
     let mut all = Vec::new();
-    for (head, body) in exports {
+    for recorder::Recorded { head, body } in exports {
         assert!(head.starts_with("POST /v1/traces "), "{head}");
         assert!(head.to_lowercase().contains("content-type: application/x-protobuf"), "{head}");
         all.extend(body);

@@ -116,7 +116,7 @@ pub struct LimitReached {
 
 /// An upstream's own error body, relayed to the customer where the API's contract says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct UpstreamErrorBody {
     /// The status of its answer.
     pub status: u16,
     /// Its body: JSON, with nothing in it about the operator.
@@ -143,8 +143,8 @@ pub struct GatewayError {
     /// The largest output limit, in tokens for each choice, that the account could pay now. Thirty-two bits
     /// keep a `Result` with this error on the stack small.
     pub max_tokens_affordable: Option<NonZeroU32>,
-    /// The upstream's own words, in the place of ours.
-    pub words: Option<Box<Words>>,
+    /// The upstream's own error, in the place of ours.
+    pub upstream_error: Option<Box<UpstreamErrorBody>>,
     /// Internal cause, for the operator's log.
     pub cause: Option<Box<str>>,
 }
@@ -161,7 +161,7 @@ impl GatewayError {
             retry_after: None,
             limited: None,
             max_tokens_affordable: None,
-            words: None,
+            upstream_error: None,
             cause: None,
         }
     }
@@ -188,10 +188,10 @@ impl GatewayError {
         self
     }
 
-    /// Has the customer read these words of the upstream.
+    /// Relays the upstream's own error to the customer.
     #[must_use]
-    pub fn in_words(mut self, words: Words) -> Self {
-        self.words = Some(Box::new(words));
+    pub fn with_upstream_error(mut self, error: UpstreamErrorBody) -> Self {
+        self.upstream_error = Some(Box::new(error));
         self
     }
 

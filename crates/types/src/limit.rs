@@ -71,7 +71,7 @@ words! {
 
 /// Status of one limit, as in the `RateLimit` headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gauge {
+pub struct LimitStatus {
     /// Its value.
     pub limit: u32,
     /// Rest of the limit.
@@ -84,16 +84,16 @@ pub struct Gauge {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitStatus {
     /// Of requests a minute.
-    pub requests: Option<Gauge>,
+    pub requests: Option<LimitStatus>,
     /// Of tokens a minute.
-    pub tokens: Option<Gauge>,
+    pub tokens: Option<LimitStatus>,
 }
 
 impl RateLimitStatus {
     /// Keeps the one of which less is left.
-    pub fn nearest(nearest: &mut Option<Gauge>, gauge: Option<Gauge>) {
+    pub fn nearest(nearest: &mut Option<LimitStatus>, gauge: Option<LimitStatus>) {
         let is_nearer =
-            |gauge: &Gauge| nearest.is_none_or(|nearest| gauge.remaining < nearest.remaining);
+            |gauge: &LimitStatus| nearest.is_none_or(|nearest| gauge.remaining < nearest.remaining);
         if let Some(gauge) = gauge.filter(is_nearer) {
             *nearest = Some(gauge);
         }

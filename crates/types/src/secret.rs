@@ -98,6 +98,7 @@ fn base32(bytes: &[u8]) -> String {
             text.push(char::from(ALPHABET[(bits >> count & 31) as usize]));
         }
     }
+    // 128 bits are no multiple of five: the last letter has three of them.
     if count > 0 {
         text.push(char::from(ALPHABET[(bits << (5 - count) & 31) as usize]));
     }
@@ -130,6 +131,7 @@ impl KeyHash {
 
 impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Two bytes tell keys apart in a log, and are no use for looking one up.
         write!(f, "KeyHash({:02x}{:02x}…)", self.0[0], self.0[1])
     }
 }

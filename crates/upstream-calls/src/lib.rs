@@ -174,6 +174,7 @@ impl Outbound {
         body: Bytes,
     ) -> Result<OutboundResponse, OutboundError> {
         let is_public = may_announce(url, hosts).map_err(OutboundError::Forbidden)?;
+        // A name that was public may lead inside by now: each connection checks its address again.
         let allowed = if is_public { PUBLIC } else { AllowedAddresses::All };
         let proxy = ProxyChoice::ByRules(Arc::clone(proxies));
         let client = self.clients.get(&Reach { proxy, allowed, ..direct() });
@@ -194,6 +195,7 @@ impl Outbound {
         upstream: &Upstream,
     ) -> Result<OutboundResponse, OutboundError> {
         let own = reach(upstream);
+        // The URL comes from an upstream's answer. Only at the configured address may it lead inside.
         let reach = if is_at(url, upstream) {
             own
         } else {
@@ -249,6 +251,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name)?.parse::<f64>().ok();
     let seconds = number("retry-after-ms").map(|ms| ms / 1000.0);
+    // Milliseconds first, as in the SDKs of OpenAI and Anthropic.
     if let Some(seconds) = seconds.or_else(|| number(RETRY_AFTER.as_str())) {
         return Duration::try_from_secs_f64(seconds).ok();
     }
@@ -263,6 +266,7 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 fn origin(upstream: &Upstream) -> String {
     let scheme = if upstream.is_tls() { "https" } else { "http" };
     let Destination { host, port, .. } = &*upstream.destination;
+    // An IPv6 address stands in brackets in a URL (RFC 3986, section 3.2.2).
     let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
     format!("{scheme}://{host}:{port}")
 }

@@ -1,8 +1,8 @@
-//! The customer's side of an answer: whoever waits for it, and what becomes of it when nobody does.
+//! The client's side of a response: watching its connection, and what follows when it disconnects.
 //!
-//! A stream is kept alive with comments while its upstream thinks, if that is wanted. A customer who
-//! leaves, or has been told that it took too long, ends the answer where all that it costs has been
-//! shown; else the upstream is read on without anyone listening, for what it will have cost.
+//! A stream is kept alive with comments while its upstream thinks, if that is configured. When the client
+//! disconnects, or its response has timed out, the call ends if all of its cost has been shown; else the
+//! upstream is read on without a client, for its bill.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -16,7 +16,9 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::envelope::Envelope;
-use crate::gateway::request::stamp::Stamp;
+use crate::gateway::request::filters::UpstreamFilters;
+use crate::gateway::request::gateway_headers::GatewayHeaders;
+use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::wire::error::describe_error;
 use crate::gateway::wire::head::{self, AnswerHead};
 
@@ -30,8 +32,10 @@ const COMMENT_IN_AN_EVENT: &[u8] = b": keep-alive\n";
 /// it is sent between whole events only.
 const BLANK_LINES: &[u8] = b"\n\n";
 
-/// The client's side of a response: its progress, and its keep-alive timer.
-pub(crate) struct Customer {
+/// The client's side of a response: its session, its progress, and its keep-alive timer.
+pub(crate) struct Customer<'a> {
+    pub(crate) session: &'a mut Session,
+    pub(crate) ctx: &'a mut RequestContext,
     /// Interval of keep-alive comments; `None` without them.
     interval: Option<Duration>,
     /// Time of the next keep-alive comment, unless something else is written before.
@@ -47,10 +51,12 @@ pub(crate) struct Customer {
     last: [u8; 2],
 }
 
-impl Customer {
-    pub(crate) fn new(ctx: &RequestContext) -> Self {
+impl<'a> Customer<'a> {
+    pub(crate) fn new(session: &'a mut Session, ctx: &'a mut RequestContext) -> Self {
         let interval = ctx.keepalive_interval();
         let mut customer = Self {
+            session,
+            ctx,
             interval,
             comment_at: None,
             timer: None,
@@ -89,32 +95,31 @@ impl Customer {
     /// it takes longer than that may.
     pub(crate) async fn wait<T>(
         &mut self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
         mut upstream: Pin<&mut impl Future<Output = T>>,
     ) -> Result<T> {
-        while ctx.response.orphan.is_none() {
+        while self.ctx.response.orphan.is_none() {
             tokio::select! {
                 biased;
                 done = &mut upstream => return Ok(done),
-                left = session.as_downstream_mut().read_body_or_idle(true) => {
+                left = self.session.as_downstream_mut().read_body_or_idle(true) => {
                     let error = left.err().unwrap_or_else(|| Error::new(ErrorType::ConnectionClosed));
-                    leave(ctx, error.into_down())?;
+                    self.leave(error.into_down())?;
                 }
-                // It is large, and most answers do without it.
-                () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment(session, ctx)).await?,
+                // Boxed: it is large, and most responses do without it.
+                () = tick(&mut self.timer, self.comment_at) => Box::pin(self.comment()).await?,
             }
         }
-        let Some(orphan) = &ctx.response.orphan else { return Err(disconnected()) };
+        let Some(orphan) = &self.ctx.response.orphan else { return Err(disconnected()) };
         tokio::select! {
             biased;
             done = &mut upstream => Ok(done),
             () = sleep_until(orphan.until) => Err(given_up()),
-            () = ctx.services.deadline.reached() => Err(given_up()),
+            () = self.ctx.services.deadline.reached() => Err(given_up()),
         }
     }
 
-    async fn comment(&mut self, session: &mut Session, ctx: &mut RequestContext) -> Result<()> {
+    async fn comment(&mut self) -> Result<()> {
+        let Self { session, ctx, .. } = self;
         if !self.begun {
             // What costs money does not begin before its hold is on disk.
             if let RequestStage::Sending(sending) = &ctx.stage {
@@ -123,16 +128,16 @@ impl Customer {
                     Error::because(ErrorType::InternalError, "the hold is not on disk", error)
                 })?;
             }
-            // Nobody knows yet which model serves.
-            let stamp = Stamp { fallback: None, ..ctx.stamp() };
-            let begun = respond::begin_events(session, stamp, ctx.routing.envelope).await;
+            // No target has answered, so no fallback can be named.
+            let gateway_headers = GatewayHeaders { fallback: None, ..ctx.gateway_headers() };
+            let begun = respond::begin_events(session, gateway_headers, ctx.routing.envelope).await;
             self.begun = true;
             if let Err(error) = begun {
-                return leave(ctx, error.into_down());
+                return self.leave(error.into_down());
             }
         }
         self.put_off_comment();
-        let comment = match (self.last, ctx.routing.envelope) {
+        let comment = match (self.last, self.ctx.routing.envelope) {
             ([b'\n', b'\n'], Envelope::Google) => BLANK_LINES,
             (_, Envelope::Google) => return Ok(()),
             ([b'\n', b'\n'], _) => COMMENT,
@@ -140,8 +145,8 @@ impl Customer {
             // In the middle of a line, which the upstream has to end.
             _ => return Ok(()),
         };
-        let sent = session.write_response_body(Some(Bytes::from_static(comment)), false).await;
-        sent.or_else(|error| leave(ctx, error.into_down()))
+        let sent = self.session.write_response_body(Some(Bytes::from_static(comment)), false).await;
+        sent.or_else(|error| self.leave(error.into_down()))
     }
 
     /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there. Where
@@ -149,54 +154,38 @@ impl Customer {
     ///
     /// # Errors
     /// The customer has left, and nobody needs to know how the answer goes on.
-    pub(crate) async fn send_head(
-        &mut self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-        header: AnswerHead,
-    ) -> Result<()> {
-        if std::mem::replace(&mut self.begun, true) || ctx.response.orphan.is_some() {
+    pub(crate) async fn send_head(&mut self, header: AnswerHead) -> Result<()> {
+        if std::mem::replace(&mut self.begun, true) || self.ctx.response.orphan.is_some() {
             return Ok(());
         }
-        if ctx.rewrites_document() {
+        if self.ctx.rewrites_document() {
             self.waiting = Some(header);
             return Ok(());
         }
-        self.write_head(session, ctx, header).await
+        self.write_head(header).await
     }
 
-    async fn write_head(
-        &mut self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-        header: AnswerHead,
-    ) -> Result<()> {
+    async fn write_head(&mut self, header: AnswerHead) -> Result<()> {
         self.put_off_comment();
-        let sent = head::write(session, header, false).await;
-        sent.or_else(|error| leave(ctx, error.into_down()))
+        let sent = head::write(self.session, header, false).await;
+        sent.or_else(|error| self.leave(error.into_down()))
     }
 
-    /// Sends a piece of the answer; where nobody is there, it is counted and thrown away.
+    /// Sends a piece of the response. Without a client nothing is sent.
     ///
     /// # Errors
     /// The customer has left, and nobody needs to know how it goes on; or nobody listens, and it is
     /// longer than that may be.
-    pub(crate) async fn send(
-        &mut self,
-        session: &mut Session,
-        ctx: &mut RequestContext,
-        piece: Bytes,
-        is_end: bool,
-    ) -> Result<()> {
-        if ctx.response.orphan.is_some() {
+    pub(crate) async fn send(&mut self, piece: Bytes, is_end: bool) -> Result<()> {
+        if self.ctx.response.orphan.is_some() {
             return Ok(());
         }
-        let piece = ctx.as_sent(piece, is_end);
+        let piece = self.ctx.as_sent(piece, is_end);
         if piece.is_empty() && !is_end {
             return Ok(());
         }
         if let Some(header) = self.waiting.take() {
-            self.write_head(session, ctx, header).await?;
+            self.write_head(header).await?;
         }
         if self.interval.is_some() && !piece.is_empty() {
             self.put_off_comment();
@@ -204,8 +193,49 @@ impl Customer {
                 self.last = [self.last[1], *byte];
             }
         }
-        let sent = session.write_response_body(Some(piece), is_end).await;
-        sent.or_else(|error| leave(ctx, error.into_down()))
+        let sent = self.session.write_response_body(Some(piece), is_end).await;
+        sent.or_else(|error| self.leave(error.into_down()))
+    }
+
+    /// Notes that the client has disconnected, and starts to read on for the bill where the upstream's work may
+    /// cost more than was shown.
+    ///
+    /// # Errors
+    /// The one given, where nothing is read on.
+    fn leave(&mut self, error: Box<Error>) -> Result<()> {
+        let ctx = &mut *self.ctx;
+        // At the deadline nobody reads on: the process is about to end.
+        if ctx.services.deadline.is_over() || !ctx.read_on() {
+            return Err(error);
+        }
+        let message = "The customer went away.";
+        let error =
+            GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(&error));
+        ctx.response.failure.get_or_insert(error);
+        Ok(())
+    }
+
+    /// Ends the client's response with `error`, and starts to read the upstream's to its end for the bill.
+    ///
+    /// # Errors
+    /// The one given, where nothing is read on.
+    pub(crate) async fn end_and_read_on(
+        &mut self,
+        filters: &impl UpstreamFilters,
+        call: &mut UpstreamCall,
+        error: Box<Error>,
+    ) -> Result<()> {
+        if !self.ctx.read_on() {
+            return Err(error);
+        }
+        // Boxed: it is large, and most responses do without it.
+        let answered = filters.fail_downstream(self.session, &error, self.ctx);
+        let _reuse = Box::pin(answered).await;
+        // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
+        // an answer has its end now that has none.
+        self.session.as_downstream_mut().shutdown().await;
+        call.wait_without_limit();
+        Ok(())
     }
 }
 
@@ -224,27 +254,12 @@ async fn tick(timer: &mut Option<Pin<Box<Sleep>>>, comment_at: Option<Instant>) 
     }
 }
 
-/// The customer is gone: the upstream is read on if what it does may cost what nobody has seen.
-///
-/// # Errors
-/// The one given, where that is not so.
-fn leave(ctx: &mut RequestContext, error: Box<Error>) -> Result<()> {
-    if ctx.services.deadline.is_over() || !ctx.read_on() {
-        return Err(error);
-    }
-    let message = "The customer went away.";
-    let error =
-        GatewayError::new(ErrorKind::ClientDisconnected, message).cause(describe_error(&error));
-    ctx.response.failure.get_or_insert(error);
-    Ok(())
-}
-
 /// The customer is gone.
 pub(crate) fn disconnected() -> Box<Error> {
     Error::new_down(ErrorType::ConnectionClosed)
 }
 
-/// Nobody listens, and it has taken as much time, or as many bytes, as it may.
+/// The error of reading on beyond the time or bytes allowed for it.
 pub(crate) fn given_up() -> Box<Error> {
     Error::new_down(ErrorType::Custom("an answer that nobody reads took too much"))
 }

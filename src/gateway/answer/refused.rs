@@ -10,7 +10,6 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue};
 use memchr::memmem;
 use pingora::{Error, ErrorType, Result};
-use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer::Customer;
@@ -38,14 +37,14 @@ const ID_BYTES_MIN: usize = 8;
 /// What `fail_to_proxy` is to tell the customer, or the log.
 pub(crate) async fn answer(
     gateway: &impl UpstreamFilters,
-    session: &mut Session,
-    ctx: &mut RequestContext,
-    customer: &mut Customer,
+    customer: &mut Customer<'_>,
     call: &mut UpstreamCall,
     mut header: AnswerHead,
 ) -> Result<()> {
     let status = header.status.as_u16();
-    let read = read(session, ctx, customer, call).await?;
+    let read = read(customer, call).await?;
+    let has_head = customer.has_head();
+    let ctx = &mut *customer.ctx;
     let hidden = ctx.attempt().map(|tried| UpstreamSecrets::at(&tried.candidate));
     let upstreams = HeaderMap::from(header.headers.clone());
     let may_be_shown = |words: &Bytes| !secrets::hides(words, &upstreams, hidden);
@@ -59,7 +58,7 @@ pub(crate) async fn answer(
         let retry_after = error.retry_after.or(delay);
         return Err(ctx.fail(GatewayError { retry_after, ..error }));
     }
-    if customer.has_head() {
+    if has_head {
         ctx.response.failure = Some(as_event(&words, status));
         return Err(Error::new_up(ErrorType::HTTPStatus(status)));
     }
@@ -72,9 +71,9 @@ pub(crate) async fn answer(
         header.headers.insert(CONTENT_TYPE, text);
     }
     gateway.response_filter(Some(&mut header), ctx).await?;
-    cors::allow(&mut header.headers, session.req_header());
-    customer.send_head(session, ctx, header).await?;
-    customer.send(session, ctx, words, true).await
+    cors::allow(&mut header.headers, customer.session.req_header());
+    customer.send_head(header).await?;
+    customer.send(words, true).await
 }
 
 /// The name of a failure in a header, as Amazon's services send it.
@@ -110,21 +109,16 @@ impl RequestContext {
 }
 
 /// All that the upstream says; `None` where it is too much, or breaks off.
-async fn read(
-    session: &mut Session,
-    ctx: &mut RequestContext,
-    customer: &mut Customer,
-    call: &mut UpstreamCall,
-) -> Result<Option<Bytes>> {
-    let budget = ctx.snapshot.limits.body_memory_bytes_max;
+async fn read(customer: &mut Customer<'_>, call: &mut UpstreamCall) -> Result<Option<Bytes>> {
+    let budget = customer.ctx.snapshot.limits.body_memory_bytes_max;
     let mut words = BytesMut::new();
     loop {
-        let piece = match customer.wait(session, ctx, pin!(call.chunk())).await? {
+        let piece = match customer.wait(pin!(call.chunk())).await? {
             Ok(Some(piece)) => piece,
             Ok(None) => return Ok(Some(words.freeze())),
             Err(_) => return Ok(None),
         };
-        let RequestStage::Sending(sending) = &mut ctx.stage else { return Ok(None) };
+        let RequestStage::Sending(sending) = &mut customer.ctx.stage else { return Ok(None) };
         if words.len() + piece.len() > BYTES_MAX || !sending.body.grow(piece.len(), budget) {
             return Ok(None);
         }

@@ -16,7 +16,7 @@ use crate::forwarded as client;
 use crate::gateway::listen::http1;
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::request::envelope::Envelope;
-use crate::gateway::request::stamp::Stamp;
+use crate::gateway::request::gateway_headers::GatewayHeaders;
 use crate::gateway::request::status::{should_retry, status_of, wire};
 use crate::gateway::wire::cors;
 use crate::gateway::wire::head::{self, AnswerHead, REQUEST_ID, X_REQUEST_ID, millis_up, text};
@@ -43,18 +43,18 @@ const LOGGED_BYTES_MAX: usize = 512;
 /// Answers with an error.
 pub(crate) async fn error(
     session: &mut Session,
-    stamp: impl Into<Stamp>,
+    gateway_headers: impl Into<GatewayHeaders>,
     envelope: Envelope,
     error: &GatewayError,
 ) -> pingora::Result<()> {
-    let stamp = stamp.into();
-    let id = stamp.id;
+    let gateway_headers = gateway_headers.into();
+    let id = gateway_headers.id;
     let status = status_of(error);
-    let body = match &error.words {
+    let body = match &error.upstream_error {
         Some(words) => words.body.clone(),
         None => envelope.body(id, error).to_string().into(),
     };
-    let mut header = json_head(status, stamp, body.len());
+    let mut header = json_head(status, gateway_headers, body.len());
     let headers = &mut header.headers;
     if envelope == Envelope::Anthropic {
         headers.insert(REQUEST_ID, head::id(id));
@@ -112,21 +112,21 @@ pub(crate) fn refusal(error: &GatewayError) -> Bytes {
 /// Answers 200 with a JSON document that is written already.
 pub(crate) async fn document(
     session: &mut Session,
-    stamp: impl Into<Stamp>,
+    gateway_headers: impl Into<GatewayHeaders>,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let header = json_head(200, stamp.into(), text.len());
+    let header = json_head(200, gateway_headers.into(), text.len());
     send(session, header, text).await
 }
 
 /// Answers with an upstream's own words about the customer's request.
 pub(crate) async fn relayed(
     session: &mut Session,
-    stamp: impl Into<Stamp>,
+    gateway_headers: impl Into<GatewayHeaders>,
     status: u16,
     text: Bytes,
 ) -> pingora::Result<()> {
-    let mut header = json_head(status, stamp.into(), text.len());
+    let mut header = json_head(status, gateway_headers.into(), text.len());
     if !text.trim_ascii_start().starts_with(b"{") {
         // A page of an upstream's is no page of this origin.
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
@@ -138,7 +138,7 @@ pub(crate) async fn relayed(
 /// Begins an answer 200 that is a file.
 pub(crate) async fn begin_file(
     session: &mut Session,
-    stamp: impl Into<Stamp>,
+    gateway_headers: impl Into<GatewayHeaders>,
     media_type: &str,
     length: Option<u64>,
 ) -> pingora::Result<()> {
@@ -152,7 +152,7 @@ pub(crate) async fn begin_file(
         None => headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
     };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    stamp.into().put(headers);
+    gateway_headers.into().put(headers);
     cors::allow(headers, session.req_header());
     head::write(session, header, false).await
 }
@@ -160,10 +160,10 @@ pub(crate) async fn begin_file(
 /// Begins a stream of events before its upstream has.
 pub(crate) async fn begin_events(
     session: &mut Session,
-    stamp: impl Into<Stamp>,
+    gateway_headers: impl Into<GatewayHeaders>,
     envelope: Envelope,
 ) -> pingora::Result<()> {
-    let stamp = stamp.into();
+    let gateway_headers = gateway_headers.into();
     let mut header = head::of(200);
     let headers = &mut header.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -171,9 +171,9 @@ pub(crate) async fn begin_events(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(ACCEL_BUFFERING, HeaderValue::from_static("no"));
     if envelope == Envelope::Anthropic {
-        headers.insert(REQUEST_ID, head::id(stamp.id));
+        headers.insert(REQUEST_ID, head::id(gateway_headers.id));
     }
-    stamp.put(headers);
+    gateway_headers.put(headers);
     cors::allow(headers, session.req_header());
     head::write(session, header, false).await
 }
@@ -194,13 +194,13 @@ pub(crate) async fn empty(session: &mut Session, id: RequestId) -> pingora::Resu
     head::write(session, header, true).await
 }
 
-fn json_head(status: u16, stamp: Stamp, length: usize) -> AnswerHead {
+fn json_head(status: u16, gateway_headers: GatewayHeaders, length: usize) -> AnswerHead {
     let mut header = head::of(status);
     let headers = &mut header.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, length.into());
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    stamp.put(headers);
+    gateway_headers.put(headers);
     header
 }
 
@@ -226,7 +226,7 @@ fn forget_head(session: &mut Session) {
         return;
     };
     rest.set_version(head.version);
-    // What metrics, the access log and whoever asked from inside read of it.
+    // Metrics, the access log and loopback callers read these.
     for name in LOGGED {
         for value in head.headers.get_all(name) {
             if value.len() <= LOGGED_BYTES_MAX && rest.append_header(name, value.clone()).is_err() {
@@ -237,9 +237,8 @@ fn forget_head(session: &mut Session) {
     *session.req_header_mut() = rest;
 }
 
-/// Ends a request that is turned away. One of a stranger over HTTP/2 is refused without an answer, which
-/// may have to wait for a window; a library then knows that nothing was done. Others are told when to
-/// come again.
+/// Ends a request that is shed. An unauthenticated one over HTTP/2 is refused without a response, which might
+/// wait for a window; a library then knows that nothing was done. Others are told when to retry.
 pub(crate) fn refused_at_once(session: &mut Session) -> bool {
     let is_unauthenticated = |origin: &Origin| !origin.is_authenticated();
     let is_refused =

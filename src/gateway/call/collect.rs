@@ -15,17 +15,17 @@ use crate::balance::{Candidate, Outcome};
 use crate::config::snapshot::Upstream;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::call::try_result::TryResult;
+use crate::gateway::call::whole_call::{FailedCall, WholeAnswer, is_error};
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::offload::{LARGE_BYTES, Offload};
 use crate::outbound::{Outbound, OutboundResponse};
@@ -51,12 +51,11 @@ pub(crate) async fn answer(
     ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut strategy = CollectFrom { gateway, headers: &customers };
-    let collected = match try_targets(gateway, ctx, &mut strategy).await? {
-        OwnAnswer::Done(collected) => collected,
-        OwnAnswer::Words(status, words) => {
+    let collected = match (CollectFrom { gateway, headers: &customers }).ask(ctx).await? {
+        WholeAnswer::Done(collected) => collected,
+        WholeAnswer::Words(status, words) => {
             let words = refused::with_own_id(words, ctx);
-            return respond::relayed(session, ctx.stamp(), status, words).await;
+            return respond::relayed(session, ctx.gateway_headers(), status, words).await;
         }
     };
     // Nothing goes to the client before the hold that pays for it is on disk.
@@ -70,7 +69,7 @@ pub(crate) async fn answer(
             ctx.begin_collected(Framing::Json, usage, source);
             ctx.finish_collected();
             ctx.response.first_byte = Some(ctx.started.elapsed());
-            let sent = respond::document(session, ctx.stamp(), document).await;
+            let sent = respond::document(session, ctx.gateway_headers(), document).await;
             sent.map_err(|error| error.into_down())
         }
         Content::Audio(url, format) => {
@@ -92,27 +91,29 @@ struct CollectFrom<'a> {
     headers: &'a HeaderMap,
 }
 
-impl UpstreamStrategy for CollectFrom<'_> {
-    type Answer = OwnAnswer<CollectedAnswer>;
-
-    async fn try_target(
-        &mut self,
-        ctx: &mut RequestContext,
-        candidate: Candidate,
-    ) -> TryResult<OwnAnswer<CollectedAnswer>> {
-        match self.collect(ctx, candidate).await {
-            Ok(Some(Ok(collected))) => TryResult::Answered(OwnAnswer::Done(collected)),
-            Ok(Some(Err(failed))) => TryResult::Failed(failed.failure, failed.otherwise()),
-            Ok(None) => TryResult::Skipped,
-            Err(error) => TryResult::Ended(error),
+impl CollectFrom<'_> {
+    /// Asks one target after the other, until one answers.
+    ///
+    /// # Errors
+    /// The request ends here, whatever other targets there are.
+    async fn ask(&self, ctx: &mut RequestContext) -> Result<WholeAnswer<CollectedAnswer>> {
+        let delivery = ctx.delivery();
+        loop {
+            let candidate = self.gateway.upstream_peer(ctx).await?;
+            let tried = match self.collect(ctx, candidate).await? {
+                Some(Ok(collected)) => TryResult::Answered(WholeAnswer::Done(collected)),
+                Some(Err(failed)) => TryResult::Failed(failed.failure, failed.otherwise()),
+                None => TryResult::Skipped,
+            };
+            if let Some(answer) = ctx.conclude(tried, delivery)? {
+                return Ok(answer);
+            }
         }
     }
-}
 
-impl CollectFrom<'_> {
     /// Asks one target; `None` where the request cannot be written for it.
     async fn collect(
-        &mut self,
+        &self,
         ctx: &mut RequestContext,
         candidate: Candidate,
     ) -> Result<Option<std::result::Result<CollectedAnswer, FailedCall>>> {
@@ -134,8 +135,9 @@ impl CollectFrom<'_> {
         let quotas = candidate.quota_channel().cloned();
         let hidden = UpstreamSecrets { upstream: &upstream, token: token.as_ref() };
         if let Err(error) = sending.admitted.payment.note_sent().await {
-            return Err(ctx.fail(peer::unrecorded(&error)));
+            return Err(ctx.fail(upstream_error::unrecorded(&error)));
         }
+        // Behind the record, and before the calls: a drop from here on settles a request that may be at work.
         let attempt = Attempt::begin(candidate, request);
         sending.attempt = Some(Attempt { progress: Progress::Sent, ..attempt });
         let (missing_model, is_name_chosen) =
@@ -258,7 +260,7 @@ async fn call_one(
         if body.trim_ascii_start().starts_with(b"{") {
             return Ok(body);
         }
-        let error = peer::unreadable("its answer is no JSON object");
+        let error = upstream_error::unreadable("its answer is no JSON object");
         return Err(FailedCall::new(CallFailure::Unreadable, error));
     }
     // It is a refusal all the same, whose words are too many or break off.
@@ -387,7 +389,7 @@ async fn send(session: &mut Session, ctx: &mut RequestContext, mut speech: Speec
         Some(_) => ("audio/mpeg", None),
         None => ("audio/wav", speech.answer.content_length()),
     };
-    let begun = respond::begin_file(session, ctx.stamp(), media_type, length).await;
+    let begun = respond::begin_file(session, ctx.gateway_headers(), media_type, length).await;
     begun.map_err(|error| error.into_down())?;
     let first = std::mem::take(&mut speech.first);
     let left = |error: Box<Error>| error.into_down();

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use pingora::Result;
-use pingora_proxy::Session;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{GatewayError, UpstreamErrorBody};
@@ -15,9 +14,9 @@ use crate::gateway::answer::customer::Customer;
 use crate::gateway::answer::refused;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::{customers_error, judge, judge_success};
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, hides};
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault, UpstreamRefusal};
@@ -41,13 +40,11 @@ const WORDS_MAX: Duration = Duration::from_secs(3);
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.
 pub(crate) async fn error(
-    customer: &mut Customer,
-    session: &mut Session,
-    ctx: &mut RequestContext,
+    customer: &mut Customer<'_>,
     call: &mut UpstreamCall,
 ) -> Result<Option<Vec<u8>>> {
-    let framing = ctx.attempt().and_then(|attempt| attempt.framing);
-    let streams = ctx.stream;
+    let framing = customer.ctx.attempt().and_then(|attempt| attempt.framing);
+    let streams = customer.ctx.stream;
     let read = |body: &[u8], is_all: bool| match framing {
         Some(Framing::EventStream) => refusal::frames_beginning(body),
         // Who did not ask for events gets blank lines as they come.
@@ -65,7 +62,7 @@ pub(crate) async fn error(
     let began = Instant::now();
     let mut seen = AnswerStart::Blank;
     // Only translated streams: what is relayed byte for byte has its own comments soon enough.
-    let mut shows_life = streams && ctx.is_translated();
+    let mut shows_life = streams && customer.ctx.is_translated();
     loop {
         let limit = if seen == AnswerStart::Blank { BLANK_MAX } else { PREAMBLE_MAX };
         let mut last = (false, AnswerStart::Blank);
@@ -76,7 +73,7 @@ pub(crate) async fn error(
             is_news
         };
         let looking = timeout_at(began + limit, call.look(is_document, is_news));
-        let looked = customer.wait(session, ctx, pin!(looking)).await?;
+        let looked = customer.wait(pin!(looking)).await?;
         let begun = match looked {
             Ok(Ok(begun)) => begun,
             Ok(Err(error)) => {
@@ -107,14 +104,9 @@ pub(crate) async fn error(
 ///
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.
-pub(crate) async fn words(
-    customer: &mut Customer,
-    session: &mut Session,
-    ctx: &mut RequestContext,
-    call: &mut UpstreamCall,
-) -> Result<Bytes> {
+pub(crate) async fn words(customer: &mut Customer<'_>, call: &mut UpstreamCall) -> Result<Bytes> {
     let looking = timeout_at(Instant::now() + WORDS_MAX, call.look(true, |_, is_all| is_all));
-    let looked = customer.wait(session, ctx, pin!(looking)).await?;
+    let looked = customer.wait(pin!(looking)).await?;
     Ok(match looked {
         Ok(Ok(words)) => words,
         Ok(Err(error)) => {
@@ -126,7 +118,7 @@ pub(crate) async fn words(
 }
 
 /// The error for clients of Anthropic's API about a failure of the upstream's own: its body, with the status
-/// that belongs to it, as refusals are relayed ([`peer::relays_failure`]).
+/// that belongs to it, as refusals are relayed ([`upstream_error::relays_failure`]).
 fn in_anthropics_words(
     read: GatewayError,
     refusal: &UpstreamRefusal,
@@ -139,7 +131,7 @@ fn in_anthropics_words(
         "api_error" => 500,
         _ => return read,
     };
-    let is_relayed = peer::relays_failure(hidden.upstream.dialect, status);
+    let is_relayed = upstream_error::relays_failure(hidden.upstream.dialect, status);
     if !is_relayed || hides(error, &HeaderMap::new(), Some(hidden)) {
         return read;
     }
@@ -177,9 +169,11 @@ impl RequestContext {
     ) -> (CallFailure, GatewayError) {
         let failed = CallFailure::FailedWithSuccess;
         let RequestStage::Sending(sending) = &mut self.stage else {
-            return (failed, peer::unavailable());
+            return (failed, upstream_error::unavailable());
         };
-        let Some(attempt) = &sending.attempt else { return (failed, peer::unavailable()) };
+        let Some(attempt) = &sending.attempt else {
+            return (failed, upstream_error::unavailable());
+        };
         let hidden = UpstreamSecrets::at(&attempt.candidate);
         let refusal = refusal::read(hidden.upstream.dialect, 200, None, error);
         let failure = match judge_success(&refusal, headers) {

@@ -2,33 +2,34 @@
 //!
 //! | File | What |
 //! |---|---|
-//! | `targets` | the one loop over targets, and what follows from a try |
-//! | `first_event` | what the beginning of a relayed answer's body shows |
-//! | `forward` | asks for an answer that is passed on as it comes |
+//! | `try_result` | the result of a try of one target, and the decision to go on or to end |
+//! | `forward`, `first_event` | asks for an answer that is passed on as it comes, until its body begins |
+//! | `relay` | passes that answer on |
 //! | `collect` | asks for an answer that is put together |
-//! | `submit` | asks for a task; `repeat` knows submits that are made again, `task_record` what is on disk |
-//! | `own_call`, `post` | what the last two share: what calls come to, and how they are made |
-//! | `free` | limits of calls that cost nothing |
-//! | `count` | providers' counters of tokens that are asked about a prompt |
+//! | `submit` | asks for a task; `repeated_submit` knows submits that are made again, `task_record` what is on disk |
+//! | `whole_call`, `post` | what the last two share: what calls come to, and how they are made |
+//! | `free_calls` | limits of calls that cost nothing |
+//! | `token_count` | providers' counters of tokens that are asked about a prompt |
 
-pub(super) mod targets;
-pub(super) mod own_call;
+pub(super) mod try_result;
+pub(super) mod whole_call;
 pub(super) mod post;
 pub(super) mod first_event;
 pub(super) mod forward;
+pub(super) mod relay;
 pub(super) mod collect;
 pub(super) mod submit;
-pub(super) mod repeat;
+pub(super) mod repeated_submit;
 pub(super) mod task_record;
-pub(super) mod free;
-pub(super) mod count;
+pub(super) mod free_calls;
+pub(super) mod token_count;
 
 use pingora::Result;
 use pingora_proxy::Session;
 
 use crate::gateway::request::context::RequestContext;
-use crate::gateway::request::peer;
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::protocols::Delivery;
 
 /// Asks upstreams for a paid request, and answers it.
@@ -44,9 +45,9 @@ pub(super) async fn answer(
     if sending.admitted.call.is_local() {
         let local_answer = sending.admitted.call.local_answer();
         ctx.response.local_answer = local_answer;
-        return Err(ctx.fail(peer::unavailable()));
+        return Err(ctx.fail(upstream_error::unavailable()));
     }
-    // Each is large, and a request needs one of them only.
+    // Boxed: each is large, and a request needs one of them only.
     let answered = match ctx.delivery() {
         // A task is not cut by the end of the process.
         Delivery::Submit => {

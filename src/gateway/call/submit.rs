@@ -11,21 +11,23 @@ use pingora_proxy::Session;
 use crate::balance::{Candidate, Channel, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::{refused, respond};
-use crate::gateway::call::own_call::{FailedCall, OwnAnswer, is_error};
 use crate::gateway::call::post::{ConnectionReuse, Poster};
-use crate::gateway::call::repeat::{accepted_as, answer_of_first, id_alone, overtaken, taken};
-use crate::gateway::call::targets::{TryResult, UpstreamStrategy, try_targets};
+use crate::gateway::call::repeated_submit::{
+    accepted_as, answer_of_first, id_alone, overtaken, taken,
+};
 use crate::gateway::call::task_record::{
     count_repetitions_after, internal, no_such_task, open, reject, retarget, stand, unreadable,
 };
+use crate::gateway::call::try_result::TryResult;
+use crate::gateway::call::whole_call::{FailedCall, WholeAnswer, is_error};
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::filters::UpstreamFilters;
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::Missing;
 use crate::gateway::request::refusal::judge;
 use crate::gateway::request::sending::{Attempt, Sending};
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::ledger::{Key, RequestId, Task, TaskPhase};
 use crate::limits::InUseGuard;
@@ -63,7 +65,7 @@ pub(crate) async fn check(
         return Err(too_many_wait());
     }
     let waiting = match submit.waits() {
-        true => gateway.admission.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
+        true => gateway.request_slots.waiting(ctx.admission.slot.as_ref(), &snapshot.limits)?,
         false => None,
     };
     for id in submit.tasks() {
@@ -86,9 +88,10 @@ pub(crate) async fn answer(
     ctx: &mut RequestContext,
 ) -> Result<()> {
     let customers = session.req_header().headers.clone();
-    let mut strategy = SubmitTo { gateway, headers: &customers, opened: None };
-    let submitted = try_targets(gateway, ctx, &mut strategy).await;
-    if let Some(task) = strategy.opened {
+    let mut submit = SubmitTo { gateway, headers: &customers, opened: None };
+    let submitted = submit.ask(ctx).await;
+    // Its record is still open: no upstream has taken the task, or may have.
+    if let Some(task) = submit.opened {
         reject(gateway, &task).await;
     }
     // The task's record names its upstream.
@@ -96,18 +99,18 @@ pub(crate) async fn answer(
         sending.attempt = None;
     }
     let (submitted, accepted) = match submitted? {
-        OwnAnswer::Done(SubmitAnswer::Taken { task, answer }) => (task, answer),
-        OwnAnswer::Done(SubmitAnswer::Before(status, answer)) => {
-            return respond::relayed(session, ctx.stamp(), status, answer).await;
+        WholeAnswer::Done(SubmitAnswer::Taken { task, answer }) => (task, answer),
+        WholeAnswer::Done(SubmitAnswer::Before(status, answer)) => {
+            return respond::relayed(session, ctx.gateway_headers(), status, answer).await;
         }
-        OwnAnswer::Words(status, words) => {
+        WholeAnswer::Words(status, words) => {
             let words = refused::with_own_id(words, ctx);
-            return respond::relayed(session, ctx.stamp(), status, words).await;
+            return respond::relayed(session, ctx.gateway_headers(), status, words).await;
         }
     };
     ctx.response.first_byte = Some(ctx.started.elapsed());
     ctx.response.task = Some(submitted.id());
-    // Who waits for the end of the task holds a place among those who wait, and no other.
+    // A request that waits for the end of its task holds a slot for waiting, and no other.
     ctx.release_slots();
     // The task has taken the hold over, and is on disk with it: this returns at once.
     gateway.response_filter(None, ctx).await?;
@@ -115,14 +118,14 @@ pub(crate) async fn answer(
     let (status, document) = accepted_as(&submitted, Some(accepted));
     let waits = sending.admitted.call.submit().is_some_and(Submit::waits);
     if !waits {
-        let sent = respond::relayed(session, ctx.stamp(), status, document).await;
+        let sent = respond::relayed(session, ctx.gateway_headers(), status, document).await;
         return sent.map_err(|error| error.into_down());
     }
     count_repetitions_after(gateway, &submitted, WAIT_MAX).await;
     // A submit that was taken is answered as such, also if nobody may wait any more.
     let waited = tokio::select! {
         waited = gateway.tasks.wait(&submitted) => Ok(waited),
-        // Who leaves gives the place up; the task goes on.
+        // A disconnect gives the slot back; the task goes on.
         left = session.as_downstream_mut().read_body_or_idle(true) => {
             let left = left.map(|_| pingora::Error::new(pingora::ErrorType::ConnectionClosed));
             Err(left.unwrap_or_else(|error| error).into_down())
@@ -131,8 +134,8 @@ pub(crate) async fn answer(
     count_repetitions_after(gateway, &submitted, Duration::ZERO).await;
     let waited = waited?;
     let sent = match waited {
-        Ok(record) => respond::document(session, ctx.stamp(), record.into()).await,
-        Err(_) => respond::relayed(session, ctx.stamp(), status, document).await,
+        Ok(record) => respond::document(session, ctx.gateway_headers(), record.into()).await,
+        Err(_) => respond::relayed(session, ctx.gateway_headers(), status, document).await,
     };
     sent.map_err(|error| error.into_down())
 }
@@ -155,29 +158,25 @@ struct SubmitTo<'a> {
 }
 
 /// The result of a submit to one target; the error ends the request.
-type SubmitResult = std::result::Result<TryResult<OwnAnswer<SubmitAnswer>>, GatewayError>;
-
-impl UpstreamStrategy for SubmitTo<'_> {
-    type Answer = OwnAnswer<SubmitAnswer>;
-
-    async fn try_target(
-        &mut self,
-        ctx: &mut RequestContext,
-        candidate: Candidate,
-    ) -> TryResult<OwnAnswer<SubmitAnswer>> {
-        let id = ctx.id;
-        let sending = match ctx.sending() {
-            Ok(sending) => sending,
-            Err(error) => return TryResult::Ended(error),
-        };
-        match self.submit(sending, candidate, id).await {
-            Ok(tried) => tried,
-            Err(error) => TryResult::Ended(ctx.fail(error)),
-        }
-    }
-}
+type SubmitResult = std::result::Result<TryResult<WholeAnswer<SubmitAnswer>>, GatewayError>;
 
 impl SubmitTo<'_> {
+    /// Asks one target after the other, until one takes the task.
+    ///
+    /// # Errors
+    /// The request ends here, whatever other targets there are.
+    async fn ask(&mut self, ctx: &mut RequestContext) -> Result<WholeAnswer<SubmitAnswer>> {
+        let (id, delivery) = (ctx.id, ctx.delivery());
+        loop {
+            let candidate = self.gateway.upstream_peer(ctx).await?;
+            let tried = self.submit(ctx.sending()?, candidate, id).await;
+            let tried = tried.map_err(|error| ctx.fail(error))?;
+            if let Some(answer) = ctx.conclude(tried, delivery)? {
+                return Ok(answer);
+            }
+        }
+    }
+
     /// Notes on disk that the target is asked, asks it, and makes its answer durable.
     async fn submit(
         &mut self,
@@ -229,7 +228,7 @@ impl SubmitTo<'_> {
                 let upstream_id = taken(&task, &id, &answer);
                 let task = stand(gateway, &task, TaskPhase::Submitted { upstream_id }).await?;
                 gateway.tasks.follow(&task).await;
-                return Ok(TryResult::Answered(OwnAnswer::Done(SubmitAnswer::Taken {
+                return Ok(TryResult::Answered(WholeAnswer::Done(SubmitAnswer::Taken {
                     task,
                     answer,
                 })));
@@ -274,7 +273,7 @@ async fn answer_as_first(gateway: &Gateway, sending: &Sending) -> SubmitResult {
     let Some(mark) = &sending.mark else { return Err(internal("no mark")) };
     let first = answer_of_first(gateway, account, mark, None).await?;
     let (status, answer) = first.ok_or_else(overtaken)?;
-    Ok(TryResult::Answered(OwnAnswer::Done(SubmitAnswer::Before(status, answer))))
+    Ok(TryResult::Answered(WholeAnswer::Done(SubmitAnswer::Before(status, answer))))
 }
 
 /// The headers, with those that the protocol wants beside the usual ones.
@@ -319,7 +318,7 @@ async fn ask(
         let answer = read.map_err(|error| match error {
             // No upstream says so much of a task.
             OutboundError::TooLarge => {
-                FailedCall::new(CallFailure::Unreadable, peer::unreadable(error))
+                FailedCall::new(CallFailure::Unreadable, upstream_error::unreadable(error))
             }
             error => {
                 FailedCall::unanswered(CallFailure::from_outbound_body(&error), delivery, &error)

@@ -61,25 +61,25 @@ pub(super) async fn answer(
     if let Some(document) = ctx.response.local_answer.take() {
         ctx.response.failure = None;
         http1::close_behind(session);
-        let sent = respond::document(session, ctx.stamp(), document).await.is_ok();
+        let sent = respond::document(session, ctx.gateway_headers(), document).await.is_ok();
         return FailToProxy { error_code: if sent { 200 } else { 0 }, can_reuse_downstream: false };
     }
     let was_sent = matches!(ctx.stage, RequestStage::Sending(_) | RequestStage::Relaying(_));
-    let stamp = ctx.stamp();
+    let gateway_headers = ctx.gateway_headers();
     let failure = ctx.response.failure.get_or_insert_with(|| match *error.esource() {
         ErrorSource::Upstream => failed(error),
         _ => GatewayError::new(ErrorKind::Internal, "The gateway failed.").cause(error),
     });
     // Behind a request that an upstream was asked for, the connection is closed.
     let reusable = !was_sent && failure.kind != ErrorKind::BadFraming && session.is_body_done();
-    // Who is turned away comes again, and costs less over the connection that is there.
+    // A shed client retries, and costs less over the connection that it has.
     let is_overloaded = failure.kind == ErrorKind::Overloaded && !was_sent && !is_cut;
     let is_shed = ctx.admission.is_shed || is_overloaded;
     if is_shed && respond::refused_at_once(session) {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
     if is_overloaded && session.as_http2().is_some() {
-        // It is read at once by whoever means to read it.
+        // A client that reads its response takes it at once.
         session.set_write_timeout(Some(SHED_TAKE_TIMEOUT));
     }
     let drained = is_shed && length::is_short(session);
@@ -92,7 +92,8 @@ pub(super) async fn answer(
     if failure.kind == ErrorKind::ClientDisconnected {
         return FailToProxy { error_code: 0, can_reuse_downstream: false };
     }
-    let sent = respond::error(session, stamp, ctx.routing.envelope, failure).await.is_ok();
+    let sent =
+        respond::error(session, gateway_headers, ctx.routing.envelope, failure).await.is_ok();
     if sent && !reusable && failure.kind != ErrorKind::BadFraming {
         linger(session).await;
     }
@@ -100,12 +101,12 @@ pub(super) async fn answer(
     FailToProxy { error_code: status, can_reuse_downstream }
 }
 
-/// Listens a little to a body that nobody wants: closing with unread bytes resets the connection,
-/// and the answer may be lost with it.
+/// Reads on for a moment: closing with unread bytes resets the connection, and the response may be lost with
+/// it.
 async fn linger(session: &mut Session) {
     let downstream = session.as_downstream_mut();
     downstream.set_total_drain_timeout(Some(LINGER_TIMEOUT));
-    // A customer who goes on sending has been answered all the same.
+    // A client that goes on sending has its response all the same.
     drop(downstream.drain_request_body().await);
 }
 
@@ -147,7 +148,7 @@ async fn end_begun(session: &mut Session, error: &Error, ctx: &mut RequestContex
         ctx.routing.envelope.error_event(ctx.id, failure)
     };
     let closing = ctx.as_sent(closing, true);
-    // A customer who is gone cannot be told.
+    // A client that has disconnected gets nothing.
     drop(session.write_response_body(Some(closing), true).await);
 }
 

@@ -60,6 +60,7 @@ impl Gateway {
         let conf = server_conf();
         let (deadline, open) = (Arc::clone(&self.deadline), Arc::clone(&self.open));
         let ledger = Arc::clone(&self.ledger);
+        // A look-up only: the stream is authenticated again in its own request, with the right error.
         let is_authenticated = Arc::new(move |header: &RequestHeader| {
             pipeline::authenticate(&ledger, &header.headers, None, UnixMs::now()).is_ok()
         });

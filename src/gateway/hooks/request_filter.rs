@@ -13,14 +13,14 @@ use crate::balance::{CallKind, CandidateQuery, Candidates};
 use crate::config::snapshot::{Route, Snapshot};
 use crate::error::{AllowedMethods, ErrorKind, GatewayError};
 use crate::gateway::answer::respond;
-use crate::gateway::call::{self, repeat, submit};
+use crate::gateway::call::{self, repeated_submit, submit};
 use crate::gateway::dispatch::{Dispatch, dispatch};
-use crate::gateway::hold::tight::{self, FundedRequest, TightRequest};
+use crate::gateway::hold::small_balance::{self, FundedRequest, TightRequest};
 use crate::gateway::local;
 use crate::gateway::receive::body::{self, ReadLimits};
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::{RequestContext, RequestStage};
-use crate::gateway::request::mark::{self, Mark};
+use crate::gateway::request::idempotency::{self, IdempotencyMark};
 use crate::gateway::request::sending::Sending;
 use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
@@ -82,8 +82,8 @@ async fn admit(
         let (key, call) = (&validated.resolved.key, validated.call.as_ref());
         ctx.admission.waiting = submit::check(gateway, ctx, key, call).await?;
         if let Some(mark) = &mark {
-            let first = repeat::answer_of_first(gateway, key.account, mark, Some(session));
-            // It is large, and most requests do without it.
+            let first = repeated_submit::answer_of_first(gateway, key.account, mark, Some(session));
+            // Boxed: it is large, and most requests do without it.
             if let Some((status, answer)) = Box::pin(first).await? {
                 let answered = respond::relayed(session, ctx.id, status, answer).await;
                 answered.map_err(|error| client_disconnected(&error))?;
@@ -103,8 +103,8 @@ async fn admit(
         Admission::Admitted(admitted) => FundedRequest { admitted, candidates, body },
         Admission::Tight(priced) => {
             let request = TightRequest::new(priced, candidates, body, ctx, route);
-            // It is large, and most requests do without it.
-            Box::pin(tight::admit(gateway, session, ctx, request)).await?
+            // Boxed: it is large, and most requests do without it.
+            Box::pin(small_balance::admit(gateway, session, ctx, request)).await?
         }
     };
     let FundedRequest { admitted, candidates, body } = fitted;
@@ -127,7 +127,7 @@ struct ParsedRequest<'a> {
     request: Request<'a>,
     validated: ValidatedRequest,
     /// Idempotency mark of a request that starts a task.
-    mark: Option<Mark>,
+    mark: Option<IdempotencyMark>,
 }
 
 /// Reads the whole body, a large one where that holds up nobody, with room for what is made of it.
@@ -172,7 +172,7 @@ fn understand<'a>(
     let validated = pipeline::validate(resolved, &request)?;
     ctx.stream = validated.call.streams();
     let mark = match validated.call.submit() {
-        Some(_) => mark::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
+        Some(_) => idempotency::mark(head, &snapshot, &validated.resolved.key, &request, body)?,
         None => None,
     };
     Ok(ParsedRequest { request, validated, mark })

@@ -7,13 +7,14 @@ use crate::balance::{Candidate, CredentialLeak, Outcome};
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::customer;
 use crate::gateway::listen::deadline;
-use crate::gateway::request::context::{CutReason, RequestContext, RequestStage, Response};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::failure::CallFailure;
 use crate::gateway::request::orphan::Orphan;
-use crate::gateway::request::peer;
+use crate::gateway::request::response::{CutReason, Response};
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
-use crate::gateway::wire::kind::{self, ShownFraming};
 use crate::gateway::wire::offload;
+use crate::gateway::wire::response_framing::{self, ShownFraming};
 use crate::ledger::Refusal;
 use crate::pipeline::{CoverageError, Relaying, Step};
 use crate::price::Side;
@@ -30,13 +31,14 @@ pub(super) fn filter(
         return collected(body.as_deref().unwrap_or_default(), ctx);
     }
     let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(()) };
+    // First of all checks: what nobody receives is metered and needs no hold, no scan and no deadline.
     if let Some(orphan) = &mut ctx.response.orphan {
         return discarded(orphan, response, body.take().unwrap_or_default(), end_of_stream);
     }
     if body.as_ref().is_some_and(|piece| is_mislabelled(response, piece)) {
         response.report(Outcome::Broken, &ctx.services.metrics);
         let cause = "the body is no event stream, or is one, against what its head says";
-        return Err(ctx.fail(peer::unreadable(cause)));
+        return Err(ctx.fail(upstream_error::unreadable(cause)));
     }
     if ctx.services.deadline.is_over() && response.framing == Framing::Sse {
         response.cut = Some(CutReason::Stopping);
@@ -53,7 +55,7 @@ pub(super) fn filter(
         response.report(Outcome::TimedOut, &ctx.services.metrics);
     }
     if is_overdue && response.framing != Framing::Sse {
-        return Err(ctx.fail(peer::timed_out()));
+        return Err(ctx.fail(upstream_error::timed_out()));
     }
     let piece = body.take().unwrap_or_default();
     let step = (!is_overdue).then(|| response.relaying.relay(piece));
@@ -65,7 +67,7 @@ pub(super) fn filter(
         }
         None => {
             response.cut = Some(CutReason::Overdue);
-            let failure = ctx.response.failure.insert(peer::timed_out());
+            let failure = ctx.response.failure.insert(upstream_error::timed_out());
             ctx.routing.envelope.error_event(ctx.id, failure)
         }
     };
@@ -84,7 +86,7 @@ fn collected(document: &[u8], ctx: &mut RequestContext) -> Result<()> {
     }
     ctx.services.metrics.answer_withheld(ctx.upstream_name());
     ctx.fail_answer(CallFailure::Unreadable);
-    Err(ctx.fail(peer::withheld("The upstream's answer", "Nothing is charged.")))
+    Err(ctx.fail(upstream_error::withheld("The upstream's answer", "Nothing is charged.")))
 }
 
 /// The piece that had to wait, as the customer gets it once a hold on disk pays for it, and whether it is
@@ -155,7 +157,7 @@ fn withheld(ctx: &mut RequestContext) -> Result<Bytes> {
     if response.framing == Framing::Sse {
         response.cut = Some(CutReason::Withheld);
         let charged = "What was delivered is charged.";
-        let failure = peer::withheld("The rest of the upstream's answer", charged);
+        let failure = upstream_error::withheld("The rest of the upstream's answer", charged);
         let failure = ctx.response.failure.insert(failure);
         return Ok(ctx.routing.envelope.error_event(ctx.id, failure));
     }
@@ -167,7 +169,7 @@ fn withheld(ctx: &mut RequestContext) -> Result<Bytes> {
         Framing::Json => "Nothing is charged.",
         _ => "What was delivered is charged.",
     };
-    Err(ctx.fail(peer::withheld("The upstream's answer", charged)))
+    Err(ctx.fail(upstream_error::withheld("The upstream's answer", charged)))
 }
 
 /// Takes a piece that nobody gets, so that nothing has to be held for it first.
@@ -193,7 +195,7 @@ fn is_mislabelled(response: &mut Response, piece: &[u8]) -> bool {
     if response.is_framing_confirmed || response.framing == Framing::Binary {
         return false;
     }
-    let shown = kind::shown_framing(piece);
+    let shown = response_framing::shown_framing(piece);
     response.is_framing_confirmed = shown != ShownFraming::Blank;
     matches!(shown, ShownFraming::Only(framing) if framing != response.framing)
 }
@@ -221,7 +223,7 @@ fn ended(ctx: &mut RequestContext, out: Bytes) -> Result<Bytes> {
     response.report(Outcome::Broken, &ctx.services.metrics);
     if response.framing == Framing::Json {
         // No reader of a document takes its beginning for the whole when the rest never comes.
-        let failure = peer::unreadable("its answer ended before its document did");
+        let failure = upstream_error::unreadable("its answer ended before its document did");
         return Err(ctx.fail(failure));
     }
     let failure = broken(&response.relaying);

@@ -8,7 +8,7 @@ use pingora::Result;
 use crate::gateway::answer::respond::ACCEL_BUFFERING;
 use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::envelope::Envelope;
-use crate::gateway::request::peer;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::response_headers;
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::head::{self, AnswerHead, REQUEST_ID};
@@ -31,7 +31,7 @@ pub(super) async fn filter(header: &mut AnswerHead, ctx: &mut RequestContext) ->
     if header.status.is_informational() {
         return Ok(());
     }
-    ctx.stamp().put_beside(&mut header.headers);
+    ctx.gateway_headers().put_optional(&mut header.headers);
     if let RequestStage::Sending(sending) = &ctx.stage
         && let Some(left_out) = sending.left_out()
         && let Ok(left_out) = HeaderValue::try_from(left_out)
@@ -43,10 +43,11 @@ pub(super) async fn filter(header: &mut AnswerHead, ctx: &mut RequestContext) ->
         return Ok(());
     }
     let Some(framing) = framing else {
-        return Err(ctx.fail(peer::unreadable("nothing says how the answer is read")));
+        return Err(ctx.fail(upstream_error::unreadable("nothing says how the answer is read")));
     };
     durable(ctx).await?;
     let Some(response) = ctx.begin_relaying(framing) else { return Ok(()) };
+    // The upstream's length is that of its own bytes; a rewritten body has another.
     if response.relaying.changes_length() && header.headers.remove(&CONTENT_LENGTH) {
         header.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
@@ -70,7 +71,7 @@ pub(super) async fn durable(ctx: &mut RequestContext) -> Result<()> {
     if let RequestStage::Sending(sending) = &ctx.stage
         && let Err(error) = sending.admitted.payment.durable().await
     {
-        return Err(ctx.fail(peer::unrecorded(&error)));
+        return Err(ctx.fail(upstream_error::unrecorded(&error)));
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(super) async fn choose(gateway: &Gateway, ctx: &mut RequestContext) -> Resul
             let limits = ctx.snapshot.limits.free_calls;
             // Most requests are paid for, and have no room for this.
             match Box::pin(gateway.enter_free_call(&candidate, &limits)).await {
-                Ok(place) => candidate.begin_free(place, Instant::now()),
+                Ok(slot) => candidate.begin_free(slot, Instant::now()),
                 Err(refusal) => {
                     drop(candidate);
                     return Err(ctx.fail(refusal));

@@ -5,7 +5,7 @@ use crate::gateway::request::failure::CallFailure;
 use crate::gateway::upstream::response_headers;
 use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::head::AnswerHead;
-use crate::gateway::wire::kind;
+use crate::gateway::wire::response_framing;
 
 /// Looks at a response header before any of it reaches the customer: what of a failure it tells, or
 /// `None` for an answer that can be passed on.
@@ -26,7 +26,8 @@ pub(super) fn filter(header: &AnswerHead, ctx: &mut RequestContext) -> Option<Ca
     if !header.status.is_success() {
         return Some(CallFailure::from_status(status, &header.headers.clone().into()));
     }
-    let framing = kind::declared_framing(&header.headers, sending.admitted.call.as_ref());
+    let framing =
+        response_framing::declared_framing(&header.headers, sending.admitted.call.as_ref());
     if framing.is_none() {
         return Some(CallFailure::Unreadable);
     }

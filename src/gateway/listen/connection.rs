@@ -28,13 +28,13 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::listen::bounds::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
-use crate::gateway::listen::deadline::{Cuttable, Deadline};
-use crate::gateway::listen::http1::{CustomerWire, Http1Session, KeepAliveSlot, SoundHead};
-use crate::gateway::listen::open::{ConnectionState, ConnectionTable, OpenConnection};
+use crate::gateway::listen::connection_table::{ConnectionState, ConnectionTable, OpenConnection};
+use crate::gateway::listen::deadline::{Deadline, DeadlineStream};
+use crate::gateway::listen::http1::{CheckedHead, ClientConnection, Http1Session, KeepAliveSlot};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{driver, http2};
-use crate::gateway::wire::patience::Patience;
+use crate::gateway::wire::reused_timer::ReusedTimer;
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -122,55 +122,55 @@ where
         };
         let proxied = self.transport.is_proxied().then(|| transport::peer(&stream)).flatten();
         // It stands behind the handshake, which is bounded by time.
-        proxied.is_none_or(|proxied| self.open.tell(ticket, proxied.ip())).then_some(stream)
+        proxied.is_none_or(|proxied| self.open.set_address(ticket, proxied.ip())).then_some(stream)
     }
 
     async fn serve(
         &self,
         mut stream: Stream,
-        member: &Arc<ConnectionState>,
+        state: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.serve_http2(stream, member, shutdown).await;
+            return self.serve_http2(stream, state, shutdown).await;
         }
-        let mut patience = Patience::default();
-        match self.next_head(&mut stream, HEAD_TIMEOUT, &mut patience, &mut shutdown).await {
+        let mut timer = ReusedTimer::default();
+        match self.next_head(&mut stream, HEAD_TIMEOUT, &mut timer, &mut shutdown).await {
             ReceivedHead::Http2(begun) => {
                 // Only plain TCP gets here: over TLS the protocol was agreed on.
                 let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
                 stream.rewind(&begun);
-                self.serve_http2(stream, member, shutdown).await;
+                self.serve_http2(stream, state, shutdown).await;
             }
             first => {
-                let wire = CustomerWire::new(
-                    Cuttable::wrap(stream, &self.deadline),
-                    Origin::new(Arc::clone(member)),
+                let wire = ClientConnection::new(
+                    DeadlineStream::wrap(stream, &self.deadline),
+                    Origin::new(Arc::clone(state)),
                 );
-                self.serve_http1(wire, first, patience, member, shutdown).await;
+                self.serve_http1(wire, first, timer, state, shutdown).await;
             }
         }
     }
 
     async fn serve_http1(
         &self,
-        mut wire: CustomerWire,
+        mut wire: ClientConnection,
         mut next: ReceivedHead,
-        mut patience: Patience,
-        member: &Arc<ConnectionState>,
+        mut timer: ReusedTimer,
+        state: &Arc<ConnectionState>,
         mut shutdown: ShutdownWatch,
     ) {
         let (returned, mut session) = (KeepAliveSlot::default(), driver::session());
         let mut requests_left = REQUESTS_MAX;
         loop {
             let mut head = match next {
-                ReceivedHead::Sound(head) => head,
+                ReceivedHead::Checked(head) => head,
                 ReceivedHead::Refused(error) => {
                     return say_and_close(wire.stream, &(self.refuse)(&error)).await;
                 }
                 ReceivedHead::Http2(_) | ReceivedHead::None => return,
             };
-            if !member.begin() {
+            if !state.begin() {
                 return;
             }
             requests_left -= 1;
@@ -181,32 +181,32 @@ where
             driver::serve(&self.proxy, &mut session, Box::new(own)).await;
             let Some(back) = returned.lock().take() else { return };
             wire = back;
-            member.end();
+            state.end();
             let wait =
-                if member.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
-            next = self.next_head(&mut wire.stream, wait, &mut patience, &mut shutdown).await;
+                if state.is_authenticated() { IDLE_TIMEOUT } else { UNAUTHENTICATED_IDLE_TIMEOUT };
+            next = self.next_head(&mut wire.stream, wait, &mut timer, &mut shutdown).await;
         }
     }
 
     async fn serve_http2(
         &self,
         stream: Stream,
-        member: &Arc<ConnectionState>,
+        state: &Arc<ConnectionState>,
         shutdown: ShutdownWatch,
     ) {
-        let begin = |session, busy| {
+        let begin = |session, stream_guard| {
             let (proxy, shutdown) = (Arc::clone(&self.driven), shutdown.clone());
             tokio::spawn(async move {
-                let _busy: http2::Busy = busy;
+                let _guard: http2::ActiveStream = stream_guard;
                 proxy.process_new_http(ServerSession::new_http2(session), &shutdown).await;
             });
         };
-        let door = http2::StreamAdmission {
-            member,
+        let admission = http2::StreamAdmission {
+            state,
             streams: self.open.streams(),
             is_authenticated: &self.is_authenticated,
         };
-        http2::serve(Cuttable::in_turns(stream), shutdown.clone(), &door, begin).await;
+        http2::serve(DeadlineStream::in_turns(stream), shutdown.clone(), &admission, begin).await;
     }
 
     /// Reads the next head.
@@ -214,7 +214,7 @@ where
         &self,
         stream: &mut Stream,
         wait: Duration,
-        patience: &mut Patience,
+        timer: &mut ReusedTimer,
         shutdown: &mut ShutdownWatch,
     ) -> ReceivedHead {
         let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
@@ -223,7 +223,7 @@ where
             let reading = pin!(stream.read_buf(&mut head));
             tokio::select! {
                 biased; // what has arrived is served, even while shutting down
-                begun = patience.within(wait, reading) => begun,
+                begun = timer.within(wait, reading) => begun,
                 () = closing(shutdown, is_first) => None,
             }
         };
@@ -254,7 +254,7 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
 /// First bytes of a request, as they were received.
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
-    Sound(Box<SoundHead>),
+    Checked(Box<CheckedHead>),
     /// The beginning of an HTTP/2 connection.
     Http2(BytesMut),
     /// A head that is not taken.
@@ -274,8 +274,8 @@ async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) 
         let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
         if !is_undecided && let Some(head) = lines.head_of(&bytes) {
             let head_bytes = head.len();
-            return match SoundHead::read(bytes, head_bytes) {
-                Ok(head) => ReceivedHead::Sound(head),
+            return match CheckedHead::read(bytes, head_bytes) {
+                Ok(head) => ReceivedHead::Checked(head),
                 Err(error) => ReceivedHead::Refused(error),
             };
         }
@@ -352,11 +352,11 @@ where
         let mut ticket = self.open.register(transport::peer(&stream), self.transport.is_proxied());
         let mut shutdown = shutdown.clone();
         let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
-        let member = Arc::clone(ticket.member());
+        let state = Arc::clone(ticket.state());
         // What gives way is dropped where it stands; requests are settled as they are dropped.
         tokio::select! {
             biased;
-            () = self.serve(stream, &member, shutdown) => {}
+            () = self.serve(stream, &state, shutdown) => {}
             () = ticket.close_requested() => {}
         }
         None

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::wrapped::tells_of_inner;
+use crate::gateway::listen::stream_delegation::delegate_to_inner;
 
 /// Deadline of requests in flight during a shutdown.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ pub(crate) fn stopping(has_begun: bool) -> GatewayError {
 const READS_IN_TURN: u8 = 4;
 
 /// A customer's connection that cannot be read any more once the deadline is over.
-pub(crate) struct Cuttable {
+pub(crate) struct DeadlineStream {
     inner: Stream,
     deadline: Arc<Deadline>,
     reached: Pin<Box<dyn Future<Output = ()> + Send + Sync>>,
@@ -110,9 +110,9 @@ pub(crate) struct Cuttable {
     reads: u8,
 }
 
-tells_of_inner!(Cuttable);
+delegate_to_inner!(DeadlineStream);
 
-impl Cuttable {
+impl DeadlineStream {
     pub(crate) fn wrap(inner: Stream, deadline: &Arc<Deadline>) -> Stream {
         Box::new(Self::new(inner, deadline, 0))
     }
@@ -129,7 +129,7 @@ impl Cuttable {
     }
 }
 
-impl AsyncRead for Cuttable {
+impl AsyncRead for DeadlineStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -137,6 +137,7 @@ impl AsyncRead for Cuttable {
     ) -> Poll<io::Result<()>> {
         if self.reads_max > 0 && self.reads >= self.reads_max {
             self.reads = 0;
+            // Tokio polls the others of the thread first, and comes back here.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -150,6 +151,8 @@ impl AsyncRead for Cuttable {
             if self.woken.as_ref().is_some_and(|woken| woken.will_wake(waker)) {
                 return Poll::Pending;
             }
+            // Polling the future of the deadline registers the waker: done once for each task, not with each
+            // read.
             self.woken = Some(waker.clone());
             ready!(self.reached.as_mut().poll(context));
         }
@@ -157,7 +160,7 @@ impl AsyncRead for Cuttable {
     }
 }
 
-impl AsyncWrite for Cuttable {
+impl AsyncWrite for DeadlineStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

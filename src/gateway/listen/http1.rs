@@ -22,25 +22,25 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
 
-use crate::gateway::listen::custom::{Timeouts, plain_session, within, write_tasks};
 use crate::gateway::listen::origin::Origin;
+use crate::gateway::listen::session_parts::{Timeouts, plain_session, within, write_tasks};
 use crate::gateway::wire::head::AnswerHead;
 
 mod answer;
 mod head;
 mod request_body;
 
-pub(crate) use head::SoundHead;
+pub(crate) use head::CheckedHead;
 
 use answer::AnswerBody;
 
 /// A customer's connection, and what is known of it.
-pub(crate) struct CustomerWire {
+pub(crate) struct ClientConnection {
     pub(crate) stream: Stream,
     digest: Digest,
 }
 
-impl CustomerWire {
+impl ClientConnection {
     pub(crate) fn new(stream: Stream, origin: Origin) -> Self {
         let digest = Digest {
             ssl_digest: stream.get_ssl_digest(),
@@ -61,7 +61,7 @@ const STRAY_BYTES_MAX: usize = 64 * 1024;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Slot in which a session leaves its connection for the next request.
-pub(crate) type KeepAliveSlot = Arc<Mutex<Option<CustomerWire>>>;
+pub(crate) type KeepAliveSlot = Arc<Mutex<Option<ClientConnection>>>;
 
 /// The connection is to be closed behind the answer.
 #[derive(Clone)]
@@ -86,11 +86,11 @@ pub(crate) fn drain_behind(session: &mut Session) {
 /// One request over HTTP/1.1, and its answer.
 pub(crate) struct Http1Session {
     /// `None` once it was left for the next request, or closed.
-    wire: Option<CustomerWire>,
+    wire: Option<ClientConnection>,
     /// Digest of the connection, kept once it is closed.
     closed: Option<Digest>,
     returned: KeepAliveSlot,
-    head: Box<SoundHead>,
+    head: Box<CheckedHead>,
     /// The customer has closed their half of the connection.
     reader_dropped: bool,
     /// The head that was written, without its fields.
@@ -110,7 +110,11 @@ pub(crate) struct Http1Session {
 impl Http1Session {
     /// Over the request whose head was read from `wire`. The connection is left in `returned` when it can
     /// have another request.
-    pub(crate) fn new(head: Box<SoundHead>, wire: CustomerWire, returned: KeepAliveSlot) -> Self {
+    pub(crate) fn new(
+        head: Box<CheckedHead>,
+        wire: ClientConnection,
+        returned: KeepAliveSlot,
+    ) -> Self {
         Self {
             wire: Some(wire),
             closed: None,

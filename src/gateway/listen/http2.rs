@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::gateway::listen::bounds::{
     HEAD_BYTES_MAX, HEAD_TIMEOUT, IDLE_TIMEOUT, IsAuthenticated, REQUESTS_MAX,
 };
-use crate::gateway::listen::open::{ConnectionState, StreamSlot, Streams};
+use crate::gateway::listen::connection_table::{ConnectionState, StreamSlot, Streams};
 use crate::gateway::listen::origin::Origin;
 use crate::metrics::StreamRefused;
 
@@ -30,9 +30,9 @@ const PENDING_RESETS_MAX: usize = 20;
 const OWN_RESETS_MAX: usize = 50;
 /// Streams of one connection that end in an error of its protocol.
 const ERROR_RESETS_MAX: usize = 256;
-/// Requests of one connection that no request can be made of. Libraries do not send such ones.
+/// Malformed requests of one connection. Libraries send none.
 const REFUSED_MAX: u32 = 32;
-/// Streams of one connection that are turned away. Libraries that are told so wait for others to end.
+/// Streams of one connection that are refused. Libraries then wait for others to end.
 const TURNED_AWAY_MAX: u32 = 1000;
 /// Bytes of one stream that may wait to be sent: a customer who opens 100 streams, grants every window and
 /// reads nothing costs 6 MiB.
@@ -43,7 +43,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Admission of streams on a connection.
 pub(crate) struct StreamAdmission<'a> {
     /// The connection that the request came over.
-    pub(crate) member: &'a Arc<ConnectionState>,
+    pub(crate) state: &'a Arc<ConnectionState>,
     /// The streams of all connections.
     pub(crate) streams: &'a Arc<Streams>,
     /// True if the header of a stream has a valid API key.
@@ -51,57 +51,57 @@ pub(crate) struct StreamAdmission<'a> {
 }
 
 impl StreamAdmission<'_> {
-    /// A place for this stream, with `active` others on its connection. Whoever shows a key has it
-    /// looked up before anything is counted, so that strangers take nothing from those who are known.
+    /// Takes a slot for this stream, with `active` others on its connection. The key is looked up before
+    /// anything is counted, so that unauthenticated streams take no slots from others.
     fn enter(&self, session: &HttpSession, active: usize) -> Result<StreamSlot, StreamRefused> {
         let header = session.req_header();
-        if !self.member.is_authenticated() && (self.is_authenticated)(header) {
-            self.member.set_authenticated();
+        if !self.state.is_authenticated() && (self.is_authenticated)(header) {
+            self.state.set_authenticated();
         }
-        self.streams.enter(self.member, &header.headers, active)
+        self.streams.enter(self.state, &header.headers, active)
     }
 }
 
-/// A stream's share in its connection: as long as there is one, the connection is not idle.
-pub(crate) struct Busy {
-    active: Arc<Active>,
-    _place: StreamSlot,
+/// An active stream: as long as there is one, the connection is not idle.
+pub(crate) struct ActiveStream {
+    active: Arc<ActiveStreams>,
+    _slot: StreamSlot,
 }
 
-impl Drop for Busy {
+impl Drop for ActiveStream {
     fn drop(&mut self) {
         if self.active.count.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.active.member.end();
+            self.active.state.end();
             self.active.idle.notify_one();
         }
     }
 }
 
 /// The streams that are being served.
-struct Active {
-    member: Arc<ConnectionState>,
+struct ActiveStreams {
+    state: Arc<ConnectionState>,
     count: AtomicUsize,
     idle: Notify,
 }
 
-impl Active {
-    fn new(member: &Arc<ConnectionState>) -> Arc<Self> {
+impl ActiveStreams {
+    fn new(state: &Arc<ConnectionState>) -> Arc<Self> {
         let (count, idle) = (AtomicUsize::new(0), Notify::new());
-        Arc::new(Self { member: Arc::clone(member), count, idle })
+        Arc::new(Self { state: Arc::clone(state), count, idle })
     }
 
     fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// `None` when the connection has been told to give way.
-    fn begin(self: &Arc<Self>, place: StreamSlot) -> Option<Busy> {
+    /// Begins a stream; `None` if the connection has to close.
+    fn begin(self: &Arc<Self>, slot: StreamSlot) -> Option<ActiveStream> {
         self.count.fetch_add(1, Ordering::Relaxed);
-        let busy = Busy { active: Arc::clone(self), _place: place };
-        self.member.begin().then_some(busy)
+        let stream_guard = ActiveStream { active: Arc::clone(self), _slot: slot };
+        self.state.begin().then_some(stream_guard)
     }
 
-    /// Ends when there has been none for this long.
+    /// Waits until no stream has been active for this long.
     async fn idle_for(&self, time: Duration) {
         while self.count() > 0 {
             self.idle.notified().await;
@@ -110,22 +110,22 @@ impl Active {
     }
 }
 
-/// Serves a connection to its end. `begin` starts each request; it keeps [`Busy`] until it is over.
+/// Serves a connection to its end. `begin` starts each request; it keeps [`ActiveStream`] until it is over.
 pub(crate) async fn serve(
     stream: Stream,
     mut shutdown: ShutdownWatch,
-    door: &StreamAdmission<'_>,
-    begin: impl Fn(HttpSession, Busy),
+    admission: &StreamAdmission<'_>,
+    begin: impl Fn(HttpSession, ActiveStream),
 ) {
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
-        proxy_digest: Origin::new(Arc::clone(door.member)).into_digest(),
+        proxy_digest: Origin::new(Arc::clone(admission.state)).into_digest(),
         socket_digest: stream.get_socket_digest(),
     });
     let shaken = timeout(HEAD_TIMEOUT, handshake(stream, Some(options()))).await;
     let Ok(Ok(mut connection)) = shaken else { return };
-    let active = Active::new(door.member);
+    let active = ActiveStreams::new(admission.state);
     let (mut taken, mut refused, mut turned_away, mut is_closing) = (0, 0, 0, false);
     loop {
         let idle_max = match (is_closing, taken) {
@@ -148,13 +148,13 @@ pub(crate) async fn serve(
         };
         match accepted {
             Some(Ok(Some(H2Accept::Session(mut session)))) => {
-                match door.enter(&session, active.count()) {
-                    Ok(place) => {
-                        let Some(busy) = active.begin(place) else { return };
-                        begin(session, busy);
+                match admission.enter(&session, active.count()) {
+                    Ok(slot) => {
+                        let Some(stream_guard) = active.begin(slot) else { return };
+                        begin(session, stream_guard);
                     }
                     Err(why) => {
-                        door.streams.turned_away(why);
+                        admission.streams.turned_away(why);
                         session.shutdown_with_reason(h2::Reason::REFUSED_STREAM);
                         turned_away += 1;
                         if turned_away == TURNED_AWAY_MAX {
@@ -174,7 +174,7 @@ pub(crate) async fn serve(
                 }
                 continue;
             }
-            // The client is gone, or has broken the protocol and been told.
+            // The client has disconnected, or has broken the protocol and was answered.
             Some(Ok(None) | Err(_)) => return,
             // It is idle for too long, or the gateway is about to end.
             None => {}

@@ -1,8 +1,7 @@
-//! Requests that the process makes to its own front.
+//! Requests that the process makes to its own server.
 //!
-//! They pass through every stage that a customer's request passes through: the key, the limits, the
-//! checks, the hold, the meter, the log. What they do without is the wire. Pingora takes sessions of
-//! any kind; this one has its request in memory, and gives its answer through a queue.
+//! They pass all stages of a client's request: key, limits, validation, hold, meter, log. Only the wire is
+//! missing: their Pingora session has its request in memory and gives its response through a queue.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -27,25 +26,25 @@ mod session;
 
 use queue::{QueueReader, SettlementSender, queue};
 use serving::Serving;
-use session::InnerSession;
+use session::LoopbackSession;
 
-/// Sessions that are kept for requests to come: about as many as there are at one time in an ordinary load.
+/// Sessions kept for reuse: about as many as are in use at one time under an ordinary load.
 const SESSIONS_MAX: usize = 64;
 
-/// A way to the gateway from inside the process. It leads somewhere once the gateway is there; its
-/// clones lead to the same one.
+/// A client of the gateway inside the process. It is connected once the gateway is there; clones share the
+/// connection.
 #[derive(Clone, Default)]
-pub struct Inward(Arc<OnceLock<Arc<Front>>>);
+pub struct LoopbackClient(Arc<OnceLock<Arc<LoopbackServer>>>);
 
-struct Front {
+struct LoopbackServer {
     gateway: Box<dyn ServeSession>,
     deadline: Arc<Deadline>,
-    /// Pingora's sessions that no request is in, for those to come.
+    /// Unused sessions of Pingora's.
     sessions: Mutex<Vec<Session>>,
 }
 
-impl Front {
-    async fn serve(&self, own: InnerSession) {
+impl LoopbackServer {
+    async fn serve(&self, own: LoopbackSession) {
         let free = self.sessions.lock().pop();
         let mut session = free.unwrap_or_else(driver::session);
         self.gateway.serve(&mut session, Box::new(own)).await;
@@ -56,9 +55,9 @@ impl Front {
     }
 }
 
-/// A request from inside.
+/// An in-process request.
 #[derive(Clone, Debug)]
-pub struct Inner {
+pub struct LoopbackRequest {
     /// The method of the request.
     pub method: Method,
     /// Its path, and its query if it has one.
@@ -73,85 +72,94 @@ pub struct Inner {
     pub origin: Option<Origin>,
 }
 
-impl Inward {
-    /// From now on it leads to `gateway`. What it hosts cannot be reached from inside: a service
-    /// that calls itself would never end.
+impl LoopbackClient {
+    /// Connects the client to `gateway`. Hosted services cannot be reached by it: one that calls itself would
+    /// never end.
     pub(crate) fn connect(&self, gateway: impl ServeSession + 'static, deadline: Arc<Deadline>) {
         let gateway = Box::new(gateway);
-        // One that leads somewhere already goes on leading there.
-        drop(self.0.set(Arc::new(Front { gateway, deadline, sessions: Mutex::default() })));
+        // The first connection stays.
+        drop(self.0.set(Arc::new(LoopbackServer {
+            gateway,
+            deadline,
+            sessions: Mutex::default(),
+        })));
     }
 
-    /// Makes a request, and waits for the head of its answer. Dropping this, or the reply, ends the
-    /// request as a customer does who leaves.
+    /// Sends a request, and waits for the head of its response. Dropping this, or the response, is a disconnect
+    /// of the client.
     ///
     /// # Errors
     /// `Internal` when there is no gateway, or it ends the request without an answer.
-    pub async fn ask(&self, request: Inner) -> Result<Reply, GatewayError> {
+    pub async fn send(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
         let mut reply = self.begin(request)?;
         if let Some(serving) = reply.serving.take() {
-            // However seldom the reply is looked at.
+            // In a task of its own: the response may be read with long pauses.
             serving.go_on();
         }
         reply.read_head().await?;
         Ok(reply)
     }
 
-    /// Makes a request whose answer is read without a pause. It is served by whoever waits for it, as long
-    /// as they do, which spares a task of its own. A panic in it is theirs: it unwinds them too.
+    /// Sends a request whose response is read without a pause. The task that waits for it serves it as well,
+    /// which spares a task. A panic in it unwinds the caller too.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
-    pub async fn ask_in_place(&self, request: Inner) -> Result<Reply, GatewayError> {
+    /// As for [`Self::send`].
+    pub async fn send_in_place(
+        &self,
+        request: LoopbackRequest,
+    ) -> Result<LoopbackResponse, GatewayError> {
         let mut reply = self.begin(request)?;
         reply.read_head().await?;
         Ok(reply)
     }
 
-    /// A reply whose head is not there yet.
-    fn begin(&self, request: Inner) -> Result<Reply, GatewayError> {
-        let front = self.0.get().ok_or_else(unanswered)?;
+    /// A response whose head is not there yet.
+    fn begin(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
+        let server = self.0.get().ok_or_else(unanswered)?;
         let (writer, completion, queue) = queue();
-        let session = InnerSession::new(request, writer, completion, Arc::clone(&front.deadline))
-            .map_err(|error| {
-            unanswered().cause(crate::gateway::wire::error::describe_error(&error))
-        })?;
-        let front = Arc::clone(front);
-        let serving = Some(Serving::new(async move { front.serve(session).await }));
+        let session =
+            LoopbackSession::new(request, writer, completion, Arc::clone(&server.deadline))
+                .map_err(|error| {
+                    unanswered().cause(crate::gateway::wire::error::describe_error(&error))
+                })?;
+        let server = Arc::clone(server);
+        let serving = Some(Serving::new(async move { server.serve(session).await }));
         let (status, headers) = (0, HeaderMap::new());
-        Ok(Reply { status, headers, queue, serving, is_whole: false })
+        Ok(LoopbackResponse { status, headers, queue, serving, is_whole: false })
     }
 }
 
-/// The request whose head this is was settled.
+/// Hands the settlement of the request with this head to its caller.
 pub(crate) fn complete(head: &RequestHeader, settled: RequestSettlement) {
     if let Some(completion) = head.extensions.get::<SettlementSender>() {
         completion.complete(settled);
     }
 }
 
-impl fmt::Debug for Inward {
+impl fmt::Debug for LoopbackClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inward").field("leads_somewhere", &self.0.get().is_some()).finish()
+        f.debug_struct("LoopbackClient").field("is_connected", &self.0.get().is_some()).finish()
     }
 }
 
-/// An answer of the gateway, as far as it has come.
-pub struct Reply {
+/// A response of the gateway that is being read.
+pub struct LoopbackResponse {
     /// The HTTP status of the answer.
     pub status: u16,
     /// The headers of the answer.
     pub headers: HeaderMap,
     queue: QueueReader,
-    /// The request, where it is served by whoever reads this; behind what tells it that they have left.
+    /// The request, where the reader serves it. Dropped behind `queue`, which tells it that the reader has
+    /// gone.
     serving: Option<Serving>,
     is_whole: bool,
 }
 
-impl fmt::Debug for Reply {
+impl fmt::Debug for LoopbackResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, headers, serving, is_whole, .. } = self;
-        f.debug_struct("Reply")
+        f.debug_struct("LoopbackResponse")
             .field("status", status)
             .field("headers", headers)
             .field("serving", serving)
@@ -178,7 +186,7 @@ impl Piece {
     }
 }
 
-impl Reply {
+impl LoopbackResponse {
     async fn read_head(&mut self) -> Result<(), GatewayError> {
         let Some(Piece::Head(head)) = self.next().await else { return Err(unanswered()) };
         let head = AnswerHead::from(*head);

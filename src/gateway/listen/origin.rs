@@ -7,7 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora_proxy::Session;
 
-use crate::gateway::listen::open::ConnectionState;
+use crate::gateway::listen::connection_table::ConnectionState;
 use crate::limits::PooledUnits;
 
 /// The customer's connection on behalf of which a request is served.
@@ -20,13 +20,13 @@ use crate::limits::PooledUnits;
 pub struct Origin {
     connection: Arc<ConnectionState>,
     /// The request is made by the process on behalf of the connection, and does not come over it.
-    is_inner: bool,
+    is_loopback: bool,
 }
 
 impl Origin {
     /// The origin of requests over `connection`.
     pub(crate) fn new(connection: Arc<ConnectionState>) -> Self {
-        Self { connection, is_inner: false }
+        Self { connection, is_loopback: false }
     }
 
     /// The origin of a session's request; `None` for a request that the process makes for itself.
@@ -36,8 +36,8 @@ impl Origin {
     }
 
     /// The origin of a request that the process makes on behalf of this one.
-    pub(crate) fn inner(&self) -> Self {
-        Self { connection: Arc::clone(&self.connection), is_inner: true }
+    pub(crate) fn loopback(&self) -> Self {
+        Self { connection: Arc::clone(&self.connection), is_loopback: true }
     }
 
     /// The origin as the part of a connection's digest that Pingora leaves to applications: it keeps what a
@@ -49,7 +49,8 @@ impl Origin {
 
     /// Notes that a request was authenticated as the account's.
     pub(crate) fn authenticate(&self, account: u64) {
-        self.connection.is_of(account);
+        self.connection.set_account(account);
+        // Behind the account: whoever sees the flag finds the account that it stands for.
         self.connection.set_authenticated();
     }
 
@@ -58,18 +59,17 @@ impl Origin {
         self.connection.is_authenticated()
     }
 
-    /// Let the connection give way to others: its one request was turned away, or nothing is under way on
-    /// it. Nothing happens for an inner request, since the one that it is made for goes on.
+    /// Marks the connection as idle: its one request was shed, or none is running. No effect for a loopback
+    /// request, since the one that it is made for goes on.
     pub(crate) fn rest(&self) {
-        if !self.is_inner {
+        if !self.is_loopback {
             self.connection.end();
         }
     }
 
-    /// Note that something is under way again after [`Self::rest`]; false where the connection has been told
-    /// to give way.
+    /// Marks the connection as busy again after [`Self::rest`]. False if it has to close.
     pub(crate) fn resume(&self) -> bool {
-        self.is_inner || self.connection.begin()
+        self.is_loopback || self.connection.begin()
     }
 
     /// The account's share of the connection, which all of its requests over it have together; `enter` takes
@@ -82,12 +82,12 @@ impl Origin {
         account: u64,
         enter: impl FnOnce() -> Option<PooledUnits>,
     ) -> Option<Arc<PooledUnits>> {
-        self.connection.hold(account, enter)
+        self.connection.share(account, enter)
     }
 }
 
 impl fmt::Debug for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Origin").field("is_inner", &self.is_inner).finish_non_exhaustive()
+        f.debug_struct("Origin").field("is_loopback", &self.is_loopback).finish_non_exhaustive()
     }
 }

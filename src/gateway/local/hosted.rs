@@ -40,11 +40,12 @@ const HOP_BY_HOP: [&str; 7] = [
     "upgrade",
 ];
 
-/// Answers a request: with a key, in a place of customers, and any other in one of strangers.
+/// Answers a request, in a customer's slot if its service requires a key, else in one of unauthenticated
+/// clients.
 ///
 /// # Errors
-/// What is wrong with the key or the body, no place, `ClientDisconnected`, `Overloaded` when the gateway stops meanwhile, and
-/// `Internal` when the answer breaks off.
+/// The key or the body is not valid, no slot is free, `ClientDisconnected`, `Overloaded` when the gateway stops
+/// meanwhile, and `Internal` when the response breaks off.
 pub(crate) async fn answer(
     gateway: &Gateway,
     session: &mut Session,

@@ -209,7 +209,7 @@ fn describe(id: &str, model: &Model, prices: &Pricing, envelope: Envelope) -> Va
 
 /// The id of the task whose record is at this path: below a route that starts tasks.
 pub(crate) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str> {
-    let mut routes = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
+    let mut routes = snapshot.routes.iter().filter(|route| route.operation.info().is_task);
     let id = routes.find_map(|route| path.strip_prefix(&route.path)?.strip_prefix('/'))?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
@@ -218,8 +218,8 @@ pub(crate) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str>
 pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
     let shown: String = path.chars().take(80).collect();
     let mut paths: Vec<String> = snapshot.routes.iter().map(shown_path).collect();
-    let videos = snapshot.routes.iter().filter(|route| route.operation == Operation::Video);
-    paths.extend(videos.map(|route| format!("GET {}/{{id}}", route.path)));
+    let tasks = snapshot.routes.iter().filter(|route| route.operation.info().is_task);
+    paths.extend(tasks.map(|route| format!("GET {}/{{id}}", route.path)));
     let responses = snapshot.routes.iter().filter(|route| route.operation == Operation::Responses);
     paths.extend(responses.map(|route| format!("GET {}/{{id}}", route.path)));
     let local = ["GET /v1/models", "GET /v1/models/{id}", "GET /v1/balance", "GET /v1/usage"];
@@ -241,12 +241,7 @@ pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
 
 /// A route as an answer names it.
 fn shown_path(route: &Arc<Route>) -> String {
-    let path = &route.path;
-    match route.operation {
-        Operation::GenerateContent => format!("POST {path}/{{model}}:generateContent"),
-        Operation::CountContentTokens => format!("POST {path}/{{model}}:countTokens"),
-        _ => format!("POST {path}"),
-    }
+    format!("POST {}{}", route.path, route.operation.info().path_suffix)
 }
 
 /// The path that was probably meant: a base address has a `/v1` too few or too many, a slash stands at

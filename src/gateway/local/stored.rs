@@ -21,9 +21,9 @@ use crate::gateway::local::hosted::{broken, while_here};
 use crate::gateway::local::wrong_method;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::failure::{CallFailure, is_json};
-use crate::gateway::request::peer;
 use crate::gateway::request::refusal::own_words;
 use crate::gateway::request::services::Gateway;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::head;
@@ -144,9 +144,9 @@ pub(crate) async fn answer(
         return Err(GatewayError::invalid("stream", message));
     }
     let snapshot = Arc::clone(&ctx.snapshot);
-    let place = ctx.admission.slot.as_ref();
+    let slot = ctx.admission.slot.as_ref();
     // Nothing is paid for it, so it is few at a time.
-    let _turn = gateway.admission.read_in_turn(place, &snapshot.limits).await?;
+    let _turn = gateway.request_slots.read_in_turn(slot, &snapshot.limits).await?;
     gateway.enter_upstream_slot(ctx)?;
     let home = gateway.balancer.home(account.number(), stored.id);
     let kept = home.and_then(|home| gateway.balancer.resolve_home(&snapshot, home));
@@ -158,7 +158,7 @@ pub(crate) async fn answer(
         let shown = gateway.outbound.show(upstream, credential, account, &method, &path);
         let shown = while_here(session, shown).await?;
         let SignedIn { headers, token } =
-            shown.map_err(|error| peer::unavailable().cause(error))?;
+            shown.map_err(|error| upstream_error::unavailable().cause(error))?;
         let call = gateway.outbound.ask(method, upstream, &path, headers);
         let answer = while_here(session, call).await?.map_err(|error| {
             CallFailure::from_outbound(&error).error(Delivery::Relay).cause(error)
@@ -191,7 +191,7 @@ async fn pass_on(
     }
     if !is_json(answer.headers()) {
         let media_type = answer.headers().get(CONTENT_TYPE);
-        return Err(peer::at_fault(format!("it answered with {media_type:?}")));
+        return Err(upstream_error::at_fault(format!("it answered with {media_type:?}")));
     }
     ctx.response.first_byte = Some(ctx.started.elapsed());
     let begun = respond::begin_file(session, ctx.id, "application/json", answer.content_length());
@@ -223,7 +223,7 @@ fn passed(
 ) -> Result<Bytes, GatewayError> {
     scan.pass(piece, is_end).map_err(|CredentialLeak| {
         ctx.services.metrics.answer_withheld(&hidden.upstream.name);
-        peer::withheld("The upstream's answer", "Nothing is charged.")
+        upstream_error::withheld("The upstream's answer", "Nothing is charged.")
     })
 }
 

@@ -28,6 +28,7 @@ pub(crate) async fn answer(
     let rows =
         ledger.usage_lately(key.account, Grain::Day, begin..UnixMs(today + MS_PER_DAY)).await;
     let mut rows = rows.map_err(|error| unread("usage", &error))?;
+    // In one order, whichever store the rows come from.
     rows.sort_by(|a, b| (a.begin, &a.model, a.key).cmp(&(b.begin, &b.model, b.key)));
     let data: Vec<Value> =
         rows.iter().map(|row| shown(row.begin, &row.model, row.key, &row.total)).collect();

@@ -1,5 +1,5 @@
-//! Admission: [slots](crate::gateway::listen::places) and time limits, which are short until a valid key was
-//! shown.
+//! Admission: [slots](crate::gateway::listen::request_slots) for requests, and the time limits of customers and
+//! of requests that are shed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,9 @@ use pingora::Error;
 use pingora_proxy::Session;
 
 use crate::error::GatewayError;
-use crate::gateway::listen::open;
+use crate::gateway::listen::connection_table;
 use crate::gateway::listen::origin::Origin;
+use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::request::content_path;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::request::envelope::Envelope;
@@ -17,31 +18,21 @@ use crate::gateway::request::services::Gateway;
 use crate::ledger::Key;
 use crate::pipeline;
 
-/// The time within which one who is turned away must take the answer: it fits into what a connection
-/// buffers, and who does not read it has no place to wait in.
+/// Write timeout of the response to a request that is shed. It fits into a socket's buffer, and a client that does
+/// not read it takes no slot to wait in.
 const SHED_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Gives a request that has shown nothing yet the time of strangers.
-pub(crate) fn use_unauthenticated_timeouts(session: &mut Session, ctx: &RequestContext) {
-    let limits = &ctx.snapshot.limits;
-    let short = limits.unauthenticated.timeout;
-    session.set_read_timeout(Some(limits.read_timeout.min(short)));
-    session.set_write_timeout(Some(limits.write_timeout.min(short)));
-    // Of a body that nobody reads; behind an answer it holds the request up.
-    session.as_downstream_mut().set_total_drain_timeout(Some(short));
-}
-
-/// Gives a request no time at all: it needs no place to wait in.
+/// Bounds the time of a response that was admitted to no slot.
 pub(crate) fn use_shed_timeouts(session: &mut Session) {
     session.set_write_timeout(Some(SHED_TIMEOUT));
     session.as_downstream_mut().set_total_drain_timeout(Some(SHED_TIMEOUT));
 }
 
 impl Gateway {
-    /// The key that the request shows, and a place among those of customers.
+    /// Authenticates the key of the request, and takes a slot for its account.
     ///
     /// # Errors
-    /// What is wrong with the key; `Overloaded` or `RateLimited` without a place.
+    /// The key is missing or not valid; `Overloaded` or `RateLimited` without a slot.
     pub(crate) fn admit_customer(
         &self,
         session: &mut Session,
@@ -49,7 +40,7 @@ impl Gateway {
     ) -> Result<Arc<Key>, GatewayError> {
         let head = session.req_header();
         let headers = &head.headers;
-        // Only where Google's clients ask: elsewhere a key has no business in an address.
+        // Google's clients send the key in the query. Elsewhere it is not read there, since URLs are logged.
         let in_query = match ctx.routing.envelope {
             Envelope::Google => content_path::key_in_query(head.uri.query()),
             _ => None,
@@ -61,15 +52,15 @@ impl Gateway {
         if let Some(origin) = origin {
             origin.authenticate(account);
         }
-        let stream_bytes = session.as_http2().map(|_| open::stream_bytes(headers));
+        let stream_bytes = session.as_http2().map(|_| connection_table::stream_bytes(headers));
         ctx.key = Some(Arc::clone(&key));
         let limits = &ctx.snapshot.limits;
-        let place = self.admission.customer(account, limits).and_then(|place| {
+        let slot = self.request_slots.customer(account, limits).and_then(|slot| {
             let bounds = self.open.shared_bounds(limits);
-            self.admission.on_its_way(place, account, origin, limits, bounds, stream_bytes)
+            self.request_slots.attach_shares(slot, account, origin, limits, bounds, stream_bytes)
         });
         ctx.admission.slot =
-            Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
+            Some(slot.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
         let limits = &ctx.snapshot.limits;
         session.set_read_timeout(Some(limits.read_timeout));
         session.set_write_timeout(Some(limits.write_timeout));
@@ -82,46 +73,49 @@ impl Gateway {
     /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
     pub(crate) fn enter_upstream_slot(&self, ctx: &mut RequestContext) -> Result<(), GatewayError> {
         if ctx.admission.upstream_slot.is_none() {
-            let account = ctx.admission.slot.as_ref().and_then(|place| place.account());
+            let account = ctx.admission.slot.as_ref().and_then(RequestSlot::account);
             let limits = &ctx.snapshot.limits;
-            ctx.admission.upstream_slot = Some(self.slots.enter(&self.open, limits, account)?);
+            ctx.admission.upstream_slot =
+                Some(self.upstream_slots.enter(&self.open, limits, account)?);
         }
         Ok(())
     }
 
-    /// A place for a request that has shown no valid key, or needs none.
+    /// Takes a slot for a request without a valid key, or without the need for one.
     ///
     /// # Errors
-    /// `RateLimited` without a place.
+    /// `RateLimited` without a slot.
     pub(crate) fn admit_unauthenticated(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<(), GatewayError> {
         let address = ctx.client(session);
-        let place = self.admission.unauthenticated(address, &ctx.snapshot.limits);
+        let slot = self.request_slots.unauthenticated(address, &ctx.snapshot.limits);
         ctx.admission.slot =
-            Some(place.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
+            Some(slot.map_err(|error| shed(session, &mut ctx.admission.is_shed, error))?);
         Ok(())
     }
 
-    /// Ends a request that fails. Who has no place yet is a stranger, and is told so among them.
+    /// Ends a request that fails. One without a slot takes one of unauthenticated clients, so that error responses
+    /// are bounded too; its error is then the refusal of that slot.
     pub(crate) fn refuse(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
         error: GatewayError,
     ) -> Box<Error> {
-        let has_place = ctx.admission.slot.is_some() || ctx.admission.is_shed;
-        let entered = if has_place { Ok(()) } else { self.admit_unauthenticated(session, ctx) };
+        let has_slot = ctx.admission.slot.is_some() || ctx.admission.is_shed;
+        let entered = if has_slot { Ok(()) } else { self.admit_unauthenticated(session, ctx) };
         ctx.fail(entered.err().unwrap_or(error))
     }
 }
 
-/// Notes that a request was turned away.
+/// Marks a request as shed.
 fn shed(session: &mut Session, is_shed: &mut bool, error: GatewayError) -> GatewayError {
     *is_shed = true;
     if let Some(origin) = Origin::of_session(session).filter(|_| session.as_http2().is_none()) {
+        // Over HTTP/1.1 its connection has no other request, so it may be closed for others at once.
         origin.rest();
     }
     session.set_write_timeout(Some(SHED_TIMEOUT));

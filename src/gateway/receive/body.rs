@@ -7,7 +7,7 @@ use http::header::EXPECT;
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::listen::places::AdmissionSlot;
+use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::RequestContext;
 use crate::gateway::wire::error::describe_error;
@@ -31,10 +31,10 @@ pub(crate) struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// For a body of at most `body_bytes_max`. A stranger has little time for it.
+    /// For a body of at most `body_bytes_max`. Unauthenticated clients have little time for it.
     pub(crate) fn new(ctx: &RequestContext, body_bytes_max: usize) -> Self {
         let limits = &ctx.snapshot.limits;
-        let account = ctx.admission.slot.as_ref().and_then(AdmissionSlot::account).cloned();
+        let account = ctx.admission.slot.as_ref().and_then(RequestSlot::account).cloned();
         let timeout = match account {
             Some(_) => limits.body_timeout,
             None => limits.body_timeout.min(limits.unauthenticated.timeout),
@@ -91,12 +91,12 @@ pub(crate) async fn read(
     if length.is_some_and(|length| length > limits.body_bytes_max) {
         return Err(too_large());
     }
-    // Before its client begins to send it.
+    // Room is made before the client is asked to send.
     budget
         .make_room(length.unwrap_or(0), limits.budget_bytes_max, limits.account.as_ref())
         .map_err(|full| budget.shed(full))?;
     if expects_continue(session) {
-        // It is left to whoever reads. The upstream must not be asked a second time.
+        // Sent here and not by Pingora, and removed, so that the upstream is not asked a second time.
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
         session.req_header_mut().remove_header(&EXPECT);
     }

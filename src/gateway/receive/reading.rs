@@ -1,4 +1,4 @@
-//! BodyReading a body as its operation has it: JSON when it is there, a form while it arrives.
+//! Parsing of request bodies: JSON once it is complete, a form while it arrives.
 
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -11,7 +11,7 @@ use crate::protocols::{Operation, Request};
 
 /// A body that is being read.
 pub(crate) enum BodyReading {
-    /// JSON, which is looked at when it is whole.
+    /// JSON, which is parsed when it is complete.
     Json,
     /// A form, which is refused as soon as it is wrong.
     Form(Box<FormScan>),
@@ -29,7 +29,7 @@ impl BodyReading {
         let mut types = headers.get_all(CONTENT_TYPE).iter();
         let content_type = types.next().map_or(&b""[..], |value| value.as_bytes());
         if types.next().is_some() {
-            // Some would go by the last.
+            // Two parsers may choose different ones.
             return Err(FormError::ContentType.into());
         }
         Ok(Self::Form(Box::new(FormScan::new(Boundary::from_content_type(content_type)?))))

@@ -1,38 +1,33 @@
-//! One request's state: what every hook knows, and the stage that it has reached.
+//! The state of a request: its route, its slots, and the stage that it has reached.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use pingora::http::RequestHeader;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 
-use crate::balance::{Candidate, CredentialScan, Outcome};
 use crate::config::snapshot::{Model, Route, Snapshot, Target};
 use crate::error::GatewayError;
 use crate::gateway::listen::deadline::{self, Deadline};
-use crate::gateway::listen::places::AdmissionSlot;
-use crate::gateway::request::array::ArrayWriter;
+use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::request::content_path::{self, PathParams};
 use crate::gateway::request::envelope::Envelope;
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::orphan::Orphan;
-use crate::gateway::request::progress::Progress;
-use crate::gateway::request::sending::{self, Attempt, Sending};
-use crate::gateway::request::slots::UpstreamSlot;
-use crate::gateway::request::stamp::Stamp;
-use crate::gateway::request::{peer, status};
+use crate::gateway::request::gateway_headers::GatewayHeaders;
+use crate::gateway::request::json_array::ArrayWriter;
+use crate::gateway::request::response::{ClientResponse, Response};
+use crate::gateway::request::sending::{Attempt, Sending};
+use crate::gateway::request::upstream_slots::UpstreamSlot;
+use crate::gateway::request::{status, upstream_error};
 use crate::gateway::wire::head;
-use crate::gateway::wire::memory::budget::BudgetShare;
 use crate::holds::RunningCall;
-use crate::ledger::{Key, Ledger, RequestId, TaskId};
+use crate::ledger::{Key, Ledger, RequestId};
 use crate::limits::{InUseGuard, Permit, RateLimitStatus};
 use crate::metrics::Metrics;
 use crate::money::Nanousd;
-use crate::pipeline::{AdmittedRequest, Relaying, SettlementOutcome};
-use crate::price::{Usage, UsageSource};
-use crate::protocols::{Delivery, Framing};
+use crate::pipeline::SettlementOutcome;
+use crate::protocols::Delivery;
 use crate::request_log::RequestLog;
 
 /// The context of one request: Pingora's `CTX`.
@@ -69,7 +64,7 @@ pub(crate) struct Routing {
 /// Slots and permits of a request, given back on drop.
 pub(crate) struct AdmissionState {
     /// Slot among the requests in flight.
-    pub(crate) slot: Option<AdmissionSlot>,
+    pub(crate) slot: Option<RequestSlot>,
     /// Slot among the calls to upstreams.
     pub(crate) upstream_slot: Option<UpstreamSlot>,
     /// Slot among the submits that wait for the end of their task.
@@ -82,23 +77,6 @@ pub(crate) struct AdmissionState {
     is_in_flight: bool,
     /// The request was shed: it has no slot, and its response little time.
     pub(crate) is_shed: bool,
-}
-
-/// The response to the client, as far as it has come.
-#[derive(Default)]
-pub(crate) struct ClientResponse {
-    /// Time from the request to the first byte of the response.
-    pub(crate) first_byte: Option<Duration>,
-    /// Response in the place of an upstream that cannot give one.
-    pub(crate) local_answer: Option<Bytes>,
-    /// The failure for `fail_to_proxy` and the log.
-    pub(crate) failure: Option<GatewayError>,
-    /// The id that the upstream gave the request that it failed or refused.
-    pub(crate) upstream_request_id: Option<String>,
-    /// The task that the request has started.
-    pub(crate) task: Option<TaskId>,
-    /// Present while the upstream's response is read on after the client has disconnected.
-    pub(crate) orphan: Option<Orphan>,
 }
 
 /// The services that a request reports to.
@@ -122,37 +100,6 @@ pub(crate) enum RequestStage {
     Relaying(Box<Response>),
     /// The request was settled, with this result.
     Settled(SettlementOutcome),
-}
-
-/// A response that is being relayed.
-pub(crate) struct Response {
-    pub(crate) relaying: Relaying,
-    pub(crate) framing: Framing,
-    pub(crate) candidate: Candidate,
-    pub(crate) began: Instant,
-    /// Memory of the part that is held back, in the budget of bodies.
-    pub(crate) held: BudgetShare,
-    /// The closing event was passed, for this reason; whatever still comes is not the customer's.
-    pub(crate) cut: Option<CutReason>,
-    /// A piece that no hold on disk pays for yet, and whether it is the last.
-    pub(crate) uncovered: Option<(Bytes, bool)>,
-    /// Its body has shown that it is what its head says.
-    pub(crate) is_framing_confirmed: bool,
-    /// Looks for the operator's credential in what the customer gets.
-    pub(crate) scan: CredentialScan,
-}
-
-/// Reason for ending a response before its upstream did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CutReason {
-    /// Hold and balance are used up.
-    Exhausted,
-    /// It took longer than answers may.
-    Overdue,
-    /// The process is about to end.
-    Stopping,
-    /// It held the operator's credential.
-    Withheld,
 }
 
 impl RequestContext {
@@ -233,21 +180,6 @@ impl RequestContext {
         self.snapshot.limits.sse_keepalive.filter(|_| self.stream && self.routing.array.is_none())
     }
 
-    /// True if the events of the response are sent as the elements of a JSON array.
-    pub(crate) fn is_array(&self) -> bool {
-        let is_of_events = |response: &Response| response.framing == Framing::Sse;
-        self.routing.array.is_some()
-            && matches!(&self.stage, RequestStage::Relaying(response) if is_of_events(response))
-    }
-
-    /// A piece of the answer's body as it is sent, and whether that is its end.
-    pub(crate) fn as_sent(&mut self, piece: Bytes, is_end: bool) -> Bytes {
-        match (self.is_array(), &mut self.routing.array) {
-            (true, Some(array)) => array.write(&piece, is_end),
-            _ => piece,
-        }
-    }
-
     /// The request while targets are tried.
     ///
     /// # Errors
@@ -265,6 +197,7 @@ impl RequestContext {
         let (status, _, _) = status::wire(error.kind);
         self.response.failure = Some(error);
         self.release_slots();
+        // Pingora carries a status only; `fail_to_proxy` finds the error itself in the context.
         Error::new(ErrorType::HTTPStatus(status))
     }
 
@@ -325,64 +258,11 @@ impl RequestContext {
         }
     }
 
-    /// Moves from sending to relaying: the target has answered well. The request body is let go.
-    pub(crate) fn begin_relaying(&mut self, framing: Framing) -> Option<&mut Response> {
-        self.begin(framing, |admitted| Relaying::new(admitted, framing))
-    }
-
-    /// Moves from sending to relaying an answer of which everything is known.
-    pub(crate) fn begin_collected(&mut self, framing: Framing, usage: Usage, source: UsageSource) {
-        self.begin(framing, |admitted| Relaying::with_usage(admitted, usage, source));
-    }
-
-    /// All of an answer of which everything is known has been sent, or is about to be.
-    pub(crate) fn finish_collected(&mut self) {
-        self.release_slots();
-        if let RequestStage::Relaying(response) = &mut self.stage {
-            // Such an answer has nothing left behind its end.
-            drop(response.relaying.finish());
-        }
-    }
-
-    fn begin(
-        &mut self,
-        framing: Framing,
-        relaying: impl FnOnce(Box<AdmittedRequest>) -> Relaying,
-    ) -> Option<&mut Response> {
-        let stage = std::mem::replace(&mut self.stage, RequestStage::Unpaid);
-        let RequestStage::Sending(sending) = stage else {
-            self.stage = stage;
-            return None;
-        };
-        let (admitted, body, attempt, candidates) = sending.into_parts();
-        let Attempt { candidate, began, .. } = attempt?;
-        let relaying = relaying(admitted).with_id_recorder(|| candidates.id_recorder(&candidate));
-        let held = body.into_share();
-        let (cut, uncovered, is_framing_confirmed) = (None, None, false);
-        let framing = framing.for_customers();
-        let scan = CredentialScan::new(candidate.channel.finder(candidate.token.as_ref()));
-        let response = Response {
-            relaying,
-            framing,
-            candidate,
-            began,
-            held,
-            cut,
-            uncovered,
-            is_framing_confirmed,
-            scan,
-        };
-        self.stage = RequestStage::Relaying(Box::new(response));
-        match &mut self.stage {
-            RequestStage::Relaying(response) => Some(response),
-            _ => None,
-        }
-    }
-
     /// The headers of every response about the request itself.
-    pub(crate) fn stamp(&self) -> Stamp {
+    pub(crate) fn gateway_headers(&self) -> GatewayHeaders {
         let limited = self.response.failure.as_ref().and_then(|failure| failure.limited.as_ref());
         let standing = match (limited, &self.admission.permit) {
+            // A request that a limit refused has no permit, and its client needs the figures most.
             (Some(limited), _) => limited.standing,
             (None, Some(permit)) => permit.standing(),
             (None, None) => RateLimitStatus::default(),
@@ -390,7 +270,7 @@ impl RequestContext {
         // An error of the gateway's own is no model's answer.
         let fallback = self.fallback().filter(|_| self.response.failure.is_none());
         let fallback = fallback.map(|model| Arc::clone(&model.id));
-        Stamp { id: self.id, standing, fallback, clamped: self.clamped() }
+        GatewayHeaders { id: self.id, standing, fallback, clamped: self.clamped() }
     }
 
     /// The output limit, in tokens for each choice, to which the request was lowered.
@@ -400,37 +280,6 @@ impl RequestContext {
             RequestStage::Relaying(response) => response.relaying.admitted().clamped,
             RequestStage::Unpaid | RequestStage::Settled(_) => None,
         }
-    }
-
-    /// True once a stream has come to its last event.
-    pub(crate) fn is_whole_stream(&self) -> bool {
-        matches!(&self.stage, RequestStage::Relaying(response) if response.framing == Framing::Sse)
-            && self.is_whole()
-    }
-
-    /// True if the response is a document that is rewritten when all of it has arrived.
-    pub(crate) fn rewrites_document(&self) -> bool {
-        let RequestStage::Relaying(response) = &self.stage else { return false };
-        response.framing == Framing::Json && response.relaying.changes_length()
-    }
-
-    /// True if the response was cut, or a piece waits for the hold that pays for it.
-    pub(crate) fn is_held_up(&self) -> bool {
-        let is_held_up =
-            |response: &Response| response.cut.is_some() || response.uncovered.is_some();
-        matches!(&self.stage, RequestStage::Relaying(response) if is_held_up(response))
-    }
-
-    /// True if the response was ended because it contained the operator's credential. None of the rest is
-    /// read.
-    pub(crate) fn is_withheld(&self) -> bool {
-        let is_withheld = |response: &Response| response.cut == Some(CutReason::Withheld);
-        matches!(&self.stage, RequestStage::Relaying(response) if is_withheld(response))
-    }
-
-    /// True if a piece of the response waits for the hold that pays for it.
-    pub(crate) fn has_uncovered(&self) -> bool {
-        matches!(&self.stage, RequestStage::Relaying(response) if response.uncovered.is_some())
     }
 
     /// An answer with a status of success came to nothing: no other target is asked.
@@ -444,13 +293,7 @@ impl RequestContext {
     /// The upstream's answer says that all is well, and cannot be read. What it may bill is not known.
     pub(crate) fn unread(&mut self, cause: &'static str) -> Box<Error> {
         self.fail_answer(CallFailure::Unreadable);
-        self.fail(peer::unreadable(cause))
-    }
-
-    /// True once everything has come that the client waits for: clients stop reading at a stream's last
-    /// event.
-    pub(crate) fn is_whole(&self) -> bool {
-        matches!(&self.stage, RequestStage::Relaying(response) if response.relaying.is_complete())
+        self.fail(upstream_error::unreadable(cause))
     }
 
     /// The last of the answer is about to be sent: the customer may come with another request.
@@ -459,47 +302,5 @@ impl RequestContext {
             permit.leave();
         }
         self.admission.upstream_slot = None;
-    }
-
-    /// Nobody waits for the answer any more. Whether the upstream is read on all the same: where it
-    /// has the request, what it does costs money, and may cost what nobody has seen.
-    pub(crate) fn read_on(&mut self) -> bool {
-        if self.response.orphan.is_some() {
-            return true;
-        }
-        let candidate = match &self.stage {
-            RequestStage::Sending(sending) => {
-                let admitted = &sending.admitted;
-                let is_cut = admitted.call.is_all_shown() && admitted.call.streams();
-                let attempt = sending.attempt.as_ref();
-                let is_pending = |progress| matches!(progress, Progress::Sent | Progress::Silent);
-                let attempt = attempt.filter(|attempt| is_pending(attempt.progress));
-                attempt.filter(|_| !is_cut && admitted.payment.is_held()).map(|one| &one.candidate)
-            }
-            RequestStage::Relaying(response) => {
-                let relaying = &response.relaying;
-                let is_cut = relaying.is_all_shown() && response.framing == Framing::Sse;
-                let reads_on = relaying.is_paid() && !is_cut && !relaying.is_complete();
-                reads_on.then_some(&response.candidate)
-            }
-            RequestStage::Unpaid | RequestStage::Settled(_) => None,
-        };
-        let Some((candidate, model)) = candidate.zip(self.tried_model()) else { return false };
-        let rules = model.on_disconnect;
-        let total = candidate.target.upstream.timeouts.total;
-        let until = (Instant::now() + rules.time).min(self.started + total).into();
-        if let Some(permit) = &mut self.admission.permit {
-            permit.orphan();
-        }
-        self.response.orphan =
-            Some(Orphan::new(candidate, until, rules.bytes, Arc::clone(&self.services.metrics)));
-        true
-    }
-}
-
-impl Response {
-    /// Notes that it did not end well.
-    pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
-        sending::report(&mut self.candidate, self.began, outcome, metrics);
     }
 }

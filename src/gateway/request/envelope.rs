@@ -8,7 +8,7 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::request::status::{status_of, wire};
 use crate::ledger::RequestId;
 use crate::pipeline::ResolvedRequest;
-use crate::protocols::{Dialect, Operation, Request};
+use crate::protocols::{Dialect, ErrorShape, Operation, Request};
 
 /// The header with which Anthropic's SDKs name the version of its API.
 const ANTHROPIC_VERSION: &str = "anthropic-version";
@@ -43,15 +43,12 @@ pub(crate) enum Envelope {
 impl Envelope {
     /// The shape that the clients of an operation read; without one, that of the SDK that asks.
     pub(crate) fn for_request(operation: Option<Operation>, headers: &HeaderMap) -> Self {
-        match operation {
-            Some(Operation::Messages | Operation::CountTokens) => Self::Anthropic,
-            Some(Operation::Responses | Operation::Compact | Operation::InputTokens) => {
-                Self::Responses
-            }
-            Some(Operation::GenerateContent | Operation::CountContentTokens) => Self::Google,
-            // Until the body tells who is asking: the one shape has the other in it.
-            Some(Operation::ImageGeneration) => Self::Dashscope,
-            Some(_) => Self::Openai,
+        match operation.map(|operation| operation.info().error_shape) {
+            Some(ErrorShape::Openai) => Self::Openai,
+            Some(ErrorShape::Responses) => Self::Responses,
+            Some(ErrorShape::Anthropic) => Self::Anthropic,
+            Some(ErrorShape::Google) => Self::Google,
+            Some(ErrorShape::Dashscope) => Self::Dashscope,
             None if headers.contains_key(ANTHROPIC_VERSION) => Self::Anthropic,
             None if headers.contains_key(X_GOOG_API_KEY) => Self::Google,
             None => Self::Openai,

@@ -10,9 +10,9 @@ use tollgate_outbound::{DialError, LocalResource};
 use crate::balance::Outcome;
 use crate::config::snapshot::RepeatAfter;
 use crate::error::{ErrorKind, GatewayError};
-use crate::gateway::request::peer;
 use crate::gateway::request::progress::{Missing, Progress};
-use crate::gateway::wire::kind;
+use crate::gateway::request::upstream_error;
+use crate::gateway::wire::response_framing;
 use crate::outbound::{OutboundError, retry_after};
 use crate::protocols::{Delivery, Fault};
 
@@ -218,21 +218,21 @@ impl CallFailure {
     pub(crate) fn error(self, delivery: Delivery) -> GatewayError {
         match self.consequence(delivery).reads {
             CustomerReads::Busy => {
-                let busy = peer::busy_without_word();
+                let busy = upstream_error::busy_without_word();
                 let Self::Busy { delay: Some(delay), .. } = self else { return busy };
                 busy.retry_after(delay)
             }
             CustomerReads::ItsWords | CustomerReads::NotOffered | CustomerReads::Unavailable => {
-                peer::unavailable().cause(self.cause())
+                upstream_error::unavailable().cause(self.cause())
             }
-            CustomerReads::Overloaded => peer::overloaded().cause(self.cause()),
-            CustomerReads::Unreadable => peer::unreadable(self.cause()),
+            CustomerReads::Overloaded => upstream_error::overloaded().cause(self.cause()),
+            CustomerReads::Unreadable => upstream_error::unreadable(self.cause()),
             CustomerReads::TooLarge => {
                 let message =
                     "The upstream's answer is too large at the moment. Try again shortly.";
                 GatewayError::new(ErrorKind::BadGateway, message)
             }
-            CustomerReads::TimedOut => peer::timed_out().cause(self.cause()),
+            CustomerReads::TimedOut => upstream_error::timed_out().cause(self.cause()),
         }
     }
 
@@ -367,7 +367,7 @@ impl CallFailure {
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let media_type = value.unwrap_or_default().split(';').next().unwrap_or_default();
-    kind::is_json(media_type.trim())
+    response_framing::is_json(media_type.trim())
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::HeaderMap;
 use pingora::{Error, ErrorSource, ErrorType};
 use pingora_proxy::Session;
+use tollgate_telemetry::report::exports_spans;
 
 use crate::balance::Outcome;
 use crate::clock::UnixMs;
@@ -15,8 +16,9 @@ use crate::error::{ErrorKind, GatewayError};
 use crate::finished::{self, FinishedRequest};
 use crate::forwarded as client;
 use crate::gateway::listen::loopback;
-use crate::gateway::request::context::{CutReason, RequestContext, RequestStage, Response};
+use crate::gateway::request::context::{RequestContext, RequestStage};
 use crate::gateway::request::progress::Progress;
+use crate::gateway::request::response::{CutReason, Response};
 use crate::gateway::request::sending::{self, Attempt};
 use crate::gateway::request::status;
 use crate::ids::RequestId;
@@ -42,6 +44,7 @@ impl RequestContext {
         self.report_stale_limits();
         self.report_clamp();
         self.report_contradictions();
+        // Before the settlement, which ends the stage that knows them.
         let (paid, clamped) = (self.is_paid(), self.clamped());
         let target = self.tried_target().cloned();
         let tried = self.tried_model().cloned();
@@ -265,7 +268,7 @@ impl RequestContext {
     fn record_cost(&self, one: TryCost, settled: &SettlementOutcome) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
-            CostKind::Answer => settled.charged.checked_add(settled.owed).unwrap_or(Nanousd::MAX),
+            CostKind::Answer => settled.charged.saturating_add(settled.owed),
             CostKind::Unpaid | CostKind::Retry => Nanousd::ZERO,
         };
         let upstream: Arc<str> = one.at.target.upstream.name.as_str().into();
@@ -295,6 +298,7 @@ impl RequestContext {
         self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
+        // The stage is taken out: a second settlement, as from `drop`, finds none.
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
             RequestStage::Unpaid => SettlementOutcome::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),
@@ -314,9 +318,9 @@ impl RequestContext {
     }
 }
 
-/// The customer's own trace, where traces are made.
+/// The client's own trace, where spans are exported: else every request would pay for the look-up.
 fn traceparent(headers: &HeaderMap) -> Option<&str> {
-    if cfg!(feature = "otlp") { headers.get("traceparent")?.to_str().ok() } else { None }
+    if exports_spans() { headers.get("traceparent")?.to_str().ok() } else { None }
 }
 
 /// A method as the log has it: anybody may write anything there, as long as a head.

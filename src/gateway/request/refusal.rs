@@ -6,15 +6,15 @@ use serde_json::Value;
 
 use crate::error::{ErrorKind, GatewayError, UpstreamErrorBody};
 use crate::gateway::request::failure::CallFailure;
-use crate::gateway::request::peer;
+use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::retry_after;
 use crate::protocols::refusal::{RefusalFault, UpstreamRefusal};
 use crate::protocols::{Delivery, json};
 
-/// So much of an upstream's words stands in a line of the log, in letters.
+/// Characters of an upstream's message in a line of the log.
 const LOGGED_LETTERS_MAX: usize = 200;
-/// A word of an upstream's that begins with so many bytes of a credential is a part of it.
+/// A word that begins with this many bytes of a credential is taken for a part of it.
 const SECRET_BYTES_MIN: usize = 6;
 
 /// Classifies a refusal with a status outside of 2xx. `by_status` is the failure by its status alone.
@@ -105,7 +105,7 @@ pub(crate) fn own_words(status: u16) -> GatewayError {
     let kind = match status {
         413 => ErrorKind::PayloadTooLarge,
         415 => ErrorKind::UnsupportedMediaType,
-        429 => return peer::busy_without_word(),
+        429 => return upstream_error::busy_without_word(),
         500.. => {
             let failure = CallFailure::from_status(status, &HeaderMap::new());
             return failure.error(Delivery::Relay);

@@ -9,9 +9,9 @@ use crate::config::snapshot::RepeatAfter;
 use crate::credentials::Unavailable;
 use crate::error::GatewayError;
 use crate::gateway::request::failure::{CallFailure, Consequence, NextTarget};
-use crate::gateway::request::mark::Mark;
+use crate::gateway::request::idempotency::IdempotencyMark;
 use crate::gateway::request::progress::{Missing, Progress};
-use crate::gateway::request::{peer, refusal};
+use crate::gateway::request::{refusal, upstream_error};
 use crate::gateway::upstream::secrets::UpstreamSecrets;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::metrics::Metrics;
@@ -24,7 +24,7 @@ pub(crate) struct Sending {
     pub(crate) admitted: Box<AdmittedRequest>,
     pub(crate) body: HeldBody,
     /// Idempotency mark of a request that starts a task.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) mark: Option<IdempotencyMark>,
     /// The try under way.
     pub(crate) attempt: Option<Attempt>,
     /// The targets still to try.
@@ -91,7 +91,7 @@ impl Sending {
     pub(crate) fn new(
         admitted: Box<AdmittedRequest>,
         body: HeldBody,
-        mark: Option<Mark>,
+        mark: Option<IdempotencyMark>,
         candidates: Candidates,
     ) -> Self {
         Self {
@@ -141,6 +141,7 @@ impl Sending {
             return None;
         }
         let candidate = self.candidates.next(Instant::now())?;
+        // The hold and the reading follow the target before its request is written.
         self.admitted.switch_target(candidate.rank.model, candidate.target.upstream.dialect);
         if candidate.is_retry {
             let model = &self.admitted.model().id;
@@ -261,7 +262,7 @@ impl Sending {
         metrics: &Metrics,
     ) -> Result<(), GatewayError> {
         if let Some(resource) = cause.exhausted() {
-            let error = peer::overloaded().cause(cause);
+            let error = upstream_error::overloaded().cause(cause);
             if !resource.is_per_destination() {
                 return Err(error);
             }
@@ -269,7 +270,7 @@ impl Sending {
             return Ok(());
         }
         report(&mut candidate, began, Outcome::Credential, metrics);
-        self.set_last_failure(peer::unavailable().cause(cause));
+        self.set_last_failure(upstream_error::unavailable().cause(cause));
         Ok(())
     }
 
@@ -282,6 +283,7 @@ impl Sending {
             _ => return failure,
         };
         let token = self.attempt.as_ref().and_then(|attempt| attempt.candidate.token.as_ref());
+        // Once: a credential that is wrong is refused with each new token as well.
         if self.has_renewed || !token.is_some_and(|token| token.give_up_after(status)) {
             return failure;
         }
@@ -349,8 +351,8 @@ impl Sending {
         }
         match self.candidates.busy_for(now) {
             // Nobody was asked: all have said when to come again.
-            Some(time) => peer::busy_for(time),
-            None => peer::unavailable(),
+            Some(time) => upstream_error::busy_for(time),
+            None => upstream_error::unavailable(),
         }
     }
 }

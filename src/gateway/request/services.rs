@@ -5,13 +5,13 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::balance::Balancer;
 use crate::config::ConfigHandle;
+use crate::gateway::listen::connection_table::ConnectionTable;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::listen::descriptors::Descriptors;
-use crate::gateway::listen::loopback::Inward;
-use crate::gateway::listen::open::ConnectionTable;
-use crate::gateway::listen::places::Admission;
+use crate::gateway::listen::loopback::LoopbackClient;
+use crate::gateway::listen::request_slots::RequestSlots;
 use crate::gateway::request::hosted::HostedService;
-use crate::gateway::request::slots::UpstreamSlots;
+use crate::gateway::request::upstream_slots::UpstreamSlots;
 use crate::gateway::upstream::client::Upstreams;
 use crate::gateway::upstream::connectors::Connectors;
 use crate::gateway::upstream::token_counts::TokenCounts;
@@ -51,7 +51,7 @@ pub struct GatewayParts {
     /// Services that answer below paths of their own.
     pub hosted: Vec<HostedService>,
     /// Handle that this gateway is connected to, for in-process requests.
-    pub inward: Inward,
+    pub loopback: LoopbackClient,
     /// Shares of the file descriptors.
     pub descriptors: Descriptors,
     /// Customers' connections that are open.
@@ -69,19 +69,18 @@ pub struct Gateway {
     pub(crate) offload: Arc<Offload>,
     pub(crate) outbound: Outbound,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) admission: Arc<Admission>,
+    pub(crate) request_slots: Arc<RequestSlots>,
     /// The budget of calls to upstreams.
-    pub(crate) slots: Arc<UpstreamSlots>,
+    pub(crate) upstream_slots: Arc<UpstreamSlots>,
     pub(crate) balancer: Arc<Balancer>,
     pub(crate) limits: Arc<Limits>,
     /// Parallel calls of accounts with little money: their number, and their queue.
-    pub(crate) desk: Arc<HoldQueue>,
+    pub(crate) hold_queue: Arc<HoldQueue>,
     /// Counts of tokens by providers.
     pub(crate) counts: Arc<TokenCounts>,
     pub(crate) hosted: Arc<[HostedService]>,
-    /// The way to the gateway from a connection that has one request after the other; it leads nowhere
-    /// for those that come that way.
-    pub(crate) inward: Inward,
+    /// Client for turns of WebSockets. Not connected for loopback requests, which have no turns.
+    pub(crate) loopback: LoopbackClient,
     pub(crate) deadline: Arc<Deadline>,
     pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) open: Arc<ConnectionTable>,
@@ -103,13 +102,13 @@ impl Gateway {
             limits,
             deadline,
             hosted,
-            inward,
+            loopback,
             descriptors,
             open,
         } = parts;
         let bodies = BodyBudget::new(Arc::clone(&metrics));
-        let admission = Admission::new(Arc::clone(&limits), Arc::clone(&metrics));
-        let slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
+        let request_slots = RequestSlots::new(Arc::clone(&limits), Arc::clone(&metrics));
+        let upstream_slots = Arc::new(UpstreamSlots::new(Arc::clone(&metrics)));
         let open =
             ConnectionTable::new(descriptors, open, Arc::clone(&config), Arc::clone(&metrics));
         let inner = Self {
@@ -121,19 +120,20 @@ impl Gateway {
             offload: Arc::new(Offload::new()),
             outbound,
             tasks,
-            admission,
-            slots,
+            request_slots,
+            upstream_slots,
             balancer,
             limits,
-            desk: Arc::default(),
+            hold_queue: Arc::default(),
             counts: Arc::new(TokenCounts::new()),
+            // In-process requests reach no hosted service, which would call itself, and make none of their own.
             hosted: Arc::default(),
-            inward: Inward::default(),
+            loopback: LoopbackClient::default(),
             deadline: Arc::clone(&deadline),
             upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };
-        inward.connect(inner.clone(), deadline);
-        Self { hosted: hosted.into(), inward, ..inner }
+        loopback.connect(inner.clone(), deadline);
+        Self { hosted: hosted.into(), loopback, ..inner }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn wire(kind: ErrorKind) -> (u16, &'static str, &'static str) {
 
 /// The status that a failure is answered with.
 pub(crate) fn status_of(error: &GatewayError) -> u16 {
-    error.words.as_ref().map_or_else(|| wire(error.kind).0, |words| words.status)
+    error.upstream_error.as_ref().map_or_else(|| wire(error.kind).0, |upstream| upstream.status)
 }
 
 /// True or false for errors that an SDK should or should not retry by itself; `None` if its own rules are

@@ -177,8 +177,8 @@ impl UpstreamCall {
         if self.early.is_some() {
             return Ok(());
         }
-        let UpstreamConnection { stream, patience, written, .. } = &mut self.connection;
-        let flushed = patience.within(limit, pin!(stream.flush())).await.ok_or_else(stalled)?;
+        let UpstreamConnection { stream, timer, written, .. } = &mut self.connection;
+        let flushed = timer.within(limit, pin!(stream.flush())).await.ok_or_else(stalled)?;
         flushed.or_err(ErrorType::WriteError, "while writing a request")?;
         *written = written.map(|before| before + length as u64);
         self.sent = WriteProgress::Whole;
@@ -192,7 +192,7 @@ impl UpstreamCall {
         let mut is_silent = false;
         while !piece.is_empty() && self.early.is_none() {
             let Self { connection, upstream, read, scanned, informational, early, .. } = self;
-            let UpstreamConnection { stream, patience, .. } = connection;
+            let UpstreamConnection { stream, timer, .. } = connection;
             let written = pin!(poll_fn(|context| {
                 loop {
                     match Pin::new(&mut *stream).poll_write(context, piece) {
@@ -216,7 +216,7 @@ impl UpstreamCall {
                     }
                 }
             }));
-            let written = patience.within(limit, written).await.ok_or_else(stalled)??;
+            let written = timer.within(limit, written).await.ok_or_else(stalled)??;
             piece = piece.get(written..).unwrap_or_default();
         }
         Ok(())
@@ -275,10 +275,10 @@ impl UpstreamCall {
     /// Reads what is there; 0 at the connection's end.
     async fn read_more(&mut self) -> Result<usize> {
         make_room(&mut self.read, self.room);
-        let UpstreamConnection { stream, patience, .. } = &mut self.connection;
+        let UpstreamConnection { stream, timer, .. } = &mut self.connection;
         let reading = stream.read_buf(&mut self.read);
         let read = match self.read_timeout {
-            Some(limit) => patience.within(limit, pin!(reading)).await.ok_or_else(silent)?,
+            Some(limit) => timer.within(limit, pin!(reading)).await.ok_or_else(silent)?,
             None => reading.await,
         };
         let count = match read {

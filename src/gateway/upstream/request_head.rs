@@ -79,6 +79,7 @@ pub(crate) fn write_fields(path: &str, fields: &HeaderMap, body_bytes: usize) ->
 
 fn begin_head(path: &str, body_bytes: usize) -> Result<BytesMut> {
     let mut head = BytesMut::with_capacity(HEAD_BYTES + body_bytes);
+    // A space or a line end would begin another field, or another request.
     if !path.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(Error::explain(ErrorType::InternalError, "bad upstream path"));
     }

@@ -53,6 +53,7 @@ pub(super) struct TurnEvents {
 impl TurnEvents {
     /// Nothing has come yet.
     pub(super) fn new() -> Self {
+        // With the bound of image events, the largest that a response has.
         Self { events: Events::for_images(), output: Some(Vec::new()), end: None }
     }
 
@@ -104,6 +105,7 @@ impl TurnEvents {
 
 /// Notes what an event says of the response.
 fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
+    // The client gets it all the same, as it would over HTTP.
     let Ok(event) = Object::parse(data) else { return };
     let kind = event.get("type").and_then(|kind| kind.as_str());
     match kind.as_deref() {

@@ -35,7 +35,7 @@ use pingora_proxy::Session;
 use crate::config::snapshot::Route;
 use crate::error::{ErrorKind, GatewayError};
 use crate::gateway::answer::refused;
-use crate::gateway::listen::loopback::{Inner, Reply};
+use crate::gateway::listen::loopback::{LoopbackRequest, LoopbackResponse};
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::receive::body::ReadLimits;
 use crate::gateway::request::context::RequestContext;
@@ -68,7 +68,7 @@ const OF_CONNECTION: [HeaderName; 9] = [
 /// Serves a WebSocket until it is closed.
 ///
 /// # Errors
-/// Before it has begun: what is wrong with the request or its key, and no place for it.
+/// Before the WebSocket has begun: the request or its key is not valid, or no slot is free.
 pub(crate) async fn serve(
     gateway: &Gateway,
     session: &mut Session,
@@ -88,13 +88,14 @@ pub(crate) async fn serve(
     let origin = Origin::of_session(session).cloned();
     let turns = Turns { gateway, route, headers, address, origin, last: None };
     let limits = ReadLimits::new(ctx, route.body_bytes_max);
-    let _open = gateway.admission.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
+    let _open =
+        gateway.request_slots.websocket(ctx.admission.slot.as_ref(), &ctx.snapshot.limits)?;
     let header = handshake::head(&accept, ctx.id);
     head::write(session, header, false).await.map_err(|error| client_disconnected(&error))?;
     ctx.response.first_byte = Some(ctx.started.elapsed());
     // Its turns are requests in flight, each for itself.
     ctx.end_in_flight();
-    // Its turns have places of their own, and in between it needs none.
+    // Its turns take slots of their own, and in between it needs none.
     ctx.admission.slot = None;
     let deadline = Arc::clone(&ctx.services.deadline);
     let mut connection = CustomerSocket::new(session, &gateway.bodies, limits, deadline);
@@ -180,8 +181,8 @@ impl Turns<'_> {
     }
 
     /// The request for a turn.
-    fn request(&self, body: Bytes) -> Inner {
-        Inner {
+    fn request(&self, body: Bytes) -> LoopbackRequest {
+        LoopbackRequest {
             method: Method::POST,
             path: self.route.path.clone(),
             headers: self.headers.clone(),
@@ -198,7 +199,7 @@ impl Turns<'_> {
         body: Bytes,
         prompt: Option<Prompt>,
     ) -> Result<(), EndReason> {
-        let answer = self.gateway.inward.ask(self.request(body));
+        let answer = self.gateway.loopback.send(self.request(body));
         let mut reply = match connection.while_open(answer).await? {
             Ok(reply) => reply,
             Err(error) => return connection.send(refusal(&error)).await,
@@ -300,7 +301,10 @@ impl Turns<'_> {
 }
 
 /// Passes on an answer that is no stream: a refusal, or a response as one document.
-async fn whole(connection: &mut CustomerSocket<'_>, mut reply: Reply) -> Result<(), EndReason> {
+async fn whole(
+    connection: &mut CustomerSocket<'_>,
+    mut reply: LoopbackResponse,
+) -> Result<(), EndReason> {
     let mut body = BytesMut::new();
     while let Ok(Some(piece)) = connection.while_open(reply.chunk()).await? {
         if body.len() + piece.len() > refused::BYTES_MAX {

@@ -8,8 +8,7 @@ use std::thread;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task;
 
-/// From this length on a body is worked on elsewhere: less takes below half a millisecond.
-pub(crate) const LARGE_BYTES: usize = 256 * 1024;
+pub(crate) use tollgate_process_memory::{LARGE_BYTES, run_now};
 
 /// The large bodies that are worked on at one time.
 #[derive(Debug)]
@@ -63,11 +62,6 @@ impl OffloadPermit<'_> {
             Self::Elsewhere { .. } => task::block_in_place(work),
         }
     }
-}
-
-/// Does work on a body of this size where it holds up nobody, for hooks that cannot wait for leave.
-pub(crate) fn run_now<T>(bytes: usize, work: impl FnOnce() -> T) -> T {
-    if bytes < LARGE_BYTES { work() } else { task::block_in_place(work) }
 }
 
 #[cfg(test)]

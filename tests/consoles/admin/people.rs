@@ -60,7 +60,7 @@ async fn a_suspended_account_is_refused_at_the_door() {
 }
 
 #[tokio::test]
-async fn operators_have_names_and_what_they_did_is_told() {
+async fn operators_actions_are_listed_by_name() {
     let dir = TempDir::new().expect("a directory");
     let admin = Admin::start(dir.path());
     let account = admin.account("customer").await;
@@ -288,7 +288,7 @@ async fn task_in_doubt(admin: &Admin, account: tollgate::ledger::AccountId, key:
     admin.ledger.open_task(hold, Arc::new(task), REPEATED_WITHIN).await.expect("opened");
     let doubt = |task: &Task| Task { stage: TaskPhase::InDoubt, ..task.clone() };
     admin.ledger.change_task((account, id), doubt).await.expect("open").expect("changed");
-    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    crate::harness::next_millisecond().await;
     id
 }
 

@@ -17,8 +17,8 @@ use crate::harness::fleet::{make_schema, options};
 /// Longer than any seed takes: a node falls silent only when it is made to.
 pub(crate) const TERM: Duration = Duration::from_secs(1_000);
 const ACCOUNTS: u64 = 4;
-/// One more is asked for that does not exist.
-const ASKED: u64 = ACCOUNTS + 1;
+/// The number of an account that does not exist.
+const UNKNOWN_ACCOUNT: u64 = ACCOUNTS + 1;
 
 pub(crate) fn usd(nanousd: i64) -> Nanousd {
     Nanousd::new(nanousd)
@@ -28,7 +28,7 @@ pub(crate) fn account(number: u64) -> AccountId {
     AccountId::from_number(number)
 }
 
-pub(crate) fn asked(number: u64, least: i64, most: i64) -> LoanRequest {
+pub(crate) fn loan_request(number: u64, least: i64, most: i64) -> LoanRequest {
     LoanRequest { account: account(number), least: usd(least), most: usd(most) }
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn schema(url: &str) -> Db {
     Db::connect(&options(url), None).await.expect("the database")
 }
 
-/// An account's purse in the database.
+/// An account's row in the database.
 pub(crate) async fn funds(db: &Db, account: AccountId) -> Option<AccountFunds> {
     let sql = "SELECT granted, available, leased, held, spent, suspense, debt, written_off, credit
         FROM tollgate.accounts WHERE id = $1";
@@ -393,7 +393,7 @@ impl Both {
                 continue;
             }
             let least = if self.rng.bool() { 0 } else { self.rng.i64(1..60) };
-            requests.push(asked(number, least, least + self.rng.i64(0..300)));
+            requests.push(loan_request(number, least, least + self.rng.i64(0..300)));
         }
         let (epoch, turn) = (standing.epoch, standing.turn + 1);
         SyncRequest { node, epoch, turn, report, is_clear: self.rng.u32(0..10) == 0, requests }
@@ -436,7 +436,7 @@ impl Both {
                     report.from += 1;
                 }
             }
-            (6, _) => sync.requests.push(asked(ASKED, 1, 2)),
+            (6, _) => sync.requests.push(loan_request(UNKNOWN_ACCOUNT, 1, 2)),
             (7, _) => sync.node = unknown,
             _ => {}
         }
@@ -461,7 +461,7 @@ impl Both {
         lines.sum()
     }
 
-    /// Both have the same purses and leases.
+    /// Both have the same rows and leases.
     pub(crate) async fn compare(&self, after: &str) {
         for (id, expected) in self.rules.accounts() {
             assert!(expected.is_sound(), "{id} after {after}: {expected:?}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::node::{Call, Node};
+use super::node::{Call, SimulatedNode};
 use super::world::{Event, TERM, World, ms, usd};
 
 impl World {
@@ -156,7 +156,7 @@ impl World {
             return self.grant(account, amount);
         }
         let (account, was_spent) = (self.accounts[account], self.rng.bool());
-        let in_suspense = |node: &&Node| {
+        let in_suspense = |node: &&SimulatedNode| {
             self.treasury.is_suspended(node.id) && !self.treasury.leased(node.id, account).is_zero()
         };
         let Some(node) = self.nodes.iter().position(|node| in_suspense(&node)) else { return };

@@ -14,7 +14,7 @@ use tollgate::ledger::{
 use tollgate::price::{Usage, UsageSource};
 
 use super::books::Books;
-use super::world::{Asked, Event, Reply, TERM, World, ms, usd};
+use super::world::{Event, Reply, Request, TERM, World, ms, usd};
 
 /// Time within which a waiting customer takes money that has arrived.
 const PROMISED: Duration = Duration::from_millis(40);
@@ -69,7 +69,7 @@ pub(crate) struct Process {
     is_flushing: bool,
 }
 
-pub(crate) struct Node {
+pub(crate) struct SimulatedNode {
     pub(crate) id: NodeId,
     pub(crate) books: Books,
     pub(crate) process: Option<Process>,
@@ -97,7 +97,7 @@ pub(crate) struct Node {
     wall_off_ms: i64,
 }
 
-impl Node {
+impl SimulatedNode {
     pub(crate) fn new(id: NodeId, accounts: &[AccountId], rng: &mut fastrand::Rng) -> Self {
         Self {
             id,
@@ -190,12 +190,12 @@ impl World {
             return;
         }
         let query = match &mut process.borrower {
-            None => Asked::Join,
+            None => Request::Join,
             Some(borrower) if !process.is_serving => {
                 node.books.report_waits = true;
                 let sync = borrower.clearing(local, &mut node.books).expect("a journal");
                 process.sent = Some(sync.clone());
-                Asked::SyncRequest(sync)
+                Request::SyncRequest(sync)
             }
             Some(borrower) if borrower.due_at(local) > local => return self.plan_poll(number),
             Some(borrower) => {
@@ -206,7 +206,7 @@ impl World {
                 let sync = borrower.sync(local, &mut node.books);
                 let after = process.promised.keys().map(|account| of(account, &node.books));
                 assert!(after.eq(before), "what calls were told to take is given back");
-                Asked::SyncRequest(sync)
+                Request::SyncRequest(sync)
             }
         };
         node.requests += 1;

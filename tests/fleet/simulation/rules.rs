@@ -3,7 +3,7 @@
 use tollgate::fleet::treasury::AccountFunds;
 use tollgate::ledger::AccountId;
 
-use super::node::Node;
+use super::node::SimulatedNode;
 use super::world::{World, ms};
 
 impl World {
@@ -47,10 +47,10 @@ impl World {
         let out = funds.leased.get() + funds.suspense.get();
         assert_eq!(leased, out, "the leases of {account} sum up to what is out");
         // What an operator made available again can be spent twice: by a node that was not dead, until
-        // the treasury hears of it; and what is gone by then was spent twice.
+        // the treasury hears of it; and what is lost by then was spent twice.
         let released = self.nodes.iter().filter_map(|node| node.resolved.get(&account));
         let released: i64 = released.map(|(released, _)| released).sum();
-        let made_available = released + self.gone.get(&account).copied().unwrap_or_default();
+        let made_available = released + self.lost.get(&account).copied().unwrap_or_default();
         // What was owed and is not any more was paid.
         let line_owed = self.line_owed.get(&account).copied().unwrap_or_default();
         let paid = owed + line_owed - funds.debt.get();
@@ -79,8 +79,9 @@ impl World {
 
     /// Notes what there is while calls wait for it.
     fn watch_waiting(&mut self, account: AccountId) {
-        let waits =
-            |node: &Node| node.process.as_ref().is_some_and(|process| !process.waiting.is_empty());
+        let waits = |node: &SimulatedNode| {
+            node.process.as_ref().is_some_and(|process| !process.waiting.is_empty())
+        };
         if !self.nodes.iter().any(waits) {
             return;
         }
@@ -111,7 +112,8 @@ impl World {
     }
 
     fn check_end(&self, account: AccountId, funds: &AccountFunds) {
-        let (mut counted_spent, gone) = (0, self.gone.get(&account).copied().unwrap_or_default());
+        let (mut counted_spent, released) =
+            (0, self.lost.get(&account).copied().unwrap_or_default());
         let (mut charged, mut owed, mut written_off, mut lost) = (0, 0, 0, 0);
         for (number, node) in self.nodes.iter().enumerate() {
             let reported = node.books.reported(account);
@@ -142,8 +144,8 @@ impl World {
             "{account}: {charged} was charged, {owed} left owing, {unpaid} of it after an operator had resolved it"
         );
         assert!(
-            (0..=gone).contains(&unpaid),
-            "{account}: {unpaid} was written off, and {gone} was released and gone"
+            (0..=released).contains(&unpaid),
+            "{account}: {unpaid} was written off, and {released} was released and lost"
         );
     }
 }

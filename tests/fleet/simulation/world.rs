@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
 use tollgate::fleet::borrower::Waiter;
-use tollgate::fleet::lease::{JoinResponse, Loan, Refused, SyncRequest, SyncResponse};
+use tollgate::fleet::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
 use tollgate::fleet::treasury::Treasury;
 use tollgate::ledger::{AccountId, HoldId, LeaseWait, NodeId};
 use tollgate::money::Nanousd;
 
-use super::node::{Call, Node};
+use super::node::{Call, SimulatedNode};
 
 /// The default term.
 pub(crate) const TERM: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ pub(crate) enum Event {
     /// A call has waited for money for as long as any.
     WaitOver { node: usize, life: u64, account: AccountId, waiter: Waiter },
     /// The treasury gets a request.
-    Arrives { node: usize, life: u64, request: u64, asked: Asked },
+    Arrives { node: usize, life: u64, request: u64, body: Request },
     /// A node gets an answer.
     Answered { node: usize, life: u64, request: u64, reply: Reply },
     /// A node hears that another is short of something.
@@ -78,7 +78,7 @@ impl Event {
 
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "one at a time is on its way from a node")]
-pub(crate) enum Asked {
+pub(crate) enum Request {
     Join,
     SyncRequest(SyncRequest),
 }
@@ -134,9 +134,9 @@ pub(crate) struct Counts {
     pub(crate) kills: u64,
     pub(crate) suspended: u64,
     pub(crate) resolved: u64,
-    /// Resolutions whose nodes came back, and those of them whose money was gone.
+    /// Resolutions whose nodes came back, and those of them whose money was lost.
     pub(crate) undone: u64,
-    pub(crate) gone: u64,
+    pub(crate) lost: u64,
     pub(crate) recalls: u64,
     /// Credit lines that were set, of them those that left something owing, and those that were refused.
     pub(crate) lines: u64,
@@ -159,9 +159,9 @@ pub(crate) struct World {
     pub(crate) cut_until: Duration,
     pub(crate) is_ending: bool,
     pub(crate) accounts: Vec<AccountId>,
-    pub(crate) nodes: Vec<Node>,
-    /// Released money that was gone when the node came back that had had it.
-    pub(crate) gone: BTreeMap<AccountId, i64>,
+    pub(crate) nodes: Vec<SimulatedNode>,
+    /// Released money that was lost when the node came back that had had it.
+    pub(crate) lost: BTreeMap<AccountId, i64>,
     /// Spent money that a lowered credit line turned into debt.
     pub(crate) line_owed: BTreeMap<AccountId, i64>,
     pub(crate) counts: Counts,
@@ -187,7 +187,7 @@ impl World {
             is_ending: false,
             accounts: (1..=4).map(AccountId::from_number).collect(),
             nodes: Vec::new(),
-            gone: BTreeMap::new(),
+            lost: BTreeMap::new(),
             line_owed: BTreeMap::new(),
             counts: Counts::default(),
             checked: (0, 0),
@@ -207,7 +207,7 @@ impl World {
     pub(crate) fn add_node(&mut self) {
         let number = self.nodes.len();
         let id = u16::try_from(number + 1).ok().and_then(NodeId::from_number).expect("a node");
-        self.nodes.push(Node::new(id, &self.accounts, &mut self.rng));
+        self.nodes.push(SimulatedNode::new(id, &self.accounts, &mut self.rng));
         let begin = ms(self.rng.u64(0..50));
         self.plan(begin, Event::Starts { node: number });
         if self.scene.call_every.is_some() {
@@ -247,8 +247,8 @@ impl World {
     }
 
     fn happen(&mut self, event: Event) {
-        if let Event::Arrives { node, life, request, asked } = event {
-            return self.arrive(node, life, request, asked);
+        if let Event::Arrives { node, life, request, body } = event {
+            return self.arrive(node, life, request, body);
         }
         match event {
             Event::Calls { node } => self.customer_calls(node),
@@ -305,31 +305,31 @@ impl World {
     }
 
     /// Sends a request: it may be lost, or come twice.
-    pub(crate) fn send(&mut self, node: usize, life: u64, request: u64, asked: &Asked) {
+    pub(crate) fn send(&mut self, node: usize, life: u64, request: u64, body: &Request) {
         if self.chance(20) {
             return self.note(|| format!("node {node}: request {request} is lost"));
         }
         let copies = if self.chance(30) { 2 } else { 1 };
         for _ in 0..copies {
             let delay = self.delay();
-            self.plan(delay, Event::Arrives { node, life, request, asked: asked.clone() });
+            self.plan(delay, Event::Arrives { node, life, request, body: body.clone() });
         }
     }
 
-    fn arrive(&mut self, node: usize, life: u64, request: u64, query: Asked) {
+    fn arrive(&mut self, node: usize, life: u64, request: u64, body: Request) {
         if self.is_cut(node) {
             return self.note(|| format!("node {node}: request {request} finds no treasury"));
         }
         let id = self.nodes[node].id;
-        let reply = match query {
-            Asked::Join => {
+        let reply = match body {
+            Request::Join => {
                 let joined = self.treasury.join(id);
                 self.nodes[node].epoch = joined.epoch;
                 Reply::JoinResponse(joined)
             }
-            Asked::SyncRequest(sync) => {
+            Request::SyncRequest(sync) => {
                 let now = self.treasury_now();
-                let removed = self.gone_of(node);
+                let removed = self.amounts_lost(node);
                 match self.treasury.sync(&sync, now, TERM) {
                     Ok(answer) => {
                         self.was_taken(node, &sync, &answer, removed);
@@ -348,7 +348,7 @@ impl World {
     }
 
     /// Released money of a node that the treasury no longer has.
-    fn gone_of(&self, number: usize) -> BTreeMap<AccountId, i64> {
+    fn amounts_lost(&self, number: usize) -> BTreeMap<AccountId, i64> {
         let resolved = self.nodes[number].resolved.iter();
         let removed = resolved.map(|(account, (released, _))| {
             let funds = self.treasury.funds(*account);
@@ -364,7 +364,7 @@ impl World {
         number: usize,
         sync: &SyncRequest,
         answer: &SyncResponse,
-        gone: BTreeMap<AccountId, i64>,
+        lost: BTreeMap<AccountId, i64>,
     ) {
         self.counts.syncs += 1;
         let node = &mut self.nodes[number];
@@ -374,11 +374,11 @@ impl World {
         node.taken_turn = sync.turn;
         assert!(sync.epoch > node.shut_out, "node {number} goes on with what is another's now");
         self.counts.undone += node.resolved.len() as u64;
-        self.counts.gone += gone.len() as u64;
+        self.counts.lost += lost.len() as u64;
         node.resolved.clear();
-        node.short.extend(gone.keys());
-        for (account, amount) in gone {
-            *self.gone.entry(account).or_default() += amount;
+        node.short.extend(lost.keys());
+        for (account, amount) in lost {
+            *self.lost.entry(account).or_default() += amount;
         }
         if let Some(report) = &sync.report {
             node.books.was_reported(report.to);
@@ -439,13 +439,13 @@ impl World {
             let Some(process) = self.nodes[number].process.as_mut() else { return };
             let Some(call) = process.waiting.remove(&waiter) else { continue };
             let life = process.life;
-            if verdict == LeaseWait::Again {
+            if verdict == LeaseWait::Retry {
                 process.promised.insert(call.account, local);
             }
             self.note(|| format!("node {number}: {call:?} is told {verdict:?}"));
             self.counts.longest_wait = self.counts.longest_wait.max(self.now - call.began);
             match verdict {
-                LeaseWait::Again => {
+                LeaseWait::Retry => {
                     let wait = Duration::from_micros(self.rng.u64(1..3_000));
                     self.plan(wait, Event::Tries { node: number, life, call });
                 }

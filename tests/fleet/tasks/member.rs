@@ -2,23 +2,21 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tempfile::TempDir;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tollgate::clock::UnixMs;
 use tollgate::fleet::postgres::tasks::SharedTasks;
-use tollgate::fleet::{Fleet, node};
 use tollgate::ledger::{
-    AccountId, Hold, Intent, KeyId, Ledger, LedgerError, Options, REPEATED_WITHIN, RecoveryPolicy,
-    RepeatKey, RequestId, Reserve, Settlement, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
+    AccountId, Hold, Intent, KeyId, LedgerError, REPEATED_WITHIN, RepeatKey, RequestId, Reserve,
+    Settlement, Task, TaskId, TaskPhase, TaskSettlement, Webhook,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{Prices, Usage, UsageSource};
 
-use crate::harness::fleet::{database, node_options};
+use crate::harness::fleet::{AccountRow, Member, database};
 use crate::harness::postgres::Postgres;
+use crate::harness::within_async;
 
 /// Hold of a task, in nano-dollars.
 pub(crate) const HELD: i64 = 1_000;
@@ -28,13 +26,13 @@ pub(crate) const GRANTED: i64 = 1_000_000_000;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A fleet's database.
-pub(crate) struct Place {
+pub(crate) struct FleetDatabase {
     pub(crate) server: &'static Postgres,
     pub(crate) name: String,
     pub(crate) url: String,
 }
 
-impl Place {
+impl FleetDatabase {
     pub(crate) async fn new(name: &str) -> Self {
         let (name, url) = database(name).await;
         Self { server: Postgres::shared(), name, url }
@@ -44,80 +42,26 @@ impl Place {
         self.server.sql(&self.name, sql)
     }
 
-    /// An account's money in each place.
-    pub(crate) fn purse(&self, account: AccountId) -> Purse {
-        let sql = format!(
-            "SELECT granted, available, leased, held, spent, suspense, debt,
-                 (SELECT COALESCE(SUM(held), 0) FROM tollgate.tasks WHERE account = a.id)
-             FROM tollgate.accounts a WHERE id = '{account}'"
-        );
-        let row = self.sql(&sql);
-        let parts: Vec<i64> = row.split('|').map(|part| part.parse().expect("a sum")).collect();
-        let [granted, available, leased, held, spent, suspense, debt, of_tasks] = parts[..] else {
-            panic!("{row}")
-        };
-        assert_eq!(granted, available + leased + held + spent + suspense, "{row}");
-        assert_eq!(held, of_tasks, "what the account holds is what its tasks hold");
-        Purse { available, leased, held, spent, suspense, debt }
+    /// The treasury's row of an account. What it holds is what its tasks hold.
+    pub(crate) fn account(&self, account: AccountId) -> AccountRow {
+        let row = AccountRow::of(self.server, &self.name, account);
+        let tasks = "SELECT COALESCE(SUM(held), 0) FROM tollgate.tasks WHERE account =";
+        let held: i64 = self.sql(&format!("{tasks} '{account}'")).parse().expect("a sum");
+        assert_eq!(row.held, held, "the holds of its tasks");
+        row
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Purse {
-    pub(crate) available: i64,
-    pub(crate) leased: i64,
-    pub(crate) held: i64,
-    pub(crate) spent: i64,
-    pub(crate) suspense: i64,
-    pub(crate) debt: i64,
+pub(crate) fn tasks_of(member: &Member) -> SharedTasks {
+    SharedTasks::of(Arc::clone(&member.fleet))
 }
 
-/// A node of the fleet, in this process.
-pub(crate) struct Member {
-    pub(crate) ledger: Arc<Ledger>,
-    pub(crate) fleet: Arc<Fleet>,
-    pub(crate) dir: TempDir,
-    pub(crate) stop: watch::Sender<bool>,
-    pub(crate) running: JoinHandle<()>,
-}
-
-impl Member {
-    pub(crate) async fn join(url: &str, name: &str) -> Self {
-        Self::join_in(url, name, tempfile::tempdir().expect("a directory")).await
-    }
-
-    pub(crate) async fn join_in(url: &str, name: &str, dir: TempDir) -> Self {
-        let fleet = Fleet::open(node_options(url, name, dir.path()), None).await.expect("a node");
-        let options = Options {
-            disk_free_bytes_min: 0,
-            ..Options::with_funds(dir.path(), Arc::clone(&fleet))
-        };
-        let (ledger, _) = Ledger::open(options).expect("a ledger");
-        let policy = RecoveryPolicy::Void;
-        let node = node::join(&fleet, &ledger, policy).await.expect("it joins");
-        let (stop, stopped) = watch::channel(false);
-        let running = tokio::spawn(node.run(stopped));
-        Self { ledger, fleet, dir, stop, running }
-    }
-
-    pub(crate) fn tasks(&self) -> SharedTasks {
-        SharedTasks::of(Arc::clone(&self.fleet))
-    }
-
-    /// Stops it in order: what it has out comes back.
-    pub(crate) async fn leave(self) {
-        self.stop.send(true).expect("it runs");
-        self.running.await.expect("no panic");
-        self.ledger.close();
-    }
-
-    /// Copy of the disk as after `kill -9`; the member does nothing more.
-    pub(crate) fn killed(self) -> TempDir {
-        self.running.abort();
-        let copy = tempfile::tempdir().expect("a directory");
-        copy_all(self.dir.path(), copy.path());
-        copy
-    }
+/// Copy of the disk as after `kill -9`; the member does nothing more.
+pub(crate) async fn killed(mut member: Member) -> TempDir {
+    member.falls_silent().await;
+    let copy = tempfile::tempdir().expect("a directory");
+    copy_all(member.dir.path(), copy.path());
+    copy
 }
 
 /// Files that a crash does not leave, but a copy of the directory has.
@@ -219,10 +163,6 @@ pub(crate) async fn end(
 }
 
 /// Waits for something that comes by itself.
-pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TIMEOUT, "{what} does not come");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    within_async(TIMEOUT, what, async || holds()).await;
 }

@@ -1,6 +1,6 @@
 //! Three gateways, each a process of its own, that share tasks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::sim::{Sim, SimOptions};
@@ -8,7 +8,7 @@ use tollgate::sim::{Sim, SimOptions};
 use super::member::TIMEOUT;
 use crate::harness::fleet::make_schema;
 use crate::harness::postgres::{Postgres, Stop};
-use crate::harness::{Answer, Gateway, ask, videos};
+use crate::harness::{Answer, Gateway, ask, let_pass, poll, videos};
 
 const PATH: &str = "/v1/videos/generations";
 
@@ -43,15 +43,10 @@ fn until<T: std::fmt::Debug>(
     mut look: impl FnMut() -> T,
     is_so: impl Fn(&T) -> bool,
 ) -> T {
-    let begun = Instant::now();
-    loop {
+    poll(what, TIMEOUT, || {
         let seen = look();
-        if is_so(&seen) {
-            return seen;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "{what} does not come: {seen:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        if is_so(&seen) { Ok(seen) } else { Err(seen) }
+    })
 }
 
 #[test]
@@ -149,20 +144,19 @@ fn one_wish_is_one_video_at_any_node() {
     // While it is under way for longer than the window, and right behind it.
     let (second, first) = std::thread::scope(|scope| {
         let first = scope.spawn(|| paid(&a, "a tide"));
-        std::thread::sleep(Duration::from_millis(1800));
+        let_pass(Duration::from_millis(1800), "the window, counted from the submit, is over");
         (submit(&b, &key, "a tide"), first.join().expect("no panic"))
     });
     assert_eq!(first.status(), 202, "{first:?}");
     names(&second, &id(&first));
     names(&submit(&b, &key, "a tide"), &id(&first));
     assert_eq!(sim.tasks().len(), 2, "one video");
-    std::thread::sleep(Duration::from_millis(1200));
-    assert_eq!(paid(&b, "a tide").status(), 202, "wanted once more");
-    assert_eq!(sim.tasks().len(), 3);
+    until("the end of the window", || paid(&b, "a tide"), |answer| answer.status() == 202);
+    assert_eq!(sim.tasks().len(), 3, "wanted once more");
 
     // The answer was lost.
     assert_eq!(paid(&lost, "a gale").status(), 504);
-    std::thread::sleep(Duration::from_millis(1200));
+    let_pass(Duration::from_millis(1200), "a doubt outlasts the window");
     names(&submit(&b, &key, "a gale"), "gt_");
     assert_eq!(sim.tasks().len(), 4);
 
@@ -171,13 +165,13 @@ fn one_wish_is_one_video_at_any_node() {
     let request = a.post(PATH, &format!("Content-Length: {}\r\n", body.len()), &body);
     let mut stream = std::net::TcpStream::connect(a.address).expect("a node");
     std::io::Write::write_all(&mut stream, &request).expect("sent");
-    std::thread::sleep(Duration::from_millis(1000));
+    let marks = format!("SELECT count(*) FROM tollgate.submits WHERE account = '{}'", a.account);
+    until("the record of the submit", || server.sql(&name, &marks), |count| count == "4");
     a.kill();
     let again = submit(&b, &key, "a wreck");
     names(&again, "gt_");
     // The simulator forgets a submit whose connection ends before its answer: a second one would be the
     // fifth task.
     assert_eq!(sim.tasks().len(), 4, "nobody sends it again");
-    let marks = format!("SELECT count(*) FROM tollgate.submits WHERE account = '{}'", a.account);
     assert_eq!(server.sql(&name, &marks), "4", "one for each wish");
 }

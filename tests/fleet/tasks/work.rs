@@ -24,7 +24,9 @@ use tollgate::protocols::task::TaskFacts;
 use tollgate::request_log::RequestLog;
 use tollgate::tasks::Tasks;
 
-use super::member::{HELD, Member, Place, TIMEOUT, customer, hold, opened, submitted, task, until};
+use super::member::{FleetDatabase, HELD, TIMEOUT, customer, hold, opened, submitted, task, until};
+use crate::harness::fleet::Member;
+use crate::harness::let_pass_async;
 
 /// An upstream of the family S, and a receiver of announcements.
 #[derive(Default)]
@@ -154,13 +156,13 @@ fn document(text: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
-    let place = Place::new("work").await;
+    let database = FleetDatabase::new("work").await;
     let (outside, address) = Outside::start().await;
     outside.refuses.store(1, Ordering::Relaxed);
     let [a, b, c] = [
-        Member::join(&place.url, "a").await,
-        Member::join(&place.url, "b").await,
-        Member::join(&place.url, "c").await,
+        Member::join(&database.url, "a").await,
+        Member::join(&database.url, "b").await,
+        Member::join(&database.url, "c").await,
     ];
     let account = customer(&a, &[&b, &c]).await;
     let nodes = [works(&a, address), works(&b, address), works(&c, address)];
@@ -181,7 +183,7 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
         let (tasks, taken) = (Arc::clone(&nodes[2].0), Arc::clone(&taken));
         tokio::spawn(async move { tasks.wait(&taken).await })
     };
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let_pass_async(Duration::from_millis(100), "nothing shows that the other task waits").await;
     outside.is_done.store(true, Ordering::Relaxed);
     let waited = tokio::time::timeout(TIMEOUT, waited).await.expect("in time").expect("no panic");
     let waited = document(&waited.expect("a place"));
@@ -191,8 +193,8 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
         assert_eq!(record["content"][0]["video_url"], "https://cdn/x.mp4", "{record}");
         assert_eq!(tasks.record(account, "gt_0").await.expect("read"), None);
     }
-    let purse = place.purse(account);
-    assert_eq!((purse.held, purse.spent), (0, 40), "four seconds");
+    let row = database.account(account);
+    assert_eq!((row.held, row.spent), (0, 40), "four seconds");
 
     until("the announcements", || outside.announcements().len() >= 2).await;
     let announcements = outside.announcements();
@@ -203,7 +205,7 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
     let secrets = nodes.each_ref().map(|(tasks, _)| tasks.webhook_secret(account));
     assert!(secrets.iter().all(|secret| *secret == secrets[0]));
     let due = "SELECT count(*) FROM tollgate.tasks WHERE due_at IS NOT NULL";
-    until("the end of all work", || place.sql(due) == "0").await;
+    until("the end of all work", || database.sql(due) == "0").await;
     let tried = b.ledger.tried(taken.id()).await.expect("read").expect("a try");
     assert_eq!(tried.status, Some(200));
     assert_eq!(outside.announcements().len(), 2, "what was taken is not announced again");
@@ -213,9 +215,9 @@ async fn one_node_asks_all_answer_and_the_end_is_announced_with_one_id() {
 /// when its upstream makes it all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_overdue_task_reads_expired_at_every_node() {
-    let place = Place::new("overdue").await;
+    let database = FleetDatabase::new("overdue").await;
     let (outside, address) = Outside::start().await;
-    let [a, b] = [Member::join(&place.url, "a").await, Member::join(&place.url, "b").await];
+    let [a, b] = [Member::join(&database.url, "a").await, Member::join(&database.url, "b").await];
     let account = customer(&a, &[&b]).await;
     let nodes = [works(&a, address), works(&b, address)];
     let hold = hold(&a, account, HELD).await;
@@ -238,27 +240,27 @@ async fn an_overdue_task_reads_expired_at_every_node() {
             (&json!("expired"), &json!("Expired"))
         );
     }
-    assert_eq!(place.purse(account).held, HELD, "it may yet be made");
+    assert_eq!(database.account(account).held, HELD, "it may yet be made");
     assert!(outside.announcements().is_empty(), "that is not its end");
     outside.is_done.store(true, Ordering::Relaxed);
     until("the announcement", || !outside.announcements().is_empty()).await;
     assert_eq!(outside.announcements()[0].1["type"], "video.task.succeeded");
-    let purse = place.purse(account);
-    assert_eq!((purse.held, purse.spent), (0, 40), "four seconds");
+    let row = database.account(account);
+    assert_eq!((row.held, row.spent), (0, 40), "four seconds");
 }
 
 #[test]
-fn what_a_killed_node_submitted_is_ended_by_another() {
+fn tasks_of_a_killed_node_are_ended_by_another() {
     let own = tokio::runtime::Runtime::new().expect("a runtime");
     let others = tokio::runtime::Runtime::new().expect("a runtime");
-    let place = others.block_on(Place::new("killed"));
+    let database = others.block_on(FleetDatabase::new("killed"));
     let (outside, address) = others.block_on(Outside::start());
     let (b, account) = others.block_on(async {
-        let b = Member::join(&place.url, "b").await;
+        let b = Member::join(&database.url, "b").await;
         let account = customer(&b, &[]).await;
         (b, account)
     });
-    let url = place.url.clone();
+    let url = database.url.clone();
     let (taken, under_way) = own.block_on(async {
         let a = Member::join(&url, "a").await;
         a.ledger.catch_up().await.expect("followed");
@@ -269,20 +271,20 @@ fn what_a_killed_node_submitted_is_ended_by_another() {
     });
     // Everything of that node stops at once; it had claimed its task to ask.
     own.shutdown_background();
-    place.sql("UPDATE tollgate.tasks SET due_at = 0, held_until = now() + interval '2 seconds'");
-    place.sql("UPDATE tollgate.nodes SET term_ends = now() WHERE name = 'a'");
+    database.sql("UPDATE tollgate.tasks SET due_at = 0, held_until = now() + interval '2 seconds'");
+    database.sql("UPDATE tollgate.nodes SET term_ends = now() WHERE name = 'a'");
     outside.is_done.store(true, Ordering::Relaxed);
     others.block_on(async {
         let (tasks, _dir) = works(&b, address);
         let ended = format!("SELECT stage FROM tollgate.tasks WHERE id = '{}'", taken.id());
-        until("the end", || place.sql(&ended) == "ended").await;
-        assert_eq!(place.purse(account).held, HELD, "that of the submit that nobody knows of");
+        until("the end", || database.sql(&ended) == "ended").await;
+        assert_eq!(database.account(account).held, HELD, "that of the submit that nobody knows of");
         let record = tasks.record(account, &taken.id().to_string()).await;
         let record = document(&record.expect("read").expect("a record"));
         assert_eq!(record["content"][0]["video_url"], "https://cdn/x.mp4", "{record}");
 
         let doubt = format!("SELECT stage FROM tollgate.tasks WHERE id = '{}'", under_way.id());
-        until("the doubt", || place.sql(&doubt) == "in_doubt").await;
+        until("the doubt", || database.sql(&doubt) == "in_doubt").await;
         let in_doubt = b.ledger.tasks_in_doubt().await.expect("read");
         assert_eq!(in_doubt.len(), 1, "nobody submits it again");
         assert_eq!(outside.polls.load(Ordering::Relaxed), 1, "only the other was asked about");

@@ -2,6 +2,7 @@
 //! was answered a moment ago.
 
 use std::io::Write as _;
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, sleep};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::upstream::{Upstream, UpstreamRequest, json};
 use super::{VIDEOS, family_g, family_s, family_v, gateway_with, record, submit, submit_under};
-use crate::harness::{Answer, Gateway, connect, eventually};
+use crate::harness::{Answer, Gateway, TIMEOUT, connect, eventually, let_pass, poll};
 
 /// How long repetitions are recognised here behind the answer to the first submit.
 const WINDOW: Duration = Duration::from_millis(600);
@@ -50,13 +51,21 @@ fn slow(time: Duration) -> Upstream {
     })
 }
 
-/// Sends a submit, and gives up after `patience`.
-fn abandon(gateway: &Gateway, body: &Value, patience: Duration) {
+/// Sends a submit and does not read the answer. The client disconnects when the connection is dropped.
+fn begin(gateway: &Gateway, body: &Value) -> TcpStream {
     let body = body.to_string();
     let request = gateway.post(VIDEOS, &format!("Content-Length: {}\r\n", body.len()), &body);
     let mut connection = connect(gateway.address);
     connection.write_all(&request).expect("sent");
-    sleep(patience);
+    connection
+}
+
+/// Repeats a submit until the window is over and it is accepted as another one.
+fn submit_after_window(gateway: &Gateway, body: &Value) {
+    poll("the window is over", TIMEOUT, || {
+        let answer = submit(gateway, body);
+        if answer.status() < 300 { Ok(()) } else { Err(answer) }
+    });
 }
 
 fn conflict(answer: &Answer) -> String {
@@ -83,7 +92,10 @@ fn a_slow_submit_is_not_begun_again_while_it_is_under_way() {
     for body in [family_v(), family_s(), family_g()] {
         let upstream = slow(Duration::from_millis(2500));
         let gateway = gateway(&upstream);
-        abandon(&gateway, &body, Duration::from_millis(1000));
+        let first = begin(&gateway, &body);
+        eventually("the first is submitted", || upstream.posts().len() == 1);
+        let_pass(PAST, "the window is over while the submit is under way");
+        drop(first);
         let again = submit(&gateway, &body);
         let id = named(&gateway, &again);
         assert_eq!(upstream.posts().len(), 1, "one video for one wish: {body}");
@@ -96,10 +108,8 @@ fn a_slow_submit_is_not_begun_again_while_it_is_under_way() {
         }
         let answer = submit(&gateway, &other);
         assert!(answer.status() < 300, "another wish: {answer:?}");
-        sleep(PAST);
-        let later = submit(&gateway, &body);
-        assert!(later.status() < 300, "wanted once more: {later:?}");
-        assert_eq!(upstream.posts().len(), 3, "{body}");
+        submit_after_window(&gateway, &body);
+        assert_eq!(upstream.posts().len(), 3, "wanted once more: {body}");
     }
 }
 
@@ -111,17 +121,16 @@ fn a_submit_that_waits_is_not_begun_again() {
         let gateway = gateway(&upstream);
         let mut waiting = body.clone();
         waiting["wait"] = json!(true);
-        thread::scope(|scope| {
-            scope.spawn(|| abandon(&gateway, &waiting, Duration::from_millis(2500)));
-            sleep(Duration::from_millis(2000));
-            named(&gateway, &submit(&gateway, &waiting));
-        });
+        let first = begin(&gateway, &waiting);
+        eventually("the first is submitted", || upstream.posts().len() == 1);
+        let_pass(PAST, "the window, counted from the submit and not from the answer, is over");
+        named(&gateway, &submit(&gateway, &waiting));
+        drop(first);
         // The customer has left just now, and asks again with patience or without.
         named(&gateway, &submit(&gateway, &waiting));
         named(&gateway, &submit(&gateway, &body));
         assert_eq!(upstream.posts().len(), 1, "one video for one wish: {body}");
-        sleep(PAST);
-        abandon(&gateway, &waiting, Duration::from_millis(500));
+        submit_after_window(&gateway, &body);
         assert_eq!(upstream.posts().len(), 2, "wanted once more: {body}");
     }
 }
@@ -165,7 +174,7 @@ fn a_name_gets_the_first_answer_also_while_that_is_under_way() {
         let gateway = gateway(&upstream);
         let (first, again, other) = thread::scope(|scope| {
             let first = scope.spawn(|| submit_under(&gateway, "order-1", &body));
-            sleep(Duration::from_millis(500));
+            eventually("the first is submitted", || upstream.posts().len() == 1);
             let another = json!({"model": "gif-video", "prompt": "another", "duration": 3});
             let other = submit_under(&gateway, "order-1", &another);
             let again = submit_under(&gateway, "order-1", &body);
@@ -174,7 +183,7 @@ fn a_name_gets_the_first_answer_also_while_that_is_under_way() {
         assert!(first.status() < 300, "{first:?}");
         assert_eq!((again.status(), again.body()), (first.status(), first.body()));
         assert!(conflict(&other).contains("another request"), "{other:?}");
-        sleep(PAST);
+        let_pass(PAST, "names outlast the window");
         let late = submit_under(&gateway, "order-1", &body);
         assert_eq!((late.status(), late.body()), (first.status(), first.body()), "a day long");
         assert_eq!(upstream.posts().len(), 1, "{body}");
@@ -202,7 +211,7 @@ fn a_submit_in_doubt_is_not_begun_again() {
                 named(&gateway, &again);
             }
             match after {
-                "at once" => sleep(PAST),
+                "at once" => let_pass(PAST, "a doubt outlasts the window"),
                 "later" => gateway.kill_and_restart(),
                 _ => assert_eq!(upstream.posts().len(), 1, "{body}"),
             }
@@ -240,23 +249,20 @@ fn a_submit_that_came_to_nothing_gives_way_to_the_next() {
         }
     });
     let gateway = gateway(&upstream);
-    for name in [None, Some("order-2")] {
+    for (name, seed, statuses) in [(None, 1, (400, 200)), (Some("order-2"), 2, (200, 200))] {
         let send = |body: &Value| match name {
             None => submit(&gateway, body),
             Some(name) => submit_under(&gateway, name, body),
         };
-        let body = family_s();
+        let mut body = family_s();
+        body["seed"] = json!(seed);
+        let before = upstream.posts().len();
         let (second, first) = thread::scope(|scope| {
             let first = scope.spawn(|| send(&body));
-            sleep(Duration::from_millis(300));
+            eventually("the first is submitted", || upstream.posts().len() > before);
             (send(&body), first.join().expect("no panic"))
         });
-        if name.is_none() {
-            assert_eq!((first.status(), second.status()), (400, 200), "{first:?} {second:?}");
-            sleep(PAST);
-        } else {
-            assert_eq!((first.status(), second.status()), (200, 200), "{first:?} {second:?}");
-        }
+        assert_eq!((first.status(), second.status()), statuses, "{first:?} {second:?}");
     }
     assert_eq!(upstream.posts().len(), 3);
 }
@@ -267,14 +273,17 @@ fn a_crash_between_a_submit_and_its_repetition_makes_no_second_video() {
     let body = family_g();
     let mut waiting = body.clone();
     waiting["wait"] = json!(true);
-    for (time, body, patience) in [
-        (Duration::from_secs(3), &body, Duration::from_millis(800)),
-        (Duration::ZERO, &waiting, Duration::from_millis(1500)),
-        (Duration::ZERO, &body, Duration::from_millis(300)),
-    ] {
+    for (time, body) in
+        [(Duration::from_secs(60), &body), (Duration::ZERO, &waiting), (Duration::ZERO, &body)]
+    {
         let upstream = Arc::new(slow(time));
         let mut gateway = gateway_with(&upstream, "repeat_window: 5s");
-        abandon(&gateway, body, patience);
+        let _first = begin(&gateway, body);
+        // A task is polled once its id is on disk.
+        eventually("the first is submitted", || match time.is_zero() {
+            true => !upstream.looks().is_empty(),
+            false => upstream.posts().len() == 1,
+        });
         gateway.kill_and_restart();
         named(&gateway, &submit(&gateway, body));
         assert_eq!(upstream.posts().len(), 1, "{body}");

@@ -205,7 +205,7 @@ fn a_session_that_was_revoked_is_replaced() {
 /// The Converse API over frames, with names of models that have colons and slashes, under the session of
 /// a role: signed as AWS signs it, answered, and charged.
 #[test]
-fn bedrocks_own_api_is_asked_with_the_session_of_a_role() {
+fn bedrock_is_called_with_the_session_of_a_role() {
     let sts = Responder::start(|call, _| session(call));
     let sim = simulator(&["usage=prompt=1000,completion=20"]);
     let upstreams = format!(

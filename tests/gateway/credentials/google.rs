@@ -55,7 +55,7 @@ fn issuer() -> Responder {
 
 /// Vertex' own API: asked for chat, in JSON and in events, and charged.
 #[test]
-fn vertex_is_asked_with_a_service_accounts_token() {
+fn vertex_is_called_with_the_token_of_a_service_account() {
     let (issuer, sim) = (issuer(), simulator(&["usage=prompt=1000,completion=20"]));
     let upstreams = format!(
         "  u:

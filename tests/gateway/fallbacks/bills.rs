@@ -69,7 +69,7 @@ fn logs_metrics_costs_and_the_ledger_name_the_model_that_served() {
 }
 
 #[test]
-fn the_dearest_is_held_and_asked_of_the_balance() {
+fn the_hold_covers_the_most_expensive_fallback() {
     let sim = simulator(&["delay-ms=1500"]);
     let upstreams =
         format!("  slow: {{ protocol: openai, base_url: 'http://{}/v1' }}\n", sim.addr());

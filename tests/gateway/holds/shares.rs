@@ -1,12 +1,12 @@
 //! Five dollars and eight parallel turns of an agent on the dearest models that are shipped.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::money::Nanousd;
 
-use crate::harness::{Gateway, ask, simulator};
+use crate::harness::{Gateway, ask, poll, simulator};
 
 /// Usage of a turn: most of the prompt is read from the cache, and the answer is short.
 const TURN: &str = "usage=prompt=18000,cached=15000,completion=1200";
@@ -96,15 +96,10 @@ fn assert_all_served(gateway: &Gateway, account: &str, turns: &[(u16, u64)]) {
         assert!((4_096..=64_000).contains(clamp), "{turns:?}");
     }
     let path = format!("/admin/v1/accounts/{account}");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    let balance = loop {
+    let balance = poll("no hold is open", Duration::from_secs(10), || {
         let balance = gateway.admin("GET", &path, &Value::Null)["balance"].clone();
-        if balance["held"] == "0.00" {
-            break balance;
-        }
-        assert!(Instant::now() < deadline, "a hold stays open: {balance}");
-        thread::sleep(Duration::from_millis(20));
-    };
+        if balance["held"] == "0.00" { Ok(balance) } else { Err(balance) }
+    });
     let spent = dollars(&balance, "spent");
     println!("charged ${spent}");
     assert!(spent > Nanousd::ZERO && spent <= dollars(&balance, "granted"), "{balance}");

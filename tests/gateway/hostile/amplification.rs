@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::GOOD;
-use crate::harness::{Gateway, Recorder, ask, simulator};
+use crate::harness::{Gateway, Recorder, ask, eventually, simulator};
 
 /// Memory of a debug build beside the held bodies, in bytes.
 const OWN_BYTES: u64 = 128 << 20;
@@ -184,7 +184,10 @@ fn trees_of_agents_calls_count_in_the_memory_of_bodies() {
     let before = gateway.rss_bytes_max();
     let (held, statuses) = std::thread::scope(|scope| {
         let calls = [(); CALLS].map(|()| scope.spawn(|| ask(gateway.address, &request)));
-        std::thread::sleep(Duration::from_secs(2));
+        eventually("each call is refused or at the upstream", || {
+            let refused = calls.iter().filter(|call| call.is_finished()).count();
+            refused + sim.requests_in_flight() == CALLS
+        });
         let held = gateway.metric("tollgate_request_body_bytes");
         let answer = ask(gateway.address, &gateway.get("/v1/models"));
         assert_eq!(answer.status(), 200, "others are served: {answer:?}");

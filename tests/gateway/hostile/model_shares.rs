@@ -2,19 +2,19 @@
 //! accounts are served at once.
 
 use std::io::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
 use crate::harness::{
-    Answer, Gateway, Responder, ask, chat_model, connect, eventually, http_builder,
+    Answer, Gateway, Responder, ask, chat_model, connect, eventually, hang, http_builder,
+    within_async,
 };
 
 /// The model's places, and the most of them that one account gets.
 const PLACES: usize = 8;
 const MOST: usize = 6;
-/// Longer than any of these tests: the upstream is at work for an hour, for all that they can see.
-const AT_WORK: Duration = Duration::from_secs(120);
+/// A call on which the upstream works for ever.
 const SLOW: &str = r#"{"model":"m","messages":[{"role":"user","content":"slow"}]}"#;
 const FAST: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 
@@ -29,7 +29,7 @@ impl Shared {
     fn new(limits: &str) -> Self {
         let upstream = Responder::start(|_, request| {
             if String::from_utf8_lossy(&request.body).contains("slow") {
-                std::thread::sleep(AT_WORK);
+                hang();
             }
             let answer = json!({
                 "id": "1", "object": "chat.completion", "created": 1, "model": "m",
@@ -119,11 +119,8 @@ fn calls_abandoned_over_http2_leave_a_model_to_others() {
             let request = client.post(&url).bearer_auth(&shared.hostile);
             let request = request.header("content-type", "application/json").body(SLOW);
             let call = tokio::spawn(request.send());
-            let until = Instant::now() + Duration::from_secs(5);
-            while shared.at_work() < count && Instant::now() < until {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            assert_eq!(shared.at_work(), count, "the upstream works at it");
+            let works = async || shared.at_work() == count;
+            within_async(Duration::from_secs(5), "the upstream works at it", works).await;
             call.abort();
         }
         let orphans = || shared.gateway.metric("tollgate_orphans");

@@ -180,7 +180,7 @@ fn turns_under_way_hold_their_accounts_share_of_the_connections() {
 /// All slots are taken by several accounts, in the shares of each: others read 503 and when to come again,
 /// and are served as soon as a call ends.
 #[test]
-fn when_all_calls_are_taken_others_are_told_to_come_again() {
+fn when_all_calls_are_in_use_others_get_retry_after() {
     let arena =
         Arena::new("  upstream_calls_max: 4\n  per_account: { requests_in_flight_percent: 100 }\n");
     let mut sockets: Vec<_> = (0..4).map(|_| arena.socket()).collect();

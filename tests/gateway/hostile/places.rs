@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::{GOOD, http2};
-use crate::harness::{Answer, Gateway, Recorder, ask, connect};
+use crate::harness::{Answer, Gateway, Recorder, ask, connect, let_pass, poll};
 
 const CUSTOMERS: &str = r#"tollgate_places_taken{pool="customers"}"#;
 const STRANGERS: &str = r#"tollgate_places_taken{pool="unauthenticated"}"#;
@@ -38,15 +38,10 @@ fn assert_serves(gateway: &Gateway) {
 
 /// Waits until strangers have so many places.
 fn wait_for_strangers(gateway: &Gateway, within: Duration, is_so: impl Fn(f64) -> bool) {
-    let deadline = Instant::now() + within;
-    loop {
+    poll("strangers' places", within, || {
         let taken = gateway.metric(STRANGERS);
-        if is_so(taken) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "strangers have {taken} places after {within:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        if is_so(taken) { Ok(()) } else { Err(taken) }
+    });
 }
 
 /// Opens connections that send this and read nothing.
@@ -83,7 +78,7 @@ fn forms_that_never_arrive_take_no_place_of_customers() {
         let (strangers, customers) = (gateway.metric(STRANGERS), gateway.metric(CUSTOMERS));
         assert!(strangers <= 32.0, "one address has {strangers} places");
         assert!(customers <= 1.0, "{customers} places of customers are taken");
-        std::thread::sleep(Duration::from_millis(200));
+        let_pass(Duration::from_millis(200), "the pace of honest calls");
     }
     let streams = ["connection", "address"]
         .map(|reason| format!("tollgate_streams_refused_total{{reason=\"{reason}\"}}"))
@@ -223,11 +218,9 @@ fn one_account_leaves_streams_to_the_others() {
         has_body: true,
     };
     let held = open(&gateway, 4, &http2::without_windows(&request, 100));
-    let began = Instant::now();
-    while gateway.metric(SHED) < 100.0 {
-        assert!(began.elapsed() < Duration::from_secs(2), "the account has a share of streams");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let are_shed = || gateway.metric(SHED) >= 100.0;
+    let message = || "the account has a share of streams".to_owned();
+    crate::harness::within(Duration::from_secs(2), are_shed, message);
     let good = http2::good(&gateway.key, GOOD);
     // Those that are turned away take their room for a second.
     crate::harness::within(

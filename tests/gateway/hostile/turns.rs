@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::http2;
-use crate::harness::{Gateway, Recorder, ask, connect};
+use crate::harness::{Gateway, Recorder, ask, connect, let_pass};
 
 const FLOODS: usize = 12;
 
@@ -30,7 +30,7 @@ fn medians_under(gateway: &Gateway, other: &Gateway, begin: &[u8], again: &[u8])
                 }
             });
         }
-        std::thread::sleep(Duration::from_millis(500));
+        let_pass(Duration::from_millis(500), "the attack comes to its full force");
         let began = Instant::now();
         let mut took = [Vec::new(), Vec::new()];
         while began.elapsed() < Duration::from_secs(3) || took[0].is_empty() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{GOOD, eventually, log, run, start_tls};
 use crate::harness::tls::TestCertificate;
-use crate::harness::{Gateway, Recorder, ask};
+use crate::harness::{Gateway, Recorder, ask, let_pass};
 
 #[test]
 fn h2load_gets_every_answer() {
@@ -46,6 +46,7 @@ fn slow(mode: &[&str], cookie: &str, url: &str) -> String {
 /// Heads and bodies that come byte by byte, and answers that are read so: all are cut within their
 /// bounds, and honest customers notice nothing.
 #[test]
+#[ignore = "a proof: six attackers keep both cores busy for half a minute"]
 fn slowhttptest_harms_nobody() {
     let recorder = Recorder::start();
     let certificate = TestCertificate::new();
@@ -82,7 +83,7 @@ fn slowhttptest_harms_nobody() {
             if open < at_rest + 50 && most > at_rest + 250 {
                 cut_after.get_or_insert(began.elapsed());
             }
-            std::thread::sleep(Duration::from_millis(100));
+            let_pass(Duration::from_millis(100), "the pace of honest calls");
         }
         let cut_after = cut_after.unwrap_or_else(|| panic!("{at_rest} to {most}: none was cut"));
         assert!(cut_after < Duration::from_secs(20), "the last was cut after {cut_after:?}");

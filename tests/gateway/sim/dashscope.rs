@@ -101,7 +101,7 @@ async fn speech_is_a_file_as_long_as_its_text() {
 }
 
 #[tokio::test]
-async fn a_file_is_sent_as_the_path_of_its_request_said() {
+async fn a_file_is_served_as_its_path_says() {
     let sim = sim(&[]);
     let fetch = async |settings: &str| {
         let body = usage_of(&sim, settings, &speech("0123456789", "Ethan")).await;

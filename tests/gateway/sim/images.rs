@@ -92,7 +92,7 @@ async fn gpt_images_come_in_base64_with_their_usage() {
 }
 
 #[tokio::test]
-async fn usage_of_images_is_what_was_told() {
+async fn usage_of_images_is_configurable() {
     let sim = sim(&[]);
     for (settings, expected) in [
         ("usage=prompt=12,completion=34", json!([12, 12, 0, 34, 46])),
@@ -127,7 +127,7 @@ async fn usage_of_images_is_what_was_told() {
 }
 
 #[tokio::test]
-async fn other_families_answer_with_urls_unless_asked() {
+async fn other_families_answer_with_urls_by_default() {
     let sim = sim(&[]);
     let body = made(&sim, GENERATIONS, "dall-e-2", json!({"n": 2})).await;
     let url = body["data"][1]["url"].as_str().expect("a URL");
@@ -247,7 +247,7 @@ async fn images_are_streamed_with_partial_ones_before() {
 }
 
 #[tokio::test]
-async fn images_are_as_large_as_told() {
+async fn images_have_the_configured_size() {
     let sim = sim(&["image-bytes=100000"]);
     let body = made(&sim, GENERATIONS, "gpt-image-1", json!({"n": 2})).await;
     for index in 0..2 {

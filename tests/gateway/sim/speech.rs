@@ -32,7 +32,7 @@ pub(super) fn samples(wav: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn speech_comes_in_the_format_that_was_asked_for() {
+async fn speech_has_the_requested_format() {
     let sim = sim(&["chunks=4"]);
     for (format, content_type) in [
         (None, "audio/mpeg"),

@@ -5,7 +5,7 @@ mod dashscope;
 mod xai;
 
 use std::io::ErrorKind;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -13,6 +13,7 @@ use sha2::{Digest as _, Sha256};
 use tollgate::sim::{Behaviour, Sim, TaskEnd, TaskProtocol, TaskState};
 
 use super::{TIMEOUT, client, json_of, raw_at, sim};
+use crate::harness::within_async;
 
 /// The settings of a task that is over as soon as it is submitted.
 const AT_ONCE: &str = "task-pending-ms=0;task-running-ms=0";
@@ -67,16 +68,16 @@ async fn record(sim: &Sim, protocol: TaskProtocol, settings: &str, body: &Value)
 
 /// The different values of a status, in the order in which they were seen, until `last`.
 async fn statuses(sim: &Sim, path: &str, pointer: &str, last: &str) -> Vec<String> {
-    let (begin, mut seen) = (Instant::now(), Vec::new());
-    while seen.last().is_none_or(|status| status != last) {
-        assert!(begin.elapsed() < TIMEOUT, "{last} is not reached: {seen:?}");
+    let mut seen: Vec<String> = Vec::new();
+    within_async(TIMEOUT, &format!("{last} is reached"), async || {
         let (_, record) = get(sim, path).await;
-        let status = record.pointer(pointer).and_then(Value::as_str).expect("a status").to_owned();
-        if seen.last() != Some(&status) {
-            seen.push(status);
+        let status = record.pointer(pointer).and_then(Value::as_str).expect("a status");
+        if seen.last().is_none_or(|last| last != status) {
+            seen.push(status.to_owned());
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        status == last
+    })
+    .await;
     seen
 }
 
@@ -167,7 +168,7 @@ async fn queries_alone_have_their_fault() {
 }
 
 #[tokio::test]
-async fn keys_are_asked_for() {
+async fn simulated_upstreams_require_keys() {
     let sim = sim(&["key=sk-1"]);
     for (protocol, at, below) in PROTOCOLS {
         let refused = ask(&sim, Method::POST, "chunks=1", at, &order(protocol)).await;
@@ -194,11 +195,10 @@ async fn the_submit_decides_what_becomes_of_a_task() {
     let mut later = Behaviour::default();
     later.set_pair("task-running-ms=3600000").expect("a setting");
     sim.set_behaviour(later);
-    let begin = Instant::now();
-    while sim.tasks().iter().any(|task| task.state != TaskState::Ended(TaskEnd::Failed)) {
-        assert!(begin.elapsed() < TIMEOUT, "not failed: {:?}", sim.tasks());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    within_async(TIMEOUT, "all tasks fail", async || {
+        sim.tasks().iter().all(|task| task.state == TaskState::Ended(TaskEnd::Failed))
+    })
+    .await;
     for path in paths {
         let (_, record) = get(&sim, &path).await;
         assert!(record.to_string().to_lowercase().contains("failed"), "{path}: {record}");

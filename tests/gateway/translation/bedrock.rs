@@ -99,7 +99,7 @@ fn what_an_upstream_reports_is_charged_however_it_reports_it() {
 }
 
 #[test]
-fn failures_are_told_apart_by_the_name_in_their_head() {
+fn failures_are_classified_by_the_exception_header() {
     let sim = simulator(&[]);
     for (settings, status) in [
         ("fault=status=400", 400),
@@ -141,7 +141,7 @@ fn hang_up(gateway: &Gateway, customer: Customer, model: &str) {
 }
 
 #[test]
-fn who_hangs_up_pays_as_over_messages() {
+fn a_disconnect_is_charged_as_over_messages() {
     let sim = simulator(&[]);
     let slow = "/sim:chunks=100;words=1;interval-ms=10;usage=prompt=1000,completion=300";
     for customer in CUSTOMERS {

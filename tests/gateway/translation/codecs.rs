@@ -136,7 +136,7 @@ fn stop_sequences_go_over_chat_completions() {
 }
 
 #[test]
-fn a_target_with_a_translation_is_asked_when_those_without_are_down() {
+fn a_translating_target_serves_when_the_native_ones_are_down() {
     let provider = provider();
     let native = "{ upstream: a, priority: 9 }";
     let down = "{ upstream: down, priority: 9 }";

@@ -23,7 +23,7 @@ fn sent(body: &str) -> String {
 }
 
 #[test]
-fn long_names_of_tools_are_shortened_for_the_upstream_and_restored_for_the_customer() {
+fn long_tool_names_are_shortened_upstream_and_restored_downstream() {
     let sim = simulator(&[]);
     let gateway = gateway(sim.addr(), "", "");
     for (customer, model) in CELLS {

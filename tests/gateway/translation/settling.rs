@@ -1,14 +1,14 @@
 //! Translated calls end as untranslated ones do: the same upstream, the same script, the same entry in the
 //! ledger, whatever breaks and whoever leaves.
 
-use std::io::{Read as _, Write as _};
-use std::time::Duration;
+use std::io::Write as _;
 
 use serde_json::{Value, json};
+use tollgate::sim::Sim;
 
 use super::wire::Customer;
 use super::{call, cells_with_natives, gateway};
-use crate::harness::{Answer, Gateway, ask, connect, simulator};
+use crate::harness::{Answer, Gateway, ask, connect, eventually, read_events, simulator};
 
 /// The customer whose own dialect the model's upstream speaks.
 pub(super) fn native(model: &str) -> Customer {
@@ -90,21 +90,20 @@ fn an_upstream_that_breaks_off_is_settled_as_for_its_own_customers() {
     }
 }
 
-/// Sends a call and leaves: after so many events, or after a while in which none has come.
-fn call_and_leave(gateway: &Gateway, customer: Customer, body: &Value, events: usize) {
+/// Sends a call and disconnects after so many events, at the earliest when the upstream has the call.
+fn call_and_leave(
+    (gateway, sim): (&Gateway, &Sim),
+    customer: Customer,
+    body: &Value,
+    events: usize,
+) {
+    let before = sim.requests_total();
     let (path, body) = customer.request(body);
     let lines = format!("Content-Length: {}\r\n", body.len());
     let mut connection = connect(gateway.address);
     connection.write_all(&gateway.post(&path, &lines, &body)).expect("sent");
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    if events == 0 {
-        std::thread::sleep(Duration::from_millis(60));
-    }
-    while text.windows(6).filter(|window| window == b"data: ").count() < events {
-        let count = connection.read(&mut piece).expect("more");
-        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&text));
-        text.extend_from_slice(&piece[..count]);
-    }
+    eventually("the upstream has the call", || sim.requests_total() > before);
+    read_events(&mut connection, events);
 }
 
 #[test]
@@ -115,9 +114,9 @@ fn a_customer_who_leaves_is_charged_as_in_the_upstreams_own_dialect() {
         for (customer, model) in cells_with_natives() {
             for events in [0, 1, 9] {
                 let native = native(model);
-                call_and_leave(&gateway, native, &native.body(model, true), events);
+                call_and_leave((&gateway, &sim), native, &native.body(model, true), events);
                 let expected = ending(&gateway);
-                call_and_leave(&gateway, customer, &customer.body(model, true), events);
+                call_and_leave((&gateway, &sim), customer, &customer.body(model, true), events);
                 let ended = ending(&gateway);
                 let what =
                     format!("{customer:?} {model} after {events} {more}: {ended:?}, {expected:?}");
@@ -207,10 +206,6 @@ fn call_and_leave_open(gateway: &mut Gateway, customer: Customer, body: &Value) 
     let lines = format!("Content-Length: {}\r\n", body.len());
     let mut connection = connect(gateway.address);
     connection.write_all(&gateway.post(&path, &lines, &body)).expect("sent");
-    let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-    while text.windows(6).filter(|window| window == b"data: ").count() < 5 {
-        let count = connection.read(&mut piece).expect("more");
-        text.extend_from_slice(&piece[..count]);
-    }
+    read_events(&mut connection, 5);
     gateway.kill_and_restart();
 }

@@ -2,7 +2,6 @@
 //! times.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -11,7 +10,7 @@ use tungstenite::client::IntoClientRequest as _;
 
 use super::wire::Customer;
 use super::{CELLS, call, gateway, gateway_with, spent};
-use crate::harness::{Answer, Gateway, Responder, connect, simulator};
+use crate::harness::{Answer, Gateway, Responder, connect, paced_stream, simulator};
 
 const EVENTS: &str = "content-type: text/event-stream\r\n";
 const JSON: &str = "content-type: application/json\r\n";
@@ -71,27 +70,6 @@ fn expected_texts(model: &str) -> (String, String) {
     }
 }
 
-/// An upstream that sends these pieces of a stream, each after a while.
-fn slow(pieces: Vec<(Duration, String)>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            let pieces = pieces.clone();
-            std::thread::spawn(move || {
-                let _request = stream.read(&mut [0; 64 * 1024]);
-                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n";
-                let mut sent = stream.write_all(head.as_bytes());
-                for (pause, piece) in pieces {
-                    std::thread::sleep(pause);
-                    sent = sent.and_then(|()| stream.write_all(piece.as_bytes()));
-                }
-            });
-        }
-    });
-    address
-}
-
 /// A streamed answer, and when each piece of its body came.
 fn timed(gateway: &Gateway, customer: Customer, model: &str) -> (String, Vec<Duration>) {
     let (path, body) = customer.request(&customer.body(model, true));
@@ -137,7 +115,7 @@ fn comments_of_an_upstream_reach_the_customer_at_once() {
         pieces.extend((0..5).map(|_| (pause, comment.to_owned())));
         pieces.push((pause, rest));
         // Those that the gateway would make itself come later.
-        let gateway = gateway_with("", slow(pieces), "", "");
+        let gateway = gateway_with("", paced_stream(pieces), "", "");
         let (text, times) = timed(&gateway, customer, model);
         assert_eq!(signs(customer, &text), 5, "{customer:?} {model}: {text}");
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default();
@@ -164,7 +142,7 @@ fn a_customer_has_something_to_read_within_the_interval() {
         let (first, rest) = expected_texts(model);
         let comments = (0..8).map(|_| (Duration::from_millis(100), ": thinking\n\n".to_owned()));
         let pieces = comments.chain([(Duration::ZERO, first + &rest)]).collect();
-        let gateway = gateway_with(limits, slow(pieces), "", "");
+        let gateway = gateway_with(limits, paced_stream(pieces), "", "");
         let (text, times) = timed(&gateway, customer, model);
         assert!(signs(customer, &text) >= 2, "{customer:?} {model}: {text}");
         assert!(times[0] < Duration::from_millis(600), "{customer:?} {model}: {times:?}");
@@ -181,7 +159,7 @@ fn comments_before_the_first_event_begin_the_stream() {
         let (first, rest) = expected_texts(model);
         let comments = (0..6).map(|_| (Duration::from_millis(500), ": thinking\n\n".to_owned()));
         let pieces = comments.chain([(Duration::ZERO, first + &rest)]).collect();
-        let (text, times) = timed(&gateway_with("", slow(pieces), "", ""), customer, model);
+        let (text, times) = timed(&gateway_with("", paced_stream(pieces), "", ""), customer, model);
         assert!(signs(customer, &text) >= 1, "{customer:?} {model}: {text}");
         assert!(times[0] < Duration::from_millis(2500), "{customer:?} {model}: {times:?}");
         let answer = Answer { bytes: text.into_bytes(), is_closed: true, took: Duration::ZERO };
@@ -356,7 +334,7 @@ fn signs_of_life_are_pings_over_websockets() {
         (Duration::from_millis(50), "event: ping\ndata: {\"type\": \"ping\"}\n\n".to_owned());
     let mut pieces = vec![(Duration::ZERO, first), ping.clone(), ping.clone(), ping];
     pieces.push((Duration::ZERO, rest));
-    let gateway = gateway_with("", slow(pieces), "", "");
+    let gateway = gateway_with("", paced_stream(pieces), "", "");
     let mut request =
         format!("ws://{}/v1/responses", gateway.address).into_client_request().expect("a request");
     let bearer = format!("Bearer {}", gateway.key).parse().expect("a value");

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -59,6 +60,7 @@ struct State {
     connections: AtomicUsize,
     connections_most: AtomicUsize,
     arrived: Mutex<HashSet<usize>>,
+    arrivals: Notify,
 }
 
 /// The text that makes a call slow, with a number of its own.
@@ -83,6 +85,7 @@ impl Upstream {
             connections: AtomicUsize::default(),
             connections_most: AtomicUsize::default(),
             arrived: Mutex::default(),
+            arrivals: Notify::new(),
         });
         tokio::spawn(accept(listener, Arc::clone(&state)));
         Self { address, state }
@@ -101,6 +104,18 @@ impl Upstream {
     /// True once the slow call of this number has arrived.
     pub(crate) fn has(&self, number: usize) -> bool {
         self.state.arrived.lock().contains(&number)
+    }
+
+    /// Returns once the slow call of this number has arrived.
+    pub(crate) async fn arrival(&self, number: usize) {
+        loop {
+            // Before the look at what has arrived: no arrival falls between the two.
+            let next = self.state.arrivals.notified();
+            if self.has(number) {
+                return;
+            }
+            next.await;
+        }
     }
 
     /// Slow calls that are under way.
@@ -170,6 +185,7 @@ async fn serve(mut stream: TcpStream, state: &State) -> std::io::Result<()> {
             text.split_once("slow-").and_then(|(_, rest)| rest.split('.').next()?.parse().ok());
         if let Some(number) = number {
             state.arrived.lock().insert(number);
+            state.arrivals.notify_waiters();
             let _slow = Counted::new(&state.slow, &state.slow_most);
             return take_time(&mut stream, state.pace, streams).await;
         }

@@ -20,7 +20,7 @@ use tollgate::secret::Secret;
 use super::store::{Fault, SECRET_KEY, Store};
 use super::{PATIENCE, copy_of, history, opened};
 use crate::harness::ledger::{files, remove_sled, runtime, segments};
-use crate::harness::{free_address, python};
+use crate::harness::{free_address, let_pass, poll, python, within};
 
 /// A name that no other test of this process uses.
 fn name(of: &str) -> String {
@@ -47,11 +47,7 @@ fn open(dir: &Path, archive: Archive) -> (Arc<Ledger>, Arc<[AtomicUsize; 2]>) {
 }
 
 fn wait_for(count: &AtomicUsize, at_least: usize, what: &str) {
-    let begun = Instant::now();
-    while count.load(Ordering::SeqCst) < at_least {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    within(PATIENCE, || count.load(Ordering::SeqCst) >= at_least, || what.to_owned());
 }
 
 /// Moves some segments and closes the ledger.
@@ -169,7 +165,7 @@ fn nothing_is_lost_whatever_the_store_does() {
 
 /// An unreadable archived object is opened with its bucket and key, and without a secret.
 #[test]
-fn a_reader_is_told_which_object_it_lacks() {
+fn a_missing_object_is_named() {
     let dir = TempDir::new().expect("a directory");
     history(dir.path(), None, 24);
     let bucket = name("unread");
@@ -262,7 +258,7 @@ fn a_silent_store_holds_up_no_end() {
     let patient = BucketOptions { timeout: Duration::from_secs(60), ..store.options() };
     let archive = Archive { to: ArchiveTo::Bucket(Box::new(patient)), keep: Duration::ZERO };
     let (ledger, counts) = open(dir.path(), archive);
-    std::thread::sleep(Duration::from_secs(2));
+    let_pass(Duration::from_secs(2), "the archive must have no answer");
     assert_eq!(counts[1].load(Ordering::SeqCst), 0, "it is still waited for");
     let begun = Instant::now();
     ledger.close();
@@ -335,11 +331,7 @@ fn a_real_server_takes_it() {
         .stderr(Stdio::null())
         .spawn();
     let _server = crate::harness::child::Running(server.expect("it runs"));
-    let begun = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the server does not start");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    poll("the server listens", PATIENCE, || std::net::TcpStream::connect(("127.0.0.1", port)));
     let bucket = name("moto");
     let python = |script: &str| {
         let setup = format!(

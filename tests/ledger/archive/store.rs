@@ -14,6 +14,8 @@ use sha2::{Digest as _, Sha256};
 use tollgate::ledger::{Archive, ArchiveTo, BucketOptions};
 use tollgate::secret::Secret;
 
+use crate::harness::hang;
+
 const ACCESS_KEY: &str = "AKIDTOLLGATE";
 pub(crate) const SECRET_KEY: &str = "canary-7f3a-secret-key";
 const REGION: &str = "eu-central-1";
@@ -167,7 +169,7 @@ fn serve(mut stream: TcpStream, bucket: &str, state: &Mutex<State>) {
         return answer(&mut stream, "403 Forbidden", &error(&what));
     }
     let (status, mut body) = match fault {
-        Fault::Silent => return std::thread::sleep(Duration::from_secs(60)),
+        Fault::Silent => hang(),
         Fault::Garbage => {
             return drop(stream.write_all(b"\x16\x03\x01 canary of a stranger\r\n\r\n"));
         }

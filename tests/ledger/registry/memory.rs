@@ -200,13 +200,13 @@ impl TaskStore for Shared {
         id: &str,
     ) -> Result<Option<Arc<Task>>, TaskStoreError> {
         let own: Option<TaskId> = id.parse().ok();
-        let is_meant = |task: &Task| match own {
+        let matches = |task: &Task| match own {
             Some(own) => task.id() == own,
             None => task.upstream_id() == Some(id),
         };
         let rows = self.0.read();
         let mut tasks = rows.tasks.iter().map(|row| &row.task);
-        Ok(tasks.find(|task| task.intent.account == account && is_meant(task)).cloned())
+        Ok(tasks.find(|task| task.intent.account == account && matches(task)).cloned())
     }
 
     async fn any_task(&self, id: TaskId) -> Result<Option<ListedTask>, TaskStoreError> {
@@ -222,7 +222,7 @@ impl TaskStore for Shared {
     ) -> Result<RepeatLookup, TaskStoreError> {
         Ok(match self.0.read().recent(account, repeat, (at, within)) {
             None => RepeatLookup::New,
-            Some(known) if known.body == repeat.body => RepeatLookup::Same(known.task),
+            Some(stored) if stored.body == repeat.body => RepeatLookup::Same(stored.task),
             Some(_) => RepeatLookup::Other,
         })
     }
@@ -243,11 +243,11 @@ impl TaskStore for Shared {
                 None => return Ok(None),
             },
         };
-        let is_wanted = |task: &Task| {
+        let is_listed = |task: &Task| {
             account.is_none_or(|account| task.intent.account == account)
                 && filter.as_ref().is_none_or(|filter| wants(filter, task))
         };
-        let behind = newest_first[begin..].iter().filter(|row| is_wanted(&row.task));
+        let behind = newest_first[begin..].iter().filter(|row| is_listed(&row.task));
         let mut tasks: Vec<_> = behind.take(limit + 1).map(|row| listed(row)).collect();
         let has_more = tasks.len() > *limit;
         tasks.truncate(*limit);
@@ -314,7 +314,7 @@ impl WriteLog for MemoryLog {
     ) -> Result<AppendOutcome, LedgerError> {
         let place = self.last.fetch_add(1, Ordering::Relaxed);
         assert_eq!(place, after, "one node writes, and has followed itself");
-        Ok(AppendOutcome::At(place + 1))
+        Ok(AppendOutcome::Appended(place + 1))
     }
 
     async fn pull(&self, _turn: &WriteTurn<'_>, _after: Seq) -> Result<WritePage, LedgerError> {

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 
+use crate::harness::child::Running;
 use crate::harness::node;
 
 use super::upstream::Upstream;
@@ -227,18 +228,9 @@ fn ended(mut command: Command) -> Ended {
         String::from_utf8_lossy(&bytes).into_owned()
     };
     let streams = command.stdin(Stdio::null()).stdout(file("out")).stderr(file("errors"));
-    let mut child = streams.spawn().expect("it starts");
-    let deadline = Instant::now() + LONGEST;
-    let is_success = loop {
-        if let Some(status) = child.try_wait().expect("it can be waited for") {
-            break status.success();
-        }
-        if Instant::now() > deadline {
-            child.kill().expect("it is ended");
-            child.wait().expect("it ends");
-            break false;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let mut child = Running(streams.spawn().expect("it starts"));
+    let is_success = child.wait_for(LONGEST).is_some_and(|status| status.success());
+    // What it has started may write on where it is still running.
+    child.kill();
     Ended { is_success, output: read("out"), errors: read("errors") }
 }

@@ -75,7 +75,7 @@ pub(crate) fn check(rows: &[Row]) {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     let missing: Vec<String> =
         rows.iter().map(Row::line).filter(|line| !page.lines().any(|it| it == line)).collect();
-    let remedy = "run: UPDATE_EXPECTED=1 cargo test --test operations agents::";
+    let remedy = "run: UPDATE_EXPECTED=1 cargo test --test operations dialect -- --ignored";
     assert!(missing.is_empty(), "{PAGE} lacks; {remedy}\n{}", missing.join("\n"));
 }
 

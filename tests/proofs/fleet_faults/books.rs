@@ -1,15 +1,17 @@
 //! Invariants of the money after every fault.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tollgate::money::Nanousd;
 
 use super::place::{PRICE, Tally};
+use crate::harness::fleet::AccountRow;
 use crate::harness::load::Call;
 use crate::harness::nodes::{Node, Nodes};
 use crate::harness::postgres::Postgres;
+use crate::harness::within;
 
 /// How long the last reports may take, on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -20,44 +22,25 @@ pub(crate) struct Books<'a> {
     pub(crate) database: &'a str,
 }
 
-/// An account's row, in nano-dollars.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Purse {
-    pub(crate) granted: i64,
-    pub(crate) available: i64,
-    pub(crate) leased: i64,
-    pub(crate) held: i64,
-    pub(crate) spent: i64,
-    pub(crate) suspense: i64,
-    pub(crate) written_off: i64,
-}
-
 impl Books<'_> {
     pub(crate) fn sql(&self, sql: &str) -> String {
         self.server.sql(self.database, sql)
     }
 
-    /// An account's balances, which must add up.
-    pub(crate) fn purse(&self, account: &str) -> Purse {
-        let row = self.sql(&format!(
-            "SELECT granted, available, leased, held, spent, suspense, written_off
-             FROM tollgate.accounts WHERE id = '{account}'"
-        ));
-        let sums: Vec<i64> = row.split('|').map(|sum| sum.parse().expect("a sum")).collect();
-        let [granted, available, leased, held, spent, suspense, written_off] = sums[..] else {
-            panic!("{account} has the row {row:?}")
-        };
-        assert!(sums.iter().all(|sum| *sum >= 0), "{row}");
-        assert_eq!(granted, available + leased + held + spent + suspense, "{row}");
-        Purse { granted, available, leased, held, spent, suspense, written_off }
+    /// The treasury's row of an account, of which no part is below zero.
+    pub(crate) fn account(&self, account: &str) -> AccountRow {
+        let row = AccountRow::of(self.server, self.database, account);
+        let parts = [row.available, row.leased, row.held, row.spent, row.suspense, row.written_off];
+        assert!(parts.iter().all(|part| *part >= 0), "{row:?}");
+        row
     }
 
     /// Waits until nothing is in suspense and all that was answered is reported; then the account paid
     /// for each answer once and for nothing else. Gives the row.
-    pub(crate) fn balanced(&self, nodes: &Nodes, account: &str, calls: &[Call]) -> Purse {
-        let (purse, in_doubt) = self.balanced_but_for_doubts(nodes, account, calls);
+    pub(crate) fn balanced(&self, nodes: &Nodes, account: &str, calls: &[Call]) -> AccountRow {
+        let (row, in_doubt) = self.balanced_but_for_doubts(nodes, account, calls);
         assert_eq!(in_doubt, 0, "nobody died");
-        purse
+        row
     }
 
     /// The same where nodes were killed: calls that were under way are in doubt, and cost nothing. How
@@ -67,30 +50,49 @@ impl Books<'_> {
         nodes: &Nodes,
         account: &str,
         calls: &[Call],
-    ) -> (Purse, usize) {
-        let deadline = Instant::now() + TIMEOUT;
+    ) -> (AccountRow, usize) {
+        let mut balanced = None;
+        within(
+            TIMEOUT,
+            || {
+                let (row, settled, in_doubt, missing) = self.found(nodes, account, calls);
+                let charged: i64 = settled.values().sum();
+                if missing == 0 && row.suspense == 0 && row.spent == charged {
+                    self.check(account, calls, &settled);
+                    balanced = Some((row, in_doubt));
+                }
+                balanced.is_some()
+            },
+            || {
+                let (row, settled, in_doubt, missing) = self.found(nodes, account, calls);
+                let charged: i64 = settled.values().sum();
+                let warnings: Vec<_> = nodes.nodes.iter().map(Node::warnings).collect();
+                format!(
+                    "{missing} answers are missing, {charged} was charged, {in_doubt} are in doubt: \
+                     {row:?}\n{}\n{}",
+                    Tally(calls),
+                    warnings.join("\n---\n")
+                )
+            },
+        );
+        balanced.expect("a row")
+    }
+
+    /// The row, the settled calls, the number of calls in doubt, and that of answers without either.
+    fn found(
+        &self,
+        nodes: &Nodes,
+        account: &str,
+        calls: &[Call],
+    ) -> (AccountRow, BTreeMap<String, i64>, usize, usize) {
+        let (row, settled) = (self.account(account), settlements(nodes, account));
+        let in_doubt = doubts(nodes, account);
         let answered = calls.iter().filter(|call| call.status == 200);
-        let answered: Vec<&str> = answered.filter_map(|call| call.request.as_deref()).collect();
-        loop {
-            let (purse, settled) = (self.purse(account), settlements(nodes, account));
-            let in_doubt = doubts(nodes, account);
-            let missing = answered.iter().filter(|id| {
-                !settled.contains_key(**id) && !in_doubt.iter().any(|doubt| doubt == *id)
-            });
-            let missing = missing.count();
-            let charged: i64 = settled.values().sum();
-            if missing == 0 && purse.suspense == 0 && purse.spent == charged {
-                self.check(account, calls, &settled);
-                return (purse, in_doubt.len());
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{missing} answers are not on the statement, which says {charged}: {purse:?}\n{}\n{}",
-                Tally(calls),
-                nodes.nodes.iter().map(Node::warnings).collect::<Vec<_>>().join("\n---\n")
-            );
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let missing = answered
+            .filter_map(|call| call.request.as_ref())
+            .filter(|id| !settled.contains_key(*id) && !in_doubt.iter().any(|doubt| doubt == *id));
+        let missing = missing.count();
+        (row, settled, in_doubt.len(), missing)
     }
 
     fn check(&self, account: &str, calls: &[Call], settled: &BTreeMap<String, i64>) {
@@ -111,7 +113,7 @@ impl Books<'_> {
             "{unheard} calls were charged of {} that got no answer",
             count(0)
         );
-        assert_eq!(self.purse(account).written_off, 0, "nothing cost more than was held");
+        assert_eq!(self.account(account).written_off, 0, "nothing cost more than was held");
     }
 
     /// Nothing is with a node or in doubt about it any more, and all accounts together add up.

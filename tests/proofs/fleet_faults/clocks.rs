@@ -36,10 +36,10 @@ fn wrong_clocks_change_nothing() {
         let load = Load::start(&fleet.calling(&[&customer.key]));
         pass(1500);
         // No term ends early: nobody is in suspense, everybody serves.
-        assert_eq!(books.purse(&customer.account).suspense, 0);
+        assert_eq!(books.account(&customer.account).suspense, 0);
         fleet.wire().cut();
         pass(3000);
-        eventually("suspense", || books.purse(&customer.account).suspense > 0);
+        eventually("suspense", || books.account(&customer.account).suspense > 0);
         fleet.wire().resume();
         let back = Instant::now();
         eventually("calls at the node again", || {

@@ -67,15 +67,15 @@ fn goes_on(fleet: &Fleet, books: &dyn Fn() -> Books<'static>, fault: impl FnOnce
     never_402(&calls);
     for (key, account) in [&customer.account, &second.account].into_iter().enumerate() {
         let own: Vec<Call> = calls.iter().filter(|call| call.key == key).cloned().collect();
-        let purse = books().balanced(&fleet.nodes, account, &own);
+        let row = books().balanced(&fleet.nodes, account, &own);
         let first = if key == 0 { 100_000_000_000 } else { 1_000_000_000 + grants * GRANT };
-        assert_eq!(purse.granted, first, "each grant once: {grants}");
+        assert_eq!(row.granted, first, "each grant once: {grants}");
     }
 }
 
 #[test]
 #[ignore = "puts a fleet under load and breaks it"]
-fn a_database_that_is_killed_in_the_middle_of_commits_loses_and_doubles_nothing() {
+fn a_database_killed_during_commits_loses_and_doubles_nothing() {
     let server: &'static Postgres = Box::leak(Box::new(Postgres::start()));
     let mut fleet = Fleet::start(&server.url(), None, "2s");
     let books = || Books { server, database: "tollgate" };

@@ -7,7 +7,7 @@ use super::place::{Fleet, PLENTY, PRICE, Rounds, Tally, pass, shared};
 use crate::harness::eventually;
 use crate::harness::load::{Call, Calling, Load};
 
-/// Behind the end of its term a node lets calls wait so long: `LATE_MAX` of `crates/fleet/src/lib.rs`.
+/// Behind the end of its term a node lets calls wait so long: `LATE_MAX` of `crates/fleet/src/shared.rs`.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Calls that began in this time at this node.
@@ -84,7 +84,7 @@ fn an_answer_that_comes_late_for_a_term_costs_no_call() {
             let recent =
                 calls.iter().filter(|call| call.status == 200 && call.at.elapsed() < second);
             let spent = i64::try_from(recent.count()).expect("few") * PRICE;
-            spent > 0 && books.purse(&customer.account).leased >= 4 * spent
+            spent > 0 && books.account(&customer.account).leased >= 4 * spent
         });
         pass(random.u64(0..500));
         fleet.wire().stall();
@@ -132,7 +132,7 @@ fn a_node_that_stands_still_for_twice_its_lease_overspends_nothing() {
         pass(500 + random.u64(0..500));
         fleet.nodes.nodes[0].signal("STOP");
         pass(4000 + random.u64(0..1000));
-        eventually("suspense", || books.purse(&rich.account).suspense > 0);
+        eventually("suspense", || books.account(&rich.account).suspense > 0);
         fleet.nodes.nodes[0].signal("CONT");
         let resumed = Instant::now();
         eventually("calls at the node again", || {
@@ -147,8 +147,8 @@ fn a_node_that_stands_still_for_twice_its_lease_overspends_nothing() {
         only(&of_rich.iter().collect::<Vec<_>>(), &[200, 503], "there is money");
         only(&of_poor.iter().collect::<Vec<_>>(), &[200, 402, 503], "until there is none");
         books.balanced(&fleet.nodes, &rich.account, &of_rich);
-        let purse = books.balanced(&fleet.nodes, &poor.account, &of_poor);
-        assert!(purse.spent <= purse.granted, "{purse:?}");
+        let row = books.balanced(&fleet.nodes, &poor.account, &of_poor);
+        assert!(row.spent <= row.granted, "{row:?}");
     });
     fleet.nodes.stop();
     books.all_is_back();
@@ -205,7 +205,7 @@ fn a_locked_account_of_a_lost_node_costs_no_call_of_others() {
         load.stop()
     });
     only(&calls.iter().collect::<Vec<_>>(), &[200], "the others go on");
-    eventually("suspense", || books.purse(&lost.account).suspense > 0);
+    eventually("suspense", || books.account(&lost.account).suspense > 0);
     fleet.nodes.nodes[0].start();
     fleet.nodes.nodes[0].await_ready();
     books.balanced(&fleet.nodes, &other.account, &calls);
@@ -235,7 +235,7 @@ fn a_node_that_loses_its_disk_leaves_at_most_its_leases_in_suspense() {
         fleet.nodes.nodes[0].start();
         fleet.nodes.nodes[0].await_ready();
         let back = Instant::now();
-        eventually("suspense", || books.purse(account).suspense > 0);
+        eventually("suspense", || books.account(account).suspense > 0);
         eventually("calls at the new node", || {
             load.so_far().iter().any(|call| call.node == 0 && call.status == 200 && call.at > back)
         });
@@ -252,12 +252,12 @@ fn a_node_that_loses_its_disk_leaves_at_most_its_leases_in_suspense() {
         eventually("all reports of those that live", || {
             let settled = settlements(&fleet.nodes, account);
             served(&settled, &after) == 0
-                && settled.values().sum::<i64>() == books.purse(account).spent
+                && settled.values().sum::<i64>() == books.account(account).spent
         });
-        let (purse, settled) = (books.purse(account), settlements(&fleet.nodes, account));
-        assert_eq!(purse.suspense, lost, "what it had out, and no more: {purse:?}");
+        let (row, settled) = (books.account(account), settlements(&fleet.nodes, account));
+        assert_eq!(row.suspense, lost, "what it had out, and no more: {row:?}");
         let unreported = i64::try_from(served(&settled, &calls)).expect("few") * PRICE;
-        assert!(unreported <= purse.suspense, "{unreported} were served of it: {purse:?}");
+        assert!(unreported <= row.suspense, "{unreported} were served of it: {row:?}");
         assert!(settled.values().all(|charged| *charged == PRICE));
     });
     fleet.nodes.stop();

@@ -8,7 +8,7 @@ use tollgate::sim::Sim;
 use crate::harness::load::{Call, Calling};
 use crate::harness::nodes::{Nodes, Plan};
 use crate::harness::postgres::{Cut, Postgres};
-use crate::harness::{rounds, simulator};
+use crate::harness::{let_pass, rounds, simulator};
 
 /// Price of a call in nano-dollars: 10 tokens at $1 a million, and 5 at $10.
 pub(crate) const PRICE: i64 = 60_000;
@@ -171,7 +171,7 @@ impl fmt::Display for Tally<'_> {
 
 /// Sleeps for so many milliseconds.
 pub(crate) fn pass(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
+    let_pass(Duration::from_millis(ms), "a fault or a load lasts for as long");
 }
 
 /// A database of its own on the server that the tests share.

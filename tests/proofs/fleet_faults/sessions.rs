@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::place::{Fleet, shared};
 use crate::harness::nodes::{ADMIN_TOKEN, Node, Nodes};
-use crate::harness::{Pages, Visitor};
+use crate::harness::{Pages, Visitor, within_async};
 
 /// Time that docs/fleet.md promises, as for revoked keys.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -37,10 +37,9 @@ async fn operator_at(node: &Node, cookie: &str) -> u16 {
 async fn all_answer(nodes: &Nodes, status: u16, status_at: impl AsyncFn(&Node) -> u16) -> Duration {
     let begun = Instant::now();
     for (node, number) in nodes.nodes.iter().zip(0..) {
-        while status_at(node).await != status {
-            assert!(begun.elapsed() < SPREAD_WITHIN, "node {number} does not answer {status}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let time = SPREAD_WITHIN.saturating_sub(begun.elapsed());
+        let message = format!("node {number} answers {status}");
+        within_async(time, &message, async || status_at(node).await == status).await;
     }
     begun.elapsed()
 }

@@ -37,8 +37,8 @@ fn of_a_thousand_calls_over_three_nodes_on_money_for_ten_exactly_ten_succeed() {
         });
         let settled = settlements(&fleet.nodes, &customer.account);
         assert!(settled.values().all(|charged| *charged == EXACT_PRICE), "{settled:?}");
-        let purse = books.purse(&customer.account);
-        assert_eq!((purse.spent, purse.written_off), (EXACT_PRICE * 10, 0), "{purse:?}");
+        let row = books.account(&customer.account);
+        assert_eq!((row.spent, row.written_off), (EXACT_PRICE * 10, 0), "{row:?}");
     });
     fleet.nodes.stop();
     books.all_is_back();
@@ -91,8 +91,8 @@ fn the_same_submit_at_two_nodes_at_once_is_one_task_and_one_charge() {
         assert_eq!(fleet.upstream.tasks_total(), submitted, "submits at the upstream");
         let spent = i64::try_from(submitted).expect("few") * VIDEO_PRICE;
         eventually("its end", || {
-            let purse = books.purse(&customer.account);
-            purse.held == 0 && purse.spent == spent
+            let row = books.account(&customer.account);
+            row.held == 0 && row.spent == spent
         });
     });
     let charges = fleet.nodes.entries(&customer.account);

@@ -53,7 +53,7 @@ impl LoggedInOperator {
 
     /// Writes of this operator that a form asks for: sent twice, it is done once.
     pub(super) fn by(&self, form: &Form) -> FormResult<ActorScope<'_>> {
-        Ok(self.ledger().by(&self.actor()).asked(form::idempotency(form)?))
+        Ok(self.ledger().by(&self.actor()).with_idempotency_key(form::idempotency(form)?))
     }
 
     /// The operator as the journal records it.

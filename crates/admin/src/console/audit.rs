@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::access::{LenientQuery, LoggedInOperator, Visit};
 use super::customer::{self, CustomerHead};
 use tollgate_ledger::{AccountId, LedgerError, ListedAct, Seq};
-use tollgate_web_kit::{HtmlPage, PageFrame, show};
+use tollgate_web_kit::{HtmlPage, PageFrame, cut_page, show};
 
 /// Acts on one page.
 const PAGE: usize = 50;
@@ -70,8 +70,6 @@ async fn acts(
     query: AuditQuery,
 ) -> Result<(Vec<ListedAct>, Option<String>), LedgerError> {
     let mut acts = operator.ledger().acts(account, query.before, PAGE + 1).await?;
-    let has_more = acts.len() > PAGE;
-    acts.truncate(PAGE);
-    let last = acts.last().filter(|_| has_more).map(|last| last.seq);
+    let last = cut_page(&mut acts, PAGE, |last| last.seq);
     Ok((acts, last.map(|seq| format!("?before={seq}"))))
 }

@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
-use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
+use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/codes";
@@ -60,9 +60,7 @@ fn render(
     let mut rows = ledger.codes();
     rows.retain(|issued| after.is_none_or(|after| place(issued) < after));
     rows.reverse();
-    let has_more = rows.len() > PAGE;
-    rows.truncate(PAGE);
-    let last = rows.last().filter(|_| has_more).map(|last| last.code.id);
+    let last = cut_page(&mut rows, PAGE, |last| last.code.id);
     let older = last.map(|id| format!("?after={id}"));
     HtmlPage(Codes { frame, form, once: new_submit_token(), made, rows, now: UnixMs::now(), older })
 }

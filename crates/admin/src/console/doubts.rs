@@ -12,7 +12,7 @@ use crate::error::ApiError;
 use tollgate_ledger::{AccountId, DoubtRefund, HoldId, InDoubt, Task, TaskId};
 use tollgate_tasks::{Resolution, given_up_at};
 use tollgate_types::clock::UnixMs;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
+use tollgate_web_kit::{Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// The way through the console.
 const HERE: &str = "/in-doubt";
@@ -84,9 +84,7 @@ async fn render(
         let place = holds.iter().position(|doubt| doubt.call.hold == after);
         holds.drain(..place.map_or(0, |place| place + 1));
     }
-    let has_more = holds.len() > PAGE;
-    holds.truncate(PAGE);
-    let last = holds.last().filter(|_| has_more).map(|last| last.call.hold);
+    let last = cut_page(&mut holds, PAGE, |last| last.call.hold);
     let tasks = match operator.ledger().tasks_in_doubt().await {
         Ok(tasks) => tasks,
         Err(error) => return operator.failed(error),

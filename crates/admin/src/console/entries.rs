@@ -13,7 +13,7 @@ use tollgate_ledger::{Account, AccountId, Call, Entry, EntryKind, HoldId, Seq};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Usage};
 use tollgate_types::clock::UnixMs;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
+use tollgate_web_kit::{Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// Entries on one page.
 const PAGE: usize = 50;
@@ -155,9 +155,7 @@ async fn render(
         Ok(entries) => entries,
         Err(error) => return operator.failed(error),
     };
-    let has_more = entries.len() > PAGE;
-    entries.truncate(PAGE);
-    let last = entries.last().filter(|_| has_more).map(|last| last.seq);
+    let last = cut_page(&mut entries, PAGE, |last| last.seq);
     HtmlPage(EntriesPage {
         frame,
         head: CustomerHead::new(operator.ledger(), &account, "/entries"),

@@ -87,8 +87,8 @@ pub(super) fn hours(minutes: &[Minute]) -> Vec<Hour> {
         hour.broken += minute.broken;
         hour.ttfb_p50 = hour.ttfb_p50.max(minute.ttfb_p50);
         hour.ttfb_p95 = hour.ttfb_p95.max(minute.ttfb_p95);
-        hour.spend = hour.spend.checked_add(minute.spend).unwrap_or(Nanousd::MAX);
-        hour.held = hour.held.checked_add(minute.held).unwrap_or(Nanousd::MAX);
+        hour.spend = hour.spend.saturating_add(minute.spend);
+        hour.held = hour.held.saturating_add(minute.held);
     }
     hours.into_values().rev().collect()
 }
@@ -100,7 +100,7 @@ pub(super) async fn spent(ledger: &Ledger, now: UnixMs) -> Result<(Nanousd, Nano
     let rows = ledger.usage_of_all(Grain::Hour, midnight..UnixMs(now.0 + 1)).await?;
     let sum = |from: u64| {
         let charged = rows.iter().filter(|row| row.begin.0 >= from).map(|row| row.total.charged);
-        charged.fold(Nanousd::ZERO, |sum, one| sum.checked_add(one).unwrap_or(Nanousd::MAX))
+        charged.fold(Nanousd::ZERO, |sum, one| sum.saturating_add(one))
     };
     Ok((sum(hour), sum(midnight.0)))
 }

@@ -67,6 +67,7 @@ impl<'a> Index<'a> {
         for (summary, indexed) in &self.lists {
             for target in &own.targets {
                 for listing in entries(indexed, own, target, all) {
+                    // Several targets of one provider lead to the same entry, which is one witness.
                     if !found.iter().any(|witness| std::ptr::eq(witness.listing, listing)) {
                         found.push(Witness { source: &summary.label, listing });
                     }
@@ -99,10 +100,12 @@ fn entries<'a>(
         (None, Some(beginning)) => {
             let beginning = comparable(beginning);
             return named(&|model| {
+                // A model with an entry of its own, or of a longer pattern, is not charged by this one.
                 model.starts_with(&beginning) && !is_another(model, &beginning, all)
             });
         }
     };
+    // Lists date some models and not others: the exact name first, since a dated release can cost otherwise.
     let exact = named(&|model| model == comparable(name));
     match undated(&target.upstream, name) {
         Some(undated) if exact.is_empty() => named(&|model| model == comparable(undated)),

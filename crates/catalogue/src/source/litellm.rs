@@ -95,6 +95,7 @@ fn listing(name: &str, entry: &Tree<'_>) -> Listing {
         }
     }
     let prefix = name.split_once('/').map(|(prefix, _)| prefix);
+    // The field wins: a name can begin with a size, such as `1024-x-1024/dall-e-2`.
     let stated = entry.get("litellm_provider").and_then(Tree::text);
     let provider = stated.or(prefix).unwrap_or_default();
     let mut listing = reading.finish(provider, without_prefix(name, provider), name);
@@ -105,9 +106,11 @@ fn listing(name: &str, entry: &Tree<'_>) -> Listing {
 
 /// Parse one field of an entry; `key` is its path for people.
 fn price(reading: &mut EntryReading, key: &str, name: &str, value: &Tree<'_>, when: Condition) {
+    // Conditions stack up at the end of a name, in any order.
     let (base, when) = condition(name, when);
     if let Some((_, meaning)) = COSTS.iter().find(|(entry, _)| *entry == base) {
         reading.price(key, value, *meaning, when);
+    // A price of an unknown kind is reported, never dropped: it may be charged for.
     } else if PRICE_WORDS.iter().any(|word| name.contains(word)) {
         reading.price(key, value, Meaning::Unknown, when);
     }

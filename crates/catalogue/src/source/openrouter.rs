@@ -59,6 +59,7 @@ fn listing(entry: &Tree<'_>) -> Option<Listing> {
         }
         _ => reading.refuse("pricing", "is not an object"),
     }
+    // Ids have the author in front, whatever provider serves the model.
     let (author, model) = id.split_once('/').unwrap_or(("openrouter", id));
     let mut listing = reading.finish(author, model, id);
     listing.context_tokens_max = tokens(entry.get("context_length"));
@@ -81,6 +82,7 @@ fn overrides(reading: &mut EntryReading, all: &Tree<'_>) {
         }
         let (prices, conditions): (Vec<_>, Vec<_>) =
             one.fields().iter().partition(|(key, _)| meaning(key) != Meaning::Unknown);
+        // With a second condition the price would apply to fewer requests than our condition says.
         let above = match conditions.as_slice() {
             [(key, length)] if key == LENGTH => tokens(Some(length)),
             _ => None,

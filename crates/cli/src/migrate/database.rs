@@ -60,10 +60,6 @@ pub(super) struct DatabaseStatus {
 }
 
 impl DatabaseUp {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         output(&self.files, async |db| {
             if self.dry_run {
@@ -97,10 +93,6 @@ async fn dry_run(db: &Db) -> Result<ExitCode, DbError> {
 }
 
 impl DatabaseStatus {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The database's error, or that it does not answer.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         output(&self.files, async |db| {
             let standing = migrate::standing(&db).await?;

@@ -95,10 +95,6 @@ enum RecoveryChoice {
 }
 
 impl MoveLedger {
-    /// Run the command and return its exit code.
-    ///
-    /// # Errors
-    /// The obstacle to the move.
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let is_inward = self.way.to.is_some();
         if !is_inward && (self.data.is_none() || self.dry_run || self.recovery.is_some()) {

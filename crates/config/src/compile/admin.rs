@@ -46,6 +46,7 @@ pub(super) fn compile(document: &mut Document, raw: raw::Admin, overrides: &Over
     check_operators(document, &at.key("operators"), token.as_ref(), &operators);
     let address = overrides.admin.unwrap_or(raw.address.0);
     let tls = raw.tls.as_ref();
+    // Canonical: `::ffff:127.0.0.1` is the loopback as well.
     if tls.is_none() && !address.ip().to_canonical().is_loopback() {
         let message = "tokens go to this address over the network in clear text";
         let help =
@@ -63,6 +64,7 @@ fn check_token(document: &mut Document, at: &Path, token: &Secret) {
         text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let message = if text.len() < TOKEN_BYTES_MIN {
         "this token is too short"
+    // Letters alone are compared: examples write `change-me` in many ways.
     } else if PLACEHOLDERS.iter().any(|word| letters.contains(word)) {
         "this token is a placeholder that was never replaced"
     } else if text.chars().collect::<HashSet<_>>().len() < TOKEN_LETTERS_MIN {
@@ -84,6 +86,7 @@ fn check_operators(
         let message = format!("there are more than {OPERATORS_MAX} operators");
         document.note(Fault::at_key(at, message));
     }
+    // The audit log names operators: two of one name could not be told apart.
     let mut names = HashSet::from([ADMIN]);
     let mut tokens: HashSet<&str> = token.iter().map(|token| token.expose()).collect();
     for (index, Operator { name, token }) in operators.iter().enumerate() {
@@ -96,6 +99,7 @@ fn check_operators(
             document.note(Fault::at_value(&name_at, message).help(help));
         }
         check_token(document, &token_at, token);
+        // The token alone says who the operator is.
         if !tokens.insert(token.expose()) {
             document.note(Fault::at_value(&token_at, "another operator has this token"));
         }

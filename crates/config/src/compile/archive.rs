@@ -65,6 +65,7 @@ fn directory(
         document.note(fault.help("such as `/mnt/archive/tollgate`"));
     }
     let directory = PathBuf::from(named);
+    // A lost disk would take journal and archive together.
     if directory.starts_with(data_dir) {
         let fault = Fault::at_value(at, "the archive is within the data directory");
         document.note(fault.help("name a directory beside it, best on another disk"));
@@ -105,6 +106,7 @@ fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<Bucket
         let fault = Fault::at_value(&at.key("timeout"), "the store cannot be waited for so long");
         document.note(fault.help("from `1s` to `10m`"));
     }
+    // An empty variable would sign with an empty key, and the store refuse each file.
     for (field, secret) in [("access_key", &raw.access_key), ("secret_key", &raw.secret_key)] {
         if secret.0.expose().is_empty() {
             let fault = Fault::at_key(&at.key(field), "there is no key to sign with");
@@ -113,6 +115,7 @@ fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<Bucket
     }
     let endpoint = endpoint(document, at, &raw)?;
     let options = BucketOptions {
+        // AWS wants the bucket in the host; most other stores have no certificate for such hosts.
         path_style: raw.path_style.unwrap_or(raw.endpoint.is_some()),
         endpoint,
         region: raw.region,
@@ -124,6 +127,7 @@ fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<Bucket
         proxy: None,
     };
     let is_https = options.endpoint.scheme() == "https";
+    // A wildcard certificate covers one label, and the dot makes two.
     if !options.path_style && is_https && options.bucket.contains('.') {
         let at = at.key("bucket");
         let fault = Fault::at_value(&at, "no certificate is good for a host that is called so");

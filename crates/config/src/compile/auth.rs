@@ -60,6 +60,7 @@ pub(super) fn compile(
 fn entra(document: &mut Document, at: &Path, raw: &raw::Entra) -> Option<EntraAuth> {
     let tenant = raw.tenant_id.as_str();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    // Endpoints for users of several tenants issue no tokens to an application.
     let shared = ["common", "organizations", "consumers"];
     if tenant.is_empty() || !tenant.bytes().all(is_letter) || shared.contains(&tenant) {
         let fault =
@@ -71,12 +72,14 @@ fn entra(document: &mut Document, at: &Path, raw: &raw::Entra) -> Option<EntraAu
     }
     check_text(document, &at.key("client_id"), &raw.client_id, "the Application (client) ID");
     check_given(document, &at.key("client_secret"), &raw.client_secret.0);
+    // The portal shows the id of a secret beside its value, and keeps only the id visible.
     if is_guid(raw.client_secret.0.expose()) {
         let message = "this looks like the id of a client secret";
         let fault = Fault::at_value(&at.key("client_secret"), message).warning();
         document.note(fault.help("take its value, which is shown once, when it is made"));
     }
     let scope = raw.scope.as_deref().unwrap_or(ENTRA_SCOPE);
+    // Client credentials get the permissions of the application, which only this scope names.
     if !scope.ends_with(DEFAULT_SCOPE) || scope.contains(char::is_whitespace) {
         let fault = Fault::at_value(&at.key("scope"), "a client with a secret gets no such token");
         document.note(fault.help("one scope that ends with `/.default`"));
@@ -120,6 +123,7 @@ fn google(document: &mut Document, at: &Path, raw: &raw::Google) -> Option<Googl
 fn url(document: &mut Document, at: &Path, typed: &BaseUrl) -> Option<Url> {
     let scheme = if typed.tls { "https" } else { "http" };
     let url = Url::parse(&format!("{scheme}://{}{}", typed.authority, typed.path_prefix)).ok()?;
+    // An error, not a warning as for an API key: with it anybody can have tokens of the whole account.
     if !is_safe(&url) {
         let message = "what stands for the operator's rights goes over the network in clear text";
         document.note(Fault::at_value(at, message).help("begin the URL with `https://`"));

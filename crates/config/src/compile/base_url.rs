@@ -38,6 +38,7 @@ fn fault(protocol: Protocol, host: &str, prefix: &str) -> Option<(String, String
         return Some((message.to_owned(), help));
     }
     let segments: Vec<&str> = prefix.split('/').filter(|segment| !segment.is_empty()).collect();
+    // SDKs of some providers add the version, so it is often copied with the URL and typed again.
     let is_twice =
         segments.windows(2).any(|pair| matches!(pair, [a, b] if a == b && is_version(a)));
     if is_twice {
@@ -128,6 +129,7 @@ fn is_version(segment: &str) -> bool {
 /// True for `localhost` and loopback addresses.
 pub(super) fn is_loopback(host: &str) -> bool {
     let address = host.parse::<std::net::IpAddr>();
+    // Canonical: `::ffff:127.0.0.1` is the loopback as well.
     address.map_or(host == "localhost", |address| address.to_canonical().is_loopback())
 }
 

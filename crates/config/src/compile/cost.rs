@@ -28,9 +28,11 @@ const TYPICAL: Usage = Usage {
 pub(super) fn rank(targets: &mut [Target]) {
     let typical = |target: &Target| match &target.cost {
         Some(TargetCost::Prices(list)) => list.base.cost(&TYPICAL),
+        // Unknown before the call: behind all targets with a known cost.
         Some(TargetCost::Reported) | None => Nanousd::MAX,
     };
     targets.sort_by_key(|target| (target.priority, typical(target)));
+    // Equal costs get an equal rank, so weights still divide the requests between them.
     let mut last = None;
     let mut rank = 0;
     for target in targets {
@@ -90,7 +92,8 @@ pub(super) fn compile(
                 let message = format!("`{}` costs more here than it is sold for", field(*unit));
                 document.note(Fault::at_key(at, message).warning());
             }
-            if operations.contains(&Operation::Video) && !raw.prices_when.is_empty() {
+            // A finished task reports usage, and none of the conditions under which it ran.
+            if operations.iter().any(|one| one.info().is_task) && !raw.prices_when.is_empty() {
                 let message = "a video costs the same there under all conditions";
                 let help = "a target of a model of its own for each cost";
                 document.note(Fault::at_key(&at.key("prices_when"), message).help(help));

@@ -91,7 +91,7 @@ impl TypedOperations {
         let is_shared = |one: &&Operation| others.contains(one);
         match own.iter().filter(is_shared).collect::<Vec<_>>().as_slice() {
             [] => Some((format!("`{name}` shares no operation with `{id}`"), None)),
-            [Operation::Video] => {
+            [only] if only.info().is_task => {
                 let message = format!("`{name}` shares nothing but videos with `{id}`");
                 let help = "a video is never submitted to another model";
                 Some((message, Some(help.to_owned())))

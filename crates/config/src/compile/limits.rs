@@ -75,7 +75,9 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> M
         let row = operation.info();
         let by_tokens: &[&str] = if billed_by_tokens { row.limits_required_by_tokens } else { &[] };
         let required = row.limits_required.iter().chain(by_tokens);
+        // Several operations often need the same limit: it is reported once.
         for limit in required.filter(|limit| !typed.contains(limit)) {
+            // Errors, not warnings: without these a hold has no upper bound.
             if reported.insert(limit) {
                 let message = format!("`{operation}` needs the limit `{limit}`");
                 let help = format!(
@@ -137,6 +139,7 @@ fn pictures_over(dialects: impl Iterator<Item = Dialect>) -> Option<PictureFamil
         _ => None,
     });
     let first = families.next()??;
+    // Targets of different families count pictures differently, and the hold is made before one is chosen.
     families.all(|family| family == Some(first)).then_some(first)
 }
 
@@ -204,6 +207,7 @@ pub(super) fn thinking_fields(raw: &raw::Model) -> &'static [&'static str] {
 /// releases of one model.
 pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &raw::ModelLimits) {
     let Some(literal) = id.strip_suffix('*') else { return };
+    // Releases of one model share its limits; only a pattern that fits other models goes out of date.
     if DATES.iter().any(|date| literal.ends_with(date)) {
         return;
     }

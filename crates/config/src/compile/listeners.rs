@@ -18,6 +18,7 @@ pub(super) fn compile(
     overrides: &Overrides,
 ) -> Vec<Listener> {
     if let Some(address) = overrides.listen {
+        // The command line replaces the whole list: a test or a demo must not open other ports.
         return vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }];
     }
     let path = Path::root().key("listeners");
@@ -30,6 +31,7 @@ pub(super) fn compile(
     for (index, raw) in raw.iter().enumerate() {
         let path = path.index(index);
         let address = raw.address.0;
+        // Port 0 takes any free port, so several listeners can have it.
         if address.port() != 0 && !seen.insert(address) {
             let message = format!("`{address}` is taken by another listener or by `admin`");
             document.note(Fault::at_value(&path.key("address"), message));

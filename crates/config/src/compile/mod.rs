@@ -92,9 +92,11 @@ pub(super) fn compile(
             prefer,
             are_simulated,
         },
+        // Without a readable list no target is reported for naming an unknown upstream.
         None => Upstreams { on: HashMap::new(), typed: None, prefer, are_simulated },
     };
     let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
+    // Not before both files are compiled: one run reports the errors of both.
     if routes.has_errors() || models.has_errors() {
         return None;
     }
@@ -115,6 +117,7 @@ pub(super) fn compile(
     }
     let mut wildcards: Vec<_> =
         listed.iter().filter(|model| model.is_wildcard()).cloned().collect();
+    // Lookups take the first pattern that fits, and the longest is the most specific.
     wildcards.sort_by_key(|model| std::cmp::Reverse(model.id.len()));
     let by_id = |model: &Arc<Model>| (model.id.clone(), Arc::clone(model));
     Some(Snapshot {
@@ -169,6 +172,7 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
             field,
             [Step::Key(field), ..] if CREDENTIAL_FIELDS.contains(&field.as_str())
         );
+        // A simulated upstream takes any key, so a demo needs none.
         if is_credential && overrides.every_upstream_at.is_some() {
             continue;
         }
@@ -210,6 +214,7 @@ fn pass_unfilled(document: &mut Document) {
     let Some(first) = all.first().map(|unfilled| unfilled.path.clone()) else { return };
     let mut reasons: Vec<&str> = all.iter().map(|unfilled| unfilled.reason.as_str()).collect();
     reasons.sort_unstable();
+    // One variable is often missing in several fields.
     reasons.dedup();
     let message = reasons.join("; ");
     let help = "a key counts as given; what depends on anything else is not looked at";

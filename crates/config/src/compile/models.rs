@@ -46,6 +46,7 @@ pub(super) fn compile(
         let is_served = |target: &Arc<Target>| speaks(target, &model.operations);
         if !model.translated.is_empty() || model.targets.iter().any(is_served) {
             models.push(Arc::new(model));
+        // A model whose upstreams are all off is not worth a note: that they are off is reported already.
         } else if !model.targets.is_empty() {
             unserved.push(model.id.to_string());
         }
@@ -88,6 +89,7 @@ fn model(
         content: &raw.pass_content,
     };
     let (mut own, headers) = pass::compile(document, at, &lists);
+    // Translated requests carry these fields to tell the model to think, so the request policy must let them through.
     for field in limits::thinking_fields(&raw) {
         if !own.has_field(field) {
             own.fields.push((*field).to_owned());
@@ -97,8 +99,10 @@ fn model(
     let sold =
         ModelOperations { operations: &operations, translates: limits.translation.is_some() };
     let typed = std::mem::take(&mut raw.targets);
+    // Taken from the targets as typed: those of upstreams that are off count as well.
     let owned_by = raw.owned_by.take().or_else(|| typed.first().map(|it| it.upstream.clone()));
     let targets = targets(document, &targets_at, &id, &sold, typed, upstreams, &prices);
+    // Its address is no provider's: every model would be warned of.
     if !upstreams.are_simulated {
         missing_usage::check(document, at, &raw, &operations, &targets);
     }
@@ -111,6 +115,7 @@ fn model(
     let mut numbered = |target: Target| {
         let pass_headers = Arc::new(headers.and(&target.upstream.pass_headers));
         let target = Target { index: *index, pass_headers, ..target };
+        // Numbers run on through all models: state of targets is kept by them.
         *index += 1;
         Arc::new(target)
     };
@@ -236,6 +241,7 @@ fn targets(
         if shown.is_empty() || shown.chars().any(char::is_control) {
             document.note(Fault::at_value(&at.key("model"), "this is not the name of a model"));
         }
+        // A slip: for a larger part of the requests there is `weight`.
         if !seen.insert((raw.upstream.clone(), model.clone())) {
             let message = format!("`{shown}` at `{}` is a target already", raw.upstream);
             document.note(Fault::at_value(&at.key("upstream"), message));
@@ -269,6 +275,7 @@ fn targets(
         }
     }
     check_dialects(document, &placed, operations, translates);
+    // Stable, so targets of one priority stay in the order of the file.
     targets.sort_by_key(|target| target.priority);
     if upstreams.prefer == raw::Prefer::LeastCost {
         cost::rank(&mut targets);

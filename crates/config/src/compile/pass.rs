@@ -131,6 +131,7 @@ pub(super) fn compile(
     };
     for (index, field) in lists.fields.iter().enumerate() {
         let path = at.key("pass_fields").index(index);
+        // A wildcard entry that covers the field is refused like the field itself.
         if NEVER_FIELDS.iter().any(|never| has(std::slice::from_ref(field), never)) {
             let message = format!("`{field}` cannot be let through: the answer comes elsewhere");
             document.note(Fault::at_value(&path, message));
@@ -221,6 +222,7 @@ pub(super) fn response_headers(
 ) -> Vec<String> {
     let mut passed = Vec::with_capacity(names.len());
     for (index, name) in names.iter().enumerate() {
+        // HTTP/2 has lower-case names only, and HTTP/1.1 compares without case.
         let one = [name.to_ascii_lowercase()];
         let stands_for = |never: &str| has(&one, never);
         let plain = one[0].strip_suffix('*').unwrap_or(&one[0]);
@@ -266,6 +268,7 @@ fn headers(document: &mut Document, at: &Path, lines: &[String]) -> PassedHeader
             document.note(fault("this is not a header").help(help));
         } else if let Some(beta) = beta {
             passed.betas.push(beta.to_owned());
+        // The whole header would let through betas that change prices.
         } else if has(std::slice::from_ref(&name), BETA) {
             let help = "such as `anthropic-beta: context-1m-2025-08-07`";
             document.note(fault("betas are let through one by one").help(help));

@@ -49,6 +49,7 @@ pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Mod
         let (_, tiers) = tiers_of(name)?;
         Some((name, missing(tiers, raw)))
     });
+    // Targets can differ, and a model has one list of prices: the target with most lengths counts.
     let Some((name, missing)) = found.max_by_key(|(_, missing)| missing.len()) else { return };
     let Some(first) = missing.first() else { return };
     let lengths: Vec<String> = missing.iter().map(u64::to_string).collect();
@@ -66,6 +67,7 @@ pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Mod
 /// Known tiers of a provider's model: by the name itself, with a list's prefix or a release's date around it,
 /// or by a pattern.
 fn tiers_of(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
+    // Aggregators put the maker in front: `openai/gpt-5.4`.
     let name = name.rsplit('/').next().unwrap_or(name);
     let is_date = |text: &str| {
         let is_plain = |byte: u8| byte.is_ascii_digit() || byte == b'-';
@@ -93,6 +95,7 @@ fn missing(tiers: &[u64], raw: &raw::Model) -> Vec<u64> {
     let mut before = 0;
     let is_missing = |above: &&u64| {
         let from = std::mem::replace(&mut before, **above);
+        // A prompt cannot be longer than the context, so a lower `context_tokens_max` needs no price.
         longest > **above && !typed.iter().any(|typed| (from < *typed) && *typed <= **above)
     };
     tiers.iter().filter(is_missing).copied().collect()

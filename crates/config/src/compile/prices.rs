@@ -76,6 +76,7 @@ pub(super) fn check_reported(
     targets: &[Target],
     operations: &[Operation],
 ) {
+    // Ark alone reports tokens of videos.
     let reports_seconds = |target: &Target| target.upstream.dialect != Dialect::Ark;
     let by_tokens = prices.output > Rate::default() && prices.second == Rate::default();
     if operations.contains(&Operation::Video) && by_tokens && targets.iter().any(reports_seconds) {
@@ -115,6 +116,7 @@ pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
         if ways.iter().any(is_whole) {
             continue;
         }
+        // The first alternative is the usual one: it is what a migrated file is asked for.
         for unit in ways.first().copied().unwrap_or_default() {
             if !typed.contains(unit) && !lacking.contains(unit) {
                 lacking.push(*unit);
@@ -142,6 +144,7 @@ fn suspicious_prices(
     (typed_here, whole): (&raw::Prices, &raw::Prices),
     is_text: bool,
 ) {
+    // The slip costs most where it goes unseen: a price per token in the place of one per million.
     let is_small = |unit: &Unit| {
         let rate = typed_here.rate(*unit).filter(|rate| *rate > Rate::default());
         unit.info().per == MILLION && rate.is_some_and(|rate| rate < LEAST_RATE)
@@ -154,6 +157,7 @@ fn suspicious_prices(
         document.note(Fault::at_key(&at.key(field(unit)), message).help(help).warning());
     }
     let rate = |unit: Unit| whole.rate(unit).filter(|rate| *rate > Rate::default());
+    // In an entry of `prices_when` the other of the two comes from the base, and the fault is the typed one.
     let is_typed = |unit: Unit| typed_here.rate(unit).is_some();
     if let Some((input, output)) = rate(Unit::InputTokens).zip(rate(Unit::OutputTokens))
         && is_text

@@ -31,12 +31,14 @@ pub(super) fn compile(
         if when.iter().take(index).any(|earlier| earlier.when == one.when) {
             let message = "these conditions are here twice: only the first counts";
             document.note(Fault::at_key(&at.key("when"), message));
+        // An entry that cannot be reached is a price that is never charged: an error, not a warning.
         } else if earlier.any(|one| *one != Condition::default() && own.implies(one)) {
             let message = "whatever meets these conditions meets those of an entry above: that one \
                            has its price";
             let help = "the first entry counts whose conditions all hold: put this one above it";
             document.note(Fault::at_key(&at.key("when"), message).help(help));
         }
+        // Over the base, so that a lookup needs one list.
         compiled.push((own, prices(&one.prices.over(base))));
     }
     compiled
@@ -54,6 +56,7 @@ fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: 
             document.note(Fault::at_key(&at.key("when").key(field), message));
         }
     }
+    // Prices follow the tier of the answer.
     if one.when.service_tier.is_some_and(|name| name.0 == ServiceTier::Auto) {
         let message = "`auto` is what a request asks for, and no answer's tier";
         let help = "a price for each tier that it can come to";

@@ -134,6 +134,7 @@ fn client_tls(document: &mut Document, path: &Path, raw: &raw::UpstreamTls) -> C
     }
     let certificate = client_certificate(document, path, raw);
     if let Some(certificate) = &certificate {
+        // The tag keeps a certificate apart from a server name of the same bytes.
         hasher.update([1]);
         hasher.update(certificate.fingerprint());
     }
@@ -150,6 +151,7 @@ fn client_tls(document: &mut Document, path: &Path, raw: &raw::UpstreamTls) -> C
         authorities: authorities.map(Arc::new),
         certificate: certificate.map(|certificate| certificate.certified),
         server_name: raw.server_name.clone(),
+        // Connections are pooled by this: upstreams with the usual settings share theirs.
         fingerprint: if is_usual { [0; 32] } else { hasher.finalize().into() },
     }
 }
@@ -158,6 +160,7 @@ fn client_tls(document: &mut Document, path: &Path, raw: &raw::UpstreamTls) -> C
 fn add(hasher: &mut Sha256, authorities: &RootCertStore) {
     for authority in &authorities.roots {
         for part in [&authority.subject, &authority.subject_public_key_info] {
+            // The length keeps a byte that moves between two parts from going unseen.
             hasher.update(part.len().to_le_bytes());
             hasher.update(part);
         }

@@ -68,7 +68,9 @@ pub(super) fn compile(
         AccessLog { sample_per_million: raw.access_log.sample.0, slow: raw.access_log.slow.0 };
     let request_log = request_log(document, &raw.request_log);
     let routes = routes(document, raw.routes, &limits);
+    // After the routes, and the console after both: each checks that its path is free.
     let mcp = super::mcp::compile(document, raw.mcp, &limits, &routes);
+    // An account's part of the body memory must hold the largest body of any path, however small its share.
     let largest = routes.iter().map(|route| route.body_bytes_max).chain([mcp.body_bytes_max]).max();
     let percent = raw.limits.per_account.body_memory_percent;
     limits.per_account.body_memory_bytes_max =
@@ -181,6 +183,7 @@ fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides)
         poll_min: raw.poll_min.0,
         poll_max: raw.poll_max.0,
         waiting_max: raw.waiting_max,
+        // Records of submits are kept no longer than this, so a longer window could not be honoured.
         repeat_window: raw.repeat_window.0.map(|window| window.min(REPEATED_WITHIN)),
         unpaid_per_minute: raw.unpaid_per_minute,
         webhook_hosts,
@@ -227,7 +230,7 @@ fn is_served(operation: Operation) -> bool {
 fn json_values_max(limits: &Limits, operation: Operation) -> usize {
     match operation.info().body {
         BodyKind::JsonWithTokenIds => limits.json_values_max.saturating_mul(TOKEN_IDS_FACTOR),
-        BodyKind::Json | BodyKind::JsonNamedInPath | BodyKind::Form => limits.json_values_max,
+        BodyKind::Json | BodyKind::ModelInPath | BodyKind::Form => limits.json_values_max,
     }
 }
 
@@ -251,6 +254,7 @@ fn routes(
     for (index, raw) in raw.into_iter().enumerate() {
         let at = Path::root().key("routes").index(index);
         let path_at = at.key("path");
+        // Unreserved characters of RFC 3986 alone: paths are compared byte by byte, without percent-decoding.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
         if !raw.path.starts_with('/') || !raw.path.bytes().all(plain) || raw.path.contains("//") {
             let help = format!("such as `{}`", raw.operation.0.info().path);

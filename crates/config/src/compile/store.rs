@@ -73,6 +73,7 @@ pub(super) fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -
     let tls = match raw.tls {
         Some(raw::DatabaseTls::VerifyFull) => TlsMode::VerifyFull,
         Some(raw::DatabaseTls::Disable) => TlsMode::Disable,
+        // PostgreSQL packages have no certificate that clients trust; on this machine none is needed.
         None if is_here => TlsMode::Disable,
         None => TlsMode::VerifyFull,
     };

@@ -61,6 +61,7 @@ pub(super) fn compile(
             document.note(Fault::at_key(&at, message).help(help));
             continue;
         }
+        // YAML keys differ by case, header names do not.
         if !seen.insert(name.clone()) {
             let fault = Fault::at_key(&at, "this header is here twice");
             document.note(fault.help("the letters of a name may be small or large"));
@@ -100,6 +101,7 @@ fn refused(
         None => raw.protocol.0.dialect().credential_header("").0,
     };
     let is_credentials = has_key && name == of_key
+        // Signatures cover all `x-amz-` headers, and one added later would invalidate them.
         || signs_in && (name == "authorization" || name.starts_with("x-amz-"));
     is_credentials.then(|| {
         let message = format!("`{name}` carries the upstream's credential");

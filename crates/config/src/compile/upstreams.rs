@@ -55,6 +55,7 @@ pub(super) fn compile(
         let mut pass_response_headers =
             pass::response_headers(document, &at, &raw.pass_response_headers);
         if overrides.every_upstream_at.is_some() {
+            // Tests and demos request faults of the simulator through the gateway, by headers.
             pass_headers.names.push(SIMULATED_HEADERS.to_owned());
             pass_response_headers.push(SIMULATED_HEADERS.to_owned());
         }

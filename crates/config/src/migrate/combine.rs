@@ -35,6 +35,7 @@ impl Migration<'_> {
                     priority: deployment.priority,
                     weight,
                 };
+                // Our configuration refuses the same target twice.
                 if seen.insert((target.upstream.clone(), target.model.clone())) {
                     model.targets.push(target);
                     continue;
@@ -83,6 +84,7 @@ impl Migration<'_> {
             ("concurrent_requests", |deployment| deployment.concurrent),
         ];
         let sum = |limit: Limit| {
+            // A sum of some targets alone would be lower than what the model can take.
             deployments.iter().map(limit).sum::<Option<u64>>().filter(|sum| *sum <= RATE_MAX)
         };
         for (field, limit) in limits {
@@ -104,6 +106,7 @@ impl Migration<'_> {
         let priced: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
         let listed = deployments.iter().find_map(|one| one.listed.as_ref());
         if let Some(first) = priced.first() {
+            // The highest of each kind: a lower one would sell the dearer target below its cost.
             model.prices = highest(&priced);
             let operations = &model.operations;
             let (kept, idle): (Vec<_>, Vec<_>) = std::mem::take(&mut model.prices)
@@ -134,6 +137,7 @@ impl Migration<'_> {
             }
         }
         let is_zero = |(_, price): &(Unit, String)| dollars(price).is_zero();
+        // Zeros alone: a model of the operator's own machines, which costs its users nothing.
         model.free |= !model.prices.is_empty() && model.prices.iter().all(is_zero);
         if !model.free {
             let priced: Vec<Unit> = model.prices.iter().map(|(unit, _)| *unit).collect();
@@ -194,9 +198,11 @@ fn weights(deployments: &[Deployment]) -> Vec<u64> {
     let shares = shares.unwrap_or_else(|| {
         deployments.iter().map(|deployment| deployment.weight.unwrap_or(1)).collect()
     });
+    // Rates are in the thousands, and a weight has an upper bound: the ratio is what counts.
     let divisor = shares.iter().copied().fold(0, gcd).max(1);
     let largest = shares.iter().max().map_or(1, |largest| largest / divisor);
     let scale = largest.div_ceil(WEIGHT_MAX).max(1);
+    // At least one: rounding must not take a target out.
     shares.iter().map(|share| (share / divisor / scale).max(1)).collect()
 }
 
@@ -208,6 +214,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
     let is_text = model.operations.iter().any(|operation| operation.info().is_prompt);
     let listed = deployments.iter().find_map(|one| one.listed.as_ref());
+    // Limits of other operations have no counterpart in `model_info`.
     if !is_text {
         if let Some(listed) = listed {
             model.limits.clone_from(&listed.limits);
@@ -217,6 +224,7 @@ fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
     for field in ["context_tokens_max", "output_tokens_max"] {
         let all = deployments.iter().flat_map(|one| &one.limits);
         let counts = all.filter(|(name, _)| name == field).map(|(_, count)| count);
+        // The least, so that no target gets a request that is too long for it.
         let least = counts.min_by_key(|count| count.parse::<u64>().unwrap_or(u64::MAX));
         let of_list =
             || listed?.limits.iter().find(|(name, _)| name == field).map(|(_, count)| count);

@@ -64,6 +64,7 @@ impl Migration<'_> {
             return None;
         }
         let base_model = info.text_of("base_model").unwrap_or(&own);
+        // A base model may have the provider in front, which lists have not.
         let base_model = base_model.rsplit('/').next().unwrap_or_default();
         let listed = listed::find(provider.listed_as, base_model);
         let operations = self.operations(provider, info, &own, listed.as_ref(), mark)?;
@@ -73,6 +74,7 @@ impl Migration<'_> {
             node.text_of(field).and_then(|text| figure::whole(text, 1..=max))
         };
         if provider.protocol.dialect() == Dialect::Anthropic {
+            // Its OpenAI-compatible API may become a second upstream, named the same with `-chat` behind.
             upstream.name = provider.name.to_owned();
         }
         Some(Deployment {
@@ -130,6 +132,7 @@ impl Migration<'_> {
     /// True if customers can use the name here. A pattern gives its targets the customer's name.
     fn is_usable_name(&mut self, name: &str, own: &str, mark: Mark) -> bool {
         let literal = name.strip_suffix('*').unwrap_or(name);
+        // LiteLLM replaces the asterisk in the provider's name; ours has one price, and no rewriting.
         if name.ends_with('*') && name != own {
             let help = "a pattern of ours sends the customer's name upstream as it is, and has one \
                         price: list the models one by one";
@@ -172,6 +175,7 @@ impl Migration<'_> {
             self.left_out(mark, &format!("models of the mode `{mode}` are left out"), &help);
             return None;
         };
+        // Some models are only served over the Responses API: chat requests would be refused upstream.
         if mode == Some("responses") && provider.serves(operation) {
             return Some(vec![operation]);
         }
@@ -184,6 +188,7 @@ impl Migration<'_> {
             return None;
         }
         let of_list = listed.map(|listed| listed.operations.clone()).unwrap_or_default();
+        // Our own list knows more of the model than a mode, such as that an image model also edits.
         if of_list.contains(&operation) && of_list.iter().all(|one| provider.serves(*one)) {
             return Some(of_list);
         }
@@ -200,6 +205,7 @@ impl Migration<'_> {
         let base_url = self.base_url(provider, values, operation)?;
         let auth = self.sign_in(provider, values);
         let credential = match values.get("api_key") {
+            // An upstream has a key or signs in, not both.
             _ if auth.is_some() => None,
             Some(key) => self.secret(key),
             None if provider.key.is_empty() => None,
@@ -313,8 +319,8 @@ fn by_name(own: &str) -> Operation {
         (None, Some(begin)) => own.starts_with(begin),
         (None, None) => own == *pattern,
     };
-    let named = Operation::ALL.into_iter().find(|one| one.info().model_names.iter().any(fits));
-    named.unwrap_or(Operation::Chat)
+    let fitting = Operation::ALL.into_iter().filter(|one| one.info().model_names.iter().any(fits));
+    fitting.min_by_key(|one| one.info().guess_rank).unwrap_or(Operation::Chat)
 }
 
 /// The limits of a request, from `model_info`.
@@ -324,7 +330,32 @@ fn limits(info: &Node) -> Vec<(String, String)> {
         figure::whole(text, 1..=RATE_MAX).map(|count| count.to_string())
     };
     let context = whole("max_input_tokens").map(|count| ("context_tokens_max".to_owned(), count));
+    // `max_tokens` is the older name, which LiteLLM still reads.
     let output = whole("max_output_tokens").or_else(|| whole("max_tokens"));
     let output = output.map(|count| ("output_tokens_max".to_owned(), count));
     context.into_iter().chain(output).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_fits_two_operations_is_transcription_before_image_before_speech() {
+        for (name, operation) in [
+            ("whisper-gpt-image", Operation::Transcription),
+            ("gpt-image-transcribe", Operation::Transcription),
+            ("tts-transcribe", Operation::Transcription),
+            ("whisper-tts", Operation::Transcription),
+            ("gpt-image-tts", Operation::ImageGeneration),
+            ("tts-dall-e", Operation::ImageGeneration),
+            ("embed-whisper", Operation::Embeddings),
+            ("rerank-moderation", Operation::Rerank),
+            ("moderation-transcribe", Operation::Moderations),
+            ("tts-1", Operation::Speech),
+            ("gpt-4o", Operation::Chat),
+        ] {
+            assert_eq!(by_name(name), operation, "{name}");
+        }
+    }
 }

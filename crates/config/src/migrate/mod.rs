@@ -79,6 +79,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<MigratedConfig, Box<Diagnosti
     };
     migration.run(&root);
     let Migration { plan, mut found, .. } = migration;
+    // By place: entries are read by section, and an operator reads the file from its top.
     found.sort_by_key(|found| found.place.as_ref().map(|place| (place.line, place.column)));
     let (routes, models) = write::files(file, &plan);
     Ok(MigratedConfig { routes, models, found })
@@ -165,6 +166,7 @@ impl Migration<'_> {
     fn filled(text: &str) -> String {
         match text.strip_prefix("os.environ/") {
             Some(name) => format!("${{{name}}}"),
+            // A dollar sign begins a variable in our files.
             None => text.replace('$', "$$"),
         }
     }
@@ -177,6 +179,7 @@ impl Migration<'_> {
             return Some(Self::filled(text));
         }
         let next = self.keys.len() + 1;
+        // One variable for a key that several entries share.
         let number = *self.keys.entry(text.to_owned()).or_insert(next);
         let name = format!("LITELLM_KEY_{number}");
         let help = format!("set the environment variable {name} to it");

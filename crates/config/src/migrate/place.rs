@@ -37,6 +37,7 @@ impl Migration<'_> {
             return self.untyped(provider, values, operation);
         }
         let mut url = Self::filled(text).trim_end_matches('/').to_owned();
+        // LiteLLM takes whole URLs of endpoints; a base URL here gets the path appended.
         for end in ["/chat/completions", "/embeddings", "/rerank", "/v1/messages"] {
             url = url.strip_suffix(end).unwrap_or(&url).to_owned();
         }
@@ -49,6 +50,7 @@ impl Migration<'_> {
             ApiLocation::Ollama if !url.ends_with("/v1") => url.push_str("/v1"),
             _ => {}
         }
+        // A URL with a variable is checked when the variable is known.
         if !url.contains("${")
             && let Err(error) = BaseUrl::parse(&url)
         {
@@ -93,6 +95,7 @@ fn vertex(values: &Values<'_>) -> String {
     let location = either("vertex_location", "vertex_ai_location");
     let location = location.unwrap_or_else(|| "us-central1".to_owned());
     let host = match location.as_str() {
+        // The global endpoint has no region in its host.
         "global" => "aiplatform.googleapis.com".to_owned(),
         location => format!("{location}-aiplatform.googleapis.com"),
     };
@@ -126,6 +129,7 @@ pub(super) fn host_name(url: &Node, provider: &str) -> Option<String> {
     use crate::snapshot::NAME_BYTES_MAX;
     let host = url.text()?.split_once("://").map_or("", |(_, rest)| rest);
     let host = host.split(['/', ':', '?']).next().unwrap_or_default();
+    // The first part of an address, such as `10`, would name every machine of a network.
     let is_address = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let name = if is_address { provider } else { host.split('.').next().unwrap_or_default() };
     let is_letter = |letter: &char| letter.is_ascii_alphanumeric() || *letter == '-';

@@ -165,6 +165,7 @@ pub(super) fn find(
 ) -> Result<(&'static Provider, String), String> {
     let by_name = |name: &str| PROVIDERS.iter().find(|provider| provider.name == name);
     if let Some(name) = custom_provider {
+        // With `custom_llm_provider` the prefix is optional, and other slashes belong to the name.
         let own = model.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')).unwrap_or(model);
         let found = by_name(name).map(|provider| (provider, own.to_owned()));
         return found.ok_or_else(|| unspoken(name));
@@ -175,6 +176,7 @@ pub(super) fn find(
         }
         return Err(unspoken(name));
     }
+    // LiteLLM has a list of thousands of names; prefixes cover those that are common without a provider.
     let prefix = MODEL_PREFIXES.iter().find(|(begin, _)| model.starts_with(begin));
     let provider = prefix.and_then(|(_, name)| by_name(name));
     provider.map(|provider| (provider, model.to_owned())).ok_or_else(|| {

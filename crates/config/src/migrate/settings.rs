@@ -53,6 +53,7 @@ impl Migration<'_> {
             let model = self.model(&group);
             self.add_model(model);
         }
+        // After all models: a fallback may name one further down.
         self.fallbacks(root);
         let router = root.get("router_settings");
         if let Some(aliases) = router.and_then(|router| router.get("model_group_alias")) {
@@ -102,6 +103,7 @@ impl Migration<'_> {
         let ids: Vec<String> =
             self.plan.models.iter().filter(has_none).map(|model| model.id.clone()).collect();
         for id in ids {
+            // Each is looked at for each model, so the list is bounded.
             for (other, _) in for_all.iter().take(FOR_ALL_MAX) {
                 // Which pairs do not fit is nobody's wish, but a consequence of one list for all.
                 if *other != id && self.why_not(&id, other).is_none() {
@@ -176,7 +178,8 @@ impl Migration<'_> {
             return Some("one of the two is not among the models");
         };
         let is_shared = |operation: &&Operation| {
-            source.operations.contains(operation) && **operation != Operation::Video
+            // A task is never submitted to a second model.
+            source.operations.contains(operation) && !operation.info().is_task
         };
         if name == other {
             Some("a model is no fallback of its own")
@@ -198,6 +201,7 @@ impl Migration<'_> {
             let id = field.node.text().or_else(|| field.node.text_of("model"));
             let model = id.and_then(|id| self.plan.models.get(self.position(id)?));
             let targets = model.map_or(0, |model| model.targets.len());
+            // Aliases of a large model would multiply its targets: a short file must not become a huge one.
             copied = copied.saturating_add(targets);
             let may_be_copied = copied <= COPIED_TARGETS_MAX && self.is_new(&field.key);
             match model.filter(|_| may_be_copied).cloned() {
@@ -233,6 +237,7 @@ impl Migration<'_> {
         /// Tries for one request, the first included.
         const TRIES_MAX: u64 = 16;
         if let Some(retries) = either("num_retries") {
+            // LiteLLM counts further tries, we count all.
             let count = retries.text().and_then(|text| figure::whole(text, 0..=TRIES_MAX - 1));
             self.plan.tries_max = count.map(|count| count + 1);
             if count.is_none() {

@@ -165,6 +165,7 @@ impl Builder {
                 if let Value::Fields(fields) = &mut closed.node.value {
                     merge(fields);
                 }
+                // Known only once it is closed, so a value cannot contain itself.
                 if closed.anchor > 0 {
                     self.anchors.insert(closed.anchor, closed.node.clone());
                 }
@@ -189,6 +190,7 @@ impl Builder {
 
     /// Puts a value where it belongs: a key, a field's value, an item, or the document itself.
     fn place(&mut self, node: Node) -> Result<(), String> {
+        // By what aliases expand to: a few lines of them can stand for billions of values.
         self.nodes += node.count();
         if self.nodes > NODES_MAX {
             return Err(format!("this file means more than {NODES_MAX} values"));
@@ -217,6 +219,7 @@ fn merge(fields: &mut Vec<Field>) {
     }
     let (merged, mut own): (Vec<Field>, Vec<Field>) =
         std::mem::take(fields).into_iter().partition(|field| field.key == "<<");
+    // A key of the mapping itself wins over merged ones, and an earlier source over a later one (YAML merge type).
     let mut keys: HashSet<String> = own.iter().map(|field| field.key.clone()).collect();
     for Field { node, .. } in &merged {
         let sources: &[Node] = match &node.value {

@@ -83,7 +83,7 @@ impl Need {
     /// The available money with the treasury's remainder at the last shortage.
     fn within_reach(&self, available: Nanousd) -> Nanousd {
         let short = self.short.map_or(Nanousd::ZERO, |short| short.available);
-        available.checked_add(short).unwrap_or(Nanousd::MAX)
+        available.saturating_add(short)
     }
 
     /// The call to request money for: the first, unless there is enough only for a later one.
@@ -111,7 +111,7 @@ impl Need {
             is_served
         });
         let before = verdicts.len();
-        verdicts.extend(served.map(|waiting| (waiting.id, LeaseWait::Again)));
+        verdicts.extend(served.map(|waiting| (waiting.id, LeaseWait::Retry)));
         if verdicts.len() > before {
             self.served_at = Some(now);
         }
@@ -170,7 +170,7 @@ impl Need {
         let kept = i128::from(cover_ms.saturating_sub(ms).max(0));
         let lately = lately.saturating_mul(kept).checked_div(i128::from(cover_ms)).unwrap_or(0);
         let lately = Nanousd::new(i64::try_from(lately).unwrap_or(i64::MAX));
-        self.charged_lately = lately.checked_add(charged).unwrap_or(Nanousd::MAX);
+        self.charged_lately = lately.saturating_add(charged);
         (self.reserved, self.measured_at) = (reserved, now);
         self.charged_before = self.charged;
     }
@@ -182,7 +182,7 @@ impl Need {
         let held = self.held_most[0].max(self.held_most[1]).saturating_sub(self.held);
         let held = if self.is_scarce { Nanousd::ZERO } else { held };
         let holds = self.spent_in(seconds).max(held);
-        holds.checked_add(self.charged_in(cover_s)).unwrap_or(Nanousd::MAX)
+        holds.saturating_add(self.charged_in(cover_s))
     }
 
     /// The target of a request or a return: more than the threshold of a new request, so that not every

@@ -65,22 +65,22 @@ impl Account {
     /// Adds a call behind all that happened before it.
     pub(super) fn add(
         &mut self,
-        arriving: &mut MoveTarget,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         while self.money.front().is_some_and(|record| record.at() <= call.record.at())
-            && self.add_money(arriving)?
+            && self.add_money(target)?
         {}
         while self.payments.front().is_some_and(|(at, _)| *at <= call.record.at())
-            && self.add_payment(arriving)?
+            && self.add_payment(target)?
         {}
-        self.add_call(arriving, call)
+        self.add_call(target, call)
     }
 
     /// Adds what happened after the last call. Nothing is left then.
-    pub(super) fn add_the_rest(&mut self, arriving: &mut MoveTarget) -> Result<(), MoveError> {
-        while self.add_money(arriving)? {}
-        while self.add_payment(arriving)? {}
+    pub(super) fn add_the_rest(&mut self, target: &mut MoveTarget) -> Result<(), MoveError> {
+        while self.add_money(target)? {}
+        while self.add_payment(target)? {}
         let late = self
             .late
             .front()
@@ -114,9 +114,9 @@ impl Account {
                 payments.push((at, amount));
                 continue;
             }
-            sum = sum.checked_add(charged(&call.record)).unwrap_or(Nanousd::MAX);
+            sum = sum.saturating_add(charged(&call.record));
             let more = call.record.charge().map(|charge| charge.owed).unwrap_or_default();
-            owed = owed.checked_add(more).unwrap_or(Nanousd::MAX);
+            owed = owed.saturating_add(more);
             self.lines = self.lines.saturating_add(1);
         }
         let mut given_up = Nanousd::ZERO;
@@ -126,18 +126,18 @@ impl Account {
                 // What a lower line took back after it was spent is spent no more, and owed.
                 Record::CreditSet { owed: more, .. } => {
                     sum = sum.saturating_sub(*more);
-                    owed = owed.checked_add(*more).unwrap_or(Nanousd::MAX);
+                    owed = owed.saturating_add(*more);
                     self.lines = self.lines.saturating_add(1);
                 }
                 Record::WrittenOff { amount, .. } => {
-                    given_up = given_up.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                    given_up = given_up.saturating_add(*amount);
                 }
                 _ => {}
             }
         }
         // What was owed and is not any more was given up, or paid.
         let paid = owed.saturating_sub(given_up).saturating_sub(debt).max(Nanousd::ZERO);
-        sum = sum.checked_add(paid).unwrap_or(Nanousd::MAX);
+        sum = sum.saturating_add(paid);
         payments.sort();
         let recorded = payments.iter().map(|(_, amount)| *amount);
         let recorded =
@@ -149,27 +149,27 @@ impl Account {
         self.payments = payments.into();
         // Where both are in one account, only what is known tells them apart.
         let lost = unaccounted.max(spent.saturating_sub(sum));
-        self.borne = sum.checked_add(lost).unwrap_or(Nanousd::MAX).saturating_sub(spent);
+        self.borne = sum.saturating_add(lost).saturating_sub(spent);
         Ok(lost)
     }
 
     /// Adds the oldest grant, refund or resolved doubt that can be written, and then the calls that waited
     /// for its money. Returns false if there was none.
-    fn add_money(&mut self, arriving: &mut MoveTarget) -> Result<bool, MoveError> {
+    fn add_money(&mut self, target: &mut MoveTarget) -> Result<bool, MoveError> {
         let is_writable = |record: &Record| match record {
             Record::Refunded { hold, .. } | Record::DoubtResolved { hold, .. } => {
                 self.holds.contains_key(hold)
             }
-            Record::WrittenOff { amount, .. } => *amount <= arriving.balance(self.id).debt,
-            Record::CreditSet { .. } => arriving.allows(record),
+            Record::WrittenOff { amount, .. } => *amount <= target.balance(self.id).debt,
+            Record::CreditSet { .. } => target.allows(record),
             _ => true,
         };
         let Some(at) = self.money.iter().position(is_writable) else { return Ok(false) };
         let Some(record) = self.money.remove(at) else { return Ok(false) };
-        arriving.add(self.renamed(record))?;
+        target.add(self.renamed(record))?;
         for _ in 0..self.late.len() {
             if let Some(call) = self.late.pop_front() {
-                self.add_call_now(arriving, call)?;
+                self.add_call_now(target, call)?;
             }
         }
         Ok(true)
@@ -192,24 +192,23 @@ impl Account {
     /// Adds a call, after the credits that pay for it.
     fn add_call(
         &mut self,
-        arriving: &mut MoveTarget,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
-        while charged(&call.record) > arriving.balance(self.id).available
-            && self.add_money(arriving)?
-        {}
-        self.add_call_now(arriving, call)
+        while charged(&call.record) > target.balance(self.id).available && self.add_money(target)? {
+        }
+        self.add_call_now(target, call)
     }
 
     fn add_call_now(
         &mut self,
-        arriving: &mut MoveTarget,
+        target: &mut MoveTarget,
         call: JournaledRecord,
     ) -> Result<(), MoveError> {
         let JournaledRecord { seq, mut record, hold } = call;
         let unreadable = || OpenError::Store(format!("the line of {seq} has no hold"));
         let (old, open) = record.open_hold().zip(hold.clone()).ok_or_else(unreadable)?;
-        let available = arriving.balance(self.id).available;
+        let available = target.balance(self.id).available;
         if charged(&record) > available {
             self.late.push_back(JournaledRecord { seq, record, hold });
             return Ok(());
@@ -224,9 +223,9 @@ impl Account {
             floor: reservation.floor.min(amount),
             ..Reservation::clone(reservation)
         };
-        let new = arriving.add(Record::Reserved(Arc::new(reservation)))?;
+        let new = target.add(Record::Reserved(Arc::new(reservation)))?;
         let new = HoldId::from_number(new);
-        arriving.add(with_hold(record, new))?;
+        target.add(with_hold(record, new))?;
         if self.named.contains(&old) {
             self.holds.insert(old, new);
         }
@@ -241,14 +240,14 @@ impl Account {
             let borne = self.borne.min(*charged);
             self.borne = self.borne.saturating_sub(borne);
             *charged = charged.saturating_sub(borne);
-            *written_off = written_off.checked_add(borne).unwrap_or(Nanousd::MAX);
+            *written_off = written_off.saturating_add(borne);
         }
     }
 
     /// Adds a task: with what it holds, or as it ended.
     pub(super) fn add_task(
         &mut self,
-        arriving: &mut MoveTarget,
+        target: &mut MoveTarget,
         moved: MovedTask,
     ) -> Result<(), MoveError> {
         let MovedTask { task, hold, tried } = moved;
@@ -259,7 +258,7 @@ impl Account {
             Some(OpenHold { reservation, amount }) => {
                 let floor = reservation.floor.min(amount);
                 let reservation = Reservation { amount, floor, ..Reservation::clone(&reservation) };
-                HoldId::from_number(arriving.add(Record::Reserved(Arc::new(reservation)))?)
+                HoldId::from_number(target.add(Record::Reserved(Arc::new(reservation)))?)
             }
         };
         let intent = Arc::new(Intent { hold: new, ..Intent::clone(&task.intent) });
@@ -267,36 +266,36 @@ impl Account {
         // A journal's first record of a task is its submit, whatever has become of it.
         if task.ended().is_none() && task.stage != TaskPhase::Submitting {
             let begun = Task { stage: TaskPhase::Submitting, ..task.clone() };
-            arriving.add(Record::Task(Arc::new(begun)))?;
+            target.add(Record::Task(Arc::new(begun)))?;
         }
-        arriving.add(Record::Task(Arc::new(task)))?;
+        target.add(Record::Task(Arc::new(task)))?;
         if let Some(tried) = tried {
-            arriving.add(Record::Announced { account, task: id, tried })?;
+            target.add(Record::Announced { account, task: id, tried })?;
         }
         Ok(())
     }
 
     /// Adds the oldest payment of a debt, if the debt and the money for it are there by now: clocks of
     /// nodes differ. Says whether it was added.
-    fn add_payment(&mut self, arriving: &mut MoveTarget) -> Result<bool, MoveError> {
+    fn add_payment(&mut self, target: &mut MoveTarget) -> Result<bool, MoveError> {
         let Some((at, amount)) = self.payments.front().copied() else { return Ok(false) };
         let account = self.id;
-        if amount > arriving.balance(account).payable() {
+        if amount > target.balance(account).payable() {
             return Ok(false);
         }
         self.payments.pop_front();
-        arriving.add(Record::DebtPaid { account, amount, at })?;
+        target.add(Record::DebtPaid { account, amount, at })?;
         Ok(true)
     }
 
     /// Adds a call in place of money that was lost with a node and counts as spent.
     pub(super) fn add_lost(
         &mut self,
-        arriving: &mut MoveTarget,
+        target: &mut MoveTarget,
         lost: Nanousd,
     ) -> Result<(), MoveError> {
         let at = UnixMs::now();
-        let hold = arriving.add(Record::Reserved(Arc::new(Reservation {
+        let hold = target.add(Record::Reserved(Arc::new(Reservation {
             account: self.id,
             key: KeyId::from_number(0),
             model: LOST.into(),
@@ -306,7 +305,7 @@ impl Account {
             floor: Nanousd::ZERO,
             at,
         })))?;
-        arriving.add(Record::Posted {
+        target.add(Record::Posted {
             account: self.id,
             hold: HoldId::from_number(hold),
             charged: lost,

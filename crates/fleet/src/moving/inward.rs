@@ -12,7 +12,7 @@ use crate::postgres::moving::{Finish, MoveOutcome};
 use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
-use tollgate_ledger::moving::{DirectoryState, MoveSource, Parts, lines};
+use tollgate_ledger::moving::{DirectoryState, MoveParts, MoveSource, lines};
 use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Seq};
 
 /// Rows of usage that one statement writes.
@@ -24,10 +24,10 @@ const WAIT: Duration = Duration::from_millis(500);
 
 impl ReadDirectory {
     /// Refuses a ledger that has anything in common with the fleet.
-    async fn check(&self, db: &Db, leaving: &MoveSource, holds: &[Seq]) -> Result<(), MoveError> {
+    async fn check(&self, db: &Db, source: &MoveSource, holds: &[Seq]) -> Result<(), MoveError> {
         let names = self.followed.names();
         let mut common: Vec<String> =
-            leaving.names().into_iter().filter(|name| names.contains(name)).collect();
+            source.names().into_iter().filter(|name| names.contains(name)).collect();
         let holds = db.existing_holds(holds).await?;
         common.extend(holds.iter().map(|hold| format!("the hold {hold:016x}")));
         if common.is_empty() { Ok(()) } else { Err(MoveError::Collides(common)) }
@@ -41,15 +41,15 @@ fn open(dir: &Path) -> Result<MoveSource, MoveError> {
     {
         return Err(OpenError::Moved { path: dir.to_owned(), says: marker.says }.into());
     }
-    let leaving = MoveSource::open(dir)?;
-    if !leaving.violations.is_empty() {
-        return Err(MoveError::Unsound(leaving.violations.clone()));
+    let source = MoveSource::open(dir)?;
+    if !source.violations.is_empty() {
+        return Err(MoveError::Unsound(source.violations.clone()));
     }
-    if leaving.last == 0 {
+    if source.last == 0 {
         return Err(MoveError::Empty);
     }
-    match leaving.left_open() {
-        0 => Ok(leaving),
+    match source.left_open() {
+        0 => Ok(source),
         count => Err(MoveError::LeftOpen(count)),
     }
 }
@@ -59,15 +59,15 @@ fn open(dir: &Path) -> Result<MoveSource, MoveError> {
 /// # Errors
 /// [`MoveError`].
 pub async fn survey(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
-    let leaving = open(dir)?;
-    if let Some(tallies) = has_moved(db, &leaving).await? {
+    let source = open(dir)?;
+    if let Some(tallies) = has_moved(db, &source).await? {
         return Ok(MoveReport { tallies, was_done: true });
     }
-    let mut parts = leaving.parts()?;
+    let mut parts = source.parts()?;
     while parts.next_part()?.is_some() {}
     let mut fleet = ReadDirectory::default();
     fleet.catch_up(db, |_| Ok(())).await?;
-    check(db, &leaving, &parts, &fleet).await?;
+    check(db, &source, &parts, &fleet).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
     Ok(MoveReport { tallies, was_done: false })
 }
@@ -79,28 +79,28 @@ pub async fn survey(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
 /// [`MoveError`]; nobody sees anything of the ledger in the fleet then. After [`DbError::Unknown`] it
 /// may have moved, and no gateway opens the ledger until that is known: move it again.
 pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
-    let leaving = open(dir)?;
-    let marker = marker(db, &leaving);
-    if let Some(tallies) = has_moved(db, &leaving).await? {
+    let source = open(dir)?;
+    let marker = marker(db, &source);
+    if let Some(tallies) = has_moved(db, &source).await? {
         marker.keep(dir)?;
         return Ok(MoveReport { tallies, was_done: true });
     }
-    let mut parts = leaving.parts()?;
+    let mut parts = source.parts()?;
     while parts.next_part()?.is_some() {}
     let mut fleet = ReadDirectory::default();
     fleet.catch_up(db, |_| Ok(())).await?;
-    if let Err(error) = check(db, &leaving, &parts, &fleet).await {
+    if let Err(error) = check(db, &source, &parts, &fleet).await {
         // With itself, where another process has moved it meanwhile.
-        let Some(tallies) = has_moved(db, &leaving).await? else { return Err(error) };
+        let Some(tallies) = has_moved(db, &source).await? else { return Err(error) };
         marker.keep(dir)?;
         return Ok(MoveReport { tallies, was_done: true });
     }
-    let (count, writes) = put(db, &leaving).await?;
+    let (count, writes) = put(db, &source).await?;
     let tallies = parts.tallies(&parts.kept_tasks());
     // Another process may finish the same move meanwhile, and takes away what is compared here: that it
     // differs counts only if none did.
-    let compared = compare(db, &leaving, &tallies).await;
-    if let Some(tallies) = has_moved(db, &leaving).await? {
+    let compared = compare(db, &source, &tallies).await;
+    if let Some(tallies) = has_moved(db, &source).await? {
         marker.keep(dir)?;
         return Ok(MoveReport { tallies, was_done: true });
     }
@@ -108,7 +108,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     secrets::offer(db, dir).await?;
     // From here on there may be two copies.
     marker.keep(dir)?;
-    let finished = finish(db, &leaving, &parts, &tallies, &mut fleet, count, writes).await;
+    let finished = finish(db, &source, &parts, &tallies, &mut fleet, count, writes).await;
     match finished {
         Ok(()) => Ok(MoveReport { tallies, was_done: false }),
         // It may have moved.
@@ -120,7 +120,7 @@ pub async fn move_in(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
     }
 }
 
-fn marker(db: &Db, leaving: &MoveSource) -> Marker {
+fn marker(db: &Db, source: &MoveSource) -> Marker {
     Marker {
         says: format!(
             "this ledger is in the fleet at {}, or on its way there: start a node on an empty \
@@ -128,15 +128,15 @@ fn marker(db: &Db, leaving: &MoveSource) -> Marker {
              again. Who removes this file goes back to a copy, at their own risk",
             db.place()
         ),
-        id: format!("in-{}", leaving.name),
+        id: format!("in-{}", source.name),
     }
 }
 
 /// The counts of an earlier move of this ledger; `None` if there was none.
-async fn has_moved(db: &Db, leaving: &MoveSource) -> Result<Option<Tallies>, MoveError> {
-    let Some(progress) = db.moved_in(&leaving.name).await? else { return Ok(None) };
+async fn has_moved(db: &Db, source: &MoveSource) -> Result<Option<Tallies>, MoveError> {
+    let Some(progress) = db.moved_in(&source.name).await? else { return Ok(None) };
     let Some(proof) = progress.proof else { return Ok(None) };
-    if progress.chain != leaving.chain || progress.last != leaving.last {
+    if progress.chain != source.chain || progress.last != source.last {
         return Err(MoveError::WentOn);
     }
     let tallies = serde_json::from_str(&proof);
@@ -145,8 +145,8 @@ async fn has_moved(db: &Db, leaving: &MoveSource) -> Result<Option<Tallies>, Mov
 
 async fn check(
     db: &Db,
-    leaving: &MoveSource,
-    parts: &Parts<'_>,
+    source: &MoveSource,
+    parts: &MoveParts<'_>,
     fleet: &ReadDirectory,
 ) -> Result<(), MoveError> {
     if db.head().await?.moved_out.is_some() {
@@ -155,20 +155,19 @@ async fn check(
     let tasks = parts.kept_tasks().into_iter().map(|moved| moved.task.intent.hold);
     let holds: Vec<Seq> =
         parts.doubts.keys().copied().chain(tasks).map(|hold| hold.number()).collect();
-    fleet.check(db, leaving, &holds).await
+    fleet.check(db, source, &holds).await
 }
 
 /// Writes down the parts that are not there yet. Says how many parts and how many writes there are.
-async fn put(db: &Db, leaving: &MoveSource) -> Result<(u64, u64), MoveError> {
-    let ids: Vec<String> =
-        leaving.accounts().iter().map(|account| account.id.to_string()).collect();
-    let progress = db.begin_move(&leaving.name, leaving.last, &leaving.chain, &ids).await?;
-    let mut parts = leaving.parts()?;
+async fn put(db: &Db, source: &MoveSource) -> Result<(u64, u64), MoveError> {
+    let ids: Vec<String> = source.accounts().iter().map(|account| account.id.to_string()).collect();
+    let progress = db.begin_move(&source.name, source.last, &source.chain, &ids).await?;
+    let mut parts = source.parts()?;
     let (mut count, mut writes) = (0, 0);
     while let Some(part) = parts.next_part()? {
         count = part.number;
         if part.number > progress {
-            put_part(db, leaving, &part, writes + 1).await?;
+            put_part(db, source, &part, writes + 1).await?;
         }
         writes += part.writes.len() as u64;
     }
@@ -178,13 +177,13 @@ async fn put(db: &Db, leaving: &MoveSource) -> Result<(u64, u64), MoveError> {
 /// Writes a part, repeatedly if its COMMIT is not answered.
 async fn put_part(
     db: &Db,
-    leaving: &MoveSource,
-    part: &tollgate_ledger::moving::Part,
+    source: &MoveSource,
+    part: &tollgate_ledger::moving::MovePart,
     first_write: u64,
 ) -> Result<(), DbError> {
     let mut tries = 1;
     loop {
-        match db.put_part(&leaving.name, part, first_write).await {
+        match db.put_part(&source.name, part, first_write).await {
             Err(DbError::Unknown(_)) if tries < TRIES_MAX => tries += 1,
             put => return put,
         }
@@ -193,10 +192,10 @@ async fn put_part(
 }
 
 /// Reads back what was written down and compares it with the ledger.
-async fn compare(db: &Db, leaving: &MoveSource, tallies: &Tallies) -> Result<(), MoveError> {
+async fn compare(db: &Db, source: &MoveSource, tallies: &Tallies) -> Result<(), MoveError> {
     let (mut followed, mut read) = (DirectoryState::default(), 0);
     loop {
-        let writes = db.moving_writes(&leaving.name, read).await?;
+        let writes = db.moving_writes(&source.name, read).await?;
         if writes.is_empty() {
             break;
         }
@@ -205,7 +204,7 @@ async fn compare(db: &Db, leaving: &MoveSource, tallies: &Tallies) -> Result<(),
         }
         read += writes.len() as u64;
     }
-    let mut differences = followed.differences(leaving.cores());
+    let mut differences = followed.differences(source.cores());
     let keys = followed.keys();
     for (account, tally) in &tallies.accounts {
         let (keys, lines) =
@@ -239,8 +238,8 @@ async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
 /// Makes all of it a part of the fleet.
 async fn finish(
     db: &Db,
-    leaving: &MoveSource,
-    parts: &Parts<'_>,
+    source: &MoveSource,
+    parts: &MoveParts<'_>,
     tallies: &Tallies,
     fleet: &mut ReadDirectory,
     count: u64,
@@ -248,11 +247,11 @@ async fn finish(
 ) -> Result<(), MoveError> {
     let proof = serde_json::to_string(tallies);
     let mut finish = Finish {
-        ledger: &leaving.name,
+        ledger: &source.name,
         head: fleet.head,
         parts: count,
         writes,
-        accounts: leaving.accounts().into_iter().cloned().collect::<Vec<Account>>(),
+        accounts: source.accounts().into_iter().cloned().collect::<Vec<Account>>(),
         given: &parts.given,
         history: histories(parts),
         tasks: parts.kept_tasks(),
@@ -277,8 +276,8 @@ async fn finish(
             }
             Ok(MoveOutcome::Behind) if tries < TRIES_MAX => {
                 fleet.catch_up(db, |_| Ok(())).await?;
-                if let Err(error) = check(db, leaving, parts, fleet).await {
-                    return has_moved(db, leaving).await?.map(|_| ()).ok_or(error);
+                if let Err(error) = check(db, source, parts, fleet).await {
+                    return has_moved(db, source).await?.map(|_| ()).ok_or(error);
                 }
                 finish.head = fleet.head;
             }
@@ -292,7 +291,7 @@ async fn finish(
 }
 
 /// Usage, when keys were used, calls in doubt and losses, in pieces that one statement takes.
-fn histories(parts: &Parts<'_>) -> Vec<History> {
+fn histories(parts: &MoveParts<'_>) -> Vec<History> {
     let usage: Vec<_> = parts.usage.iter().map(|(cell, total)| (cell.clone(), *total)).collect();
     let used: Vec<_> =
         parts.used.iter().map(|((key, account), at)| (*key, *account, *at)).collect();

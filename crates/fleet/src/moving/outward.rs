@@ -44,7 +44,7 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
             .to_owned(),
         id: id.clone(),
     };
-    let mut arriving = MoveTarget::begin(dir, &marker)?;
+    let mut target = MoveTarget::begin(dir, &marker)?;
     let (mut directory, mut backlog) = (ReadDirectory::default(), MoneyBacklog::new());
     let add = |record| match record {
         Record::Central(record) => {
@@ -52,12 +52,12 @@ pub async fn move_out(db: &Db, dir: &Path) -> Result<MoveReport, MoveError> {
             of_account.push_back(Record::clone(&record));
             Ok(())
         }
-        record => Ok(arriving.add(record).map(drop)?),
+        record => Ok(target.add(record).map(drop)?),
     };
     directory.catch_up(db, add).await?;
     let followed = &directory.followed;
-    let expected = write_accounts(db, &mut arriving, followed, backlog, &nodes).await?;
-    arriving.end()?;
+    let expected = write_accounts(db, &mut target, followed, backlog, &nodes).await?;
+    target.end()?;
     // Before the fleet is left: until then its nodes can start again as if nothing had been.
     let (found, mut differences) = count(dir, Some(followed))?;
     differences.extend(expected.differences(&found));
@@ -125,7 +125,7 @@ async fn stopped(db: &Db) -> Result<Vec<NodeOut>, MoveError> {
 /// Adds the money of each account, and gives what there must be in the end.
 async fn write_accounts(
     db: &Db,
-    arriving: &mut MoveTarget,
+    target: &mut MoveTarget,
     followed: &DirectoryState,
     mut backlog: MoneyBacklog,
     nodes: &[NodeOut],
@@ -141,7 +141,7 @@ async fn write_accounts(
     for id in ids {
         let tally = expected.of(id);
         let money = backlog.remove(&id).unwrap_or_default();
-        tell_account(db, arriving, id, money, &nodes, tally).await?;
+        tell_account(db, target, id, money, &nodes, tally).await?;
     }
     Ok(expected)
 }
@@ -149,7 +149,7 @@ async fn write_accounts(
 /// Adds the grants, calls and refunds of an account in the order of time.
 async fn tell_account(
     db: &Db,
-    arriving: &mut MoveTarget,
+    target: &mut MoveTarget,
     id: AccountId,
     money: VecDeque<Record>,
     nodes: &[NodeId],
@@ -174,20 +174,20 @@ async fn tell_account(
     let mut calls = Calls::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
-            account.add(arriving, call)?;
+            account.add(target, call)?;
         }
     }
-    account.add_the_rest(arriving)?;
+    account.add_the_rest(target)?;
     if lost > Nanousd::ZERO {
-        account.add_lost(arriving, lost)?;
+        account.add_lost(target, lost)?;
         tally.calls = tally.calls.saturating_add(1);
-        tally.cost = tally.cost.checked_add(lost).unwrap_or(Nanousd::MAX);
+        tally.cost = tally.cost.saturating_add(lost);
     }
     for loss in db.losses_of(id).await? {
-        arriving.add(Record::Lost(loss.lost))?;
+        target.add(Record::Lost(loss.lost))?;
     }
     for moved in tasks {
-        account.add_task(arriving, moved)?;
+        account.add_task(target, moved)?;
     }
     // Each of these has a line of its own.
     let given = tally.grants.saturating_add(tally.refunds).saturating_add(tally.write_offs);
@@ -229,9 +229,9 @@ fn count(
     if !report.violations.is_empty() {
         return Err(MoveError::Unsound(report.violations));
     }
-    let leaving = MoveSource::open(dir)?;
-    let mut parts = leaving.parts()?;
+    let source = MoveSource::open(dir)?;
+    let mut parts = source.parts()?;
     while parts.next_part()?.is_some() {}
-    let differences = followed.map(|followed| followed.differences(leaving.cores()));
+    let differences = followed.map(|followed| followed.differences(source.cores()));
     Ok((parts.tallies(&parts.tasks()), differences.unwrap_or_default()))
 }

@@ -52,7 +52,7 @@ pub(super) fn paid(
     let owed = settled
         .filter(|settled| settled.account == account)
         .map(|settled| settled.owed)
-        .fold(debt(before), |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
+        .fold(debt(before), |sum, more| sum.saturating_add(more));
     owed.saturating_sub(debt(after)).max(Nanousd::ZERO)
 }
 

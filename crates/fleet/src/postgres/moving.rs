@@ -4,7 +4,7 @@ use super::columns::{amount, count, encoded, id, number};
 use super::history::put_history;
 use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
-use tollgate_ledger::moving::{MovedSubmit, MovedTask, Part, Tallies, Tally};
+use tollgate_ledger::moving::{MovePart, MovedSubmit, MovedTask, Tallies, Tally};
 use tollgate_ledger::{Account, AccountId, History, Record, Seq};
 use tollgate_money::money::Nanousd;
 
@@ -126,7 +126,7 @@ impl Db {
     pub(crate) async fn put_part(
         &self,
         ledger: &str,
-        part: &Part,
+        part: &MovePart,
         first_write: u64,
     ) -> Result<(), DbError> {
         let writes = part.writes.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;

@@ -110,9 +110,8 @@ pub(super) async fn put_given_back(
         let spent = before.funds(account).map(|funds| funds.spent).unwrap_or_default();
         let charged = charged.get(&account).copied().unwrap_or_default();
         let paid = debts::paid(sync, before, after, account);
-        let with_charges = [charged, paid]
-            .into_iter()
-            .fold(spent, |sum, more| sum.checked_add(more).unwrap_or(Nanousd::MAX));
+        let with_charges =
+            [charged, paid].into_iter().fold(spent, |sum, more| sum.saturating_add(more));
         let amount = with_charges.saturating_sub(funds.spent);
         if amount > Nanousd::ZERO {
             let (node, end, note, at) =

@@ -6,7 +6,8 @@ use parking_lot::Mutex;
 use super::*;
 use crate::postgres::server::{Cut, Postgres, ReplicatedPair};
 
-fn options(url: &str) -> PostgresOptions {
+/// Settings of a test's connections to the database at `url`.
+pub(super) fn options(url: &str) -> PostgresOptions {
     PostgresOptions {
         url: url.to_owned(),
         password: None,

@@ -17,7 +17,7 @@ use tollgate_outbound::{AnswerTimes, OutboundError, OutboundResponse, StoreReque
 
 /// A transfer that is slower than this, in bytes a second, has failed: it would never end.
 const RATE_MIN: u64 = 64 << 10;
-/// Pieces that wait for a reader.
+/// BodyChunks that wait for a reader.
 const QUEUE: usize = 4;
 /// Interval of the check for cancellation.
 const POLL: Duration = Duration::from_millis(100);
@@ -88,12 +88,12 @@ impl Sum {
 }
 
 /// A body in pieces.
-struct Pieces {
+struct BodyChunks {
     input: Box<dyn Read + Send>,
     stop: Arc<AtomicBool>,
 }
 
-impl Iterator for Pieces {
+impl Iterator for BodyChunks {
     type Item = io::Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -124,10 +124,12 @@ pub(super) fn put(
     (bytes, silence): (u64, Duration),
     stop: &Arc<AtomicBool>,
 ) -> Result<(), TransferError> {
-    let pieces = Box::new(Pieces { input: body, stop: Arc::clone(stop) });
+    let pieces = Box::new(BodyChunks { input: body, stop: Arc::clone(stop) });
     let (tell, receiver) = mpsc::sync_channel(1);
     on_a_thread(move |runtime| {
         let sent = runtime.block_on(async {
+            // The answer comes after the whole body, so its header may take as long as that at the
+            // slowest rate.
             let times = AnswerTimes { head: time(bytes, silence), piece: silence };
             let response = ask_store(request, Some(pieces), times).await?;
             accepted(response).await.map(|_| ())
@@ -152,6 +154,7 @@ pub(super) fn get(
     (bytes, silence): (Option<u64>, Duration),
     stop: Option<Arc<AtomicBool>>,
 ) -> Result<ObjectStream, TransferError> {
+    // Bounded: a reader that is slower than the network would collect the segment in memory.
     let (tell, receiver) = mpsc::sync_channel(QUEUE);
     on_a_thread(move |runtime| {
         if let Err(failed) = runtime.block_on(fetch(request, (bytes, silence), &tell)) {
@@ -172,6 +175,7 @@ async fn fetch(
     let response = ask_store(request, None, AnswerTimes { head: silence, piece: silence }).await?;
     let mut answer = accepted(response).await?;
     let has = answer.content_length();
+    // Before anything is read: an object of another length cannot be the segment.
     if let (Some(found), Some(bytes)) = (has, bytes)
         && found != bytes
     {
@@ -186,9 +190,11 @@ async fn fetch(
         let Some(piece) = answer.chunk().await? else { break };
         waited += begun.elapsed();
         came = came.saturating_add(piece.len() as u64);
+        // Silence alone would let a store send a byte a minute for ever.
         if waited > time(came, silence) {
             return Err(OutboundError::TimedOut.into());
         }
+        // Without `Content-Length` nothing else bounds what a wrong endpoint sends.
         if came > bytes.unwrap_or(SMALL_BYTES_MAX) {
             return Err(OutboundError::TooLarge.into());
         }
@@ -250,6 +256,8 @@ fn wait<T>(receiver: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, 
 fn on_a_thread(
     run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static,
 ) -> Result<(), TransferError> {
+    // A runtime of its own: callers are threads that block, and some run within another runtime, where
+    // `block_on` panics.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let named = std::thread::Builder::new().name("archive-transfer".to_owned());
     named.spawn(move || run(&runtime))?;
@@ -265,6 +273,8 @@ async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, Transfer
     let body = answer.whole_within(ERROR_BYTES_MAX).await.unwrap_or_default();
     let code = code_of(&body).unwrap_or_default();
     let kind = match (status, code.as_str()) {
+        // `NotFound` means that the object is absent, from which callers conclude that it was never put
+        // there.
         (404, "NoSuchBucket") | (301..=308, _) => io::ErrorKind::Other,
         (404, _) => io::ErrorKind::NotFound,
         (401 | 403, _) => io::ErrorKind::PermissionDenied,

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use crate::calls::lend::FundsRequest;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::SharedFunds;
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Period, SpendLimitStatus};
 use crate::rules::cap_shares::{CapDemand, CapGrant, CapRequest};
-use crate::rules::spend::{Span, sum};
+use crate::rules::key_spend::Span;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -33,6 +33,8 @@ impl Ledger {
             let mut core = self.shard(account).lock();
             let spendings = core.state_mut(account).map(|state| &mut state.spendings);
             let Some(spendings) = spendings else { continue };
+            // The account may be closed or the limit removed since the key was listed: nothing is
+            // demanded then.
             let Some((spending, shares)) = spendings.shares(key) else { continue };
             let mut is_over = all.is_zero() && spending.held.is_zero();
             for period in [Period::Day, Period::Month] {
@@ -70,14 +72,16 @@ impl Ledger {
             else {
                 continue;
             };
-            let used = sum(spending.spent.in_span(ask.span), spending.held);
+            let used = spending.spent.in_span(ask.span).saturating_add(spending.held);
             let share = shares.of(ask.span);
             (share.share, share.grant) = (Some(grant.share), grant);
             // The calls that it was asked for come first, or nodes would pass it around; but what does
             // not reach for one of them is of no use here.
-            let is_enough = sum(used, ask.least) <= grant.share;
-            let needed = if is_enough { sum(used, ask.waits) } else { used };
+            let is_enough = used.saturating_add(ask.least) <= grant.share;
+            let needed = if is_enough { used.saturating_add(ask.waits) } else { used };
             if grant.is_missed && grant.share > needed {
+                // Given back here before the treasury knows: a call that took it meanwhile would spend
+                // it twice.
                 (share.share, share.is_untold) = (Some(needed), true);
                 is_lowered = true;
             }
@@ -96,7 +100,8 @@ impl Ledger {
                 continue;
             };
             for share in [&mut shares.day, &mut shares.month].into_iter().flatten() {
-                let used = sum(spending.spent.in_span(share.span), spending.held);
+                let used = spending.spent.in_span(share.span).saturating_add(spending.held);
+                // Open holds count as used: they end after this and must still find their share.
                 let kept = share.share.map(|share| share.min(used));
                 // What was used lately says nothing of what is ahead.
                 (share.share, share.reported_used, share.is_untold) = (kept, used, true);

@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use crate::calls::lend::FundsRequest;
+use crate::memory::Ledger;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::records::error::Refusal;
-use crate::records::record::{Record, Reservation, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::Record;
+use crate::records::reservation::Reservation;
 use crate::rules::core::Core;
 use crate::rules::settlement::Settlement;
 use tollgate_money::money::Nanousd;
@@ -54,6 +56,18 @@ impl PostedCharge {
 }
 
 impl Ledger {
+    /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
+    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
+    /// answer is late for the term, for as long as it may still come.
+    ///
+    /// # Errors
+    /// [`Refusal`]; nothing has changed then.
+    pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
+        let Reserve { account, key, amount, .. } = reserve;
+        self.with_money(FundsRequest { account, key, amount }, || self.reserve(reserve.clone()))
+            .await
+    }
+
     /// Sets money aside for a call. In memory; see [`Hold::durable`] for when it is on disk.
     ///
     /// # Errors
@@ -128,6 +142,7 @@ impl Hold {
             return Ok(());
         }
         let (account, id, at) = (self.account, self.id, UnixMs::now());
+        // Read before the extension moves `last_seq`, after which the hold counts as not durable.
         let written = self.durable_amount();
         self.last_seq = self
             .ledger
@@ -135,7 +150,7 @@ impl Hold {
         // The extension is not on disk yet. What was before it pays for bytes that are sent meanwhile.
         self.written = written;
         // The account's `held` has taken the same sum without overflow.
-        self.amount = self.amount.checked_add(amount).unwrap_or(Nanousd::MAX);
+        self.amount = self.amount.saturating_add(amount);
         Ok(())
     }
 

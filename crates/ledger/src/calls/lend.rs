@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::calls::hold::Reserve;
-use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::{LeaseWait, SharedFunds, Shortfall};
 use crate::records::error::Refusal;
 use crate::records::record::Record;
@@ -40,18 +38,6 @@ impl Ledger {
         &self.dir
     }
 
-    /// Sets money aside for a call. In a fleet it waits for money, where there may be some elsewhere,
-    /// for a quarter of a second or as long as the treasury takes to answer; and where the treasury's
-    /// answer is late for the term, for as long as it may still come.
-    ///
-    /// # Errors
-    /// [`Refusal`]; nothing has changed then.
-    pub async fn admit(self: &Arc<Self>, reserve: Reserve) -> Result<Hold, Refusal> {
-        let Reserve { account, key, amount, .. } = reserve;
-        self.with_money(FundsRequest { account, key, amount }, || self.reserve(reserve.clone()))
-            .await
-    }
-
     /// Sets money aside with `set_aside`, which wants so much. In a fleet it waits, and tries again,
     /// while there may be more elsewhere: of the account, or of what its key may spend.
     pub(crate) async fn with_money<T>(
@@ -59,6 +45,7 @@ impl Ledger {
         want: FundsRequest,
         mut set_aside: impl FnMut() -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
+        // Alone, nothing can come from elsewhere: a refusal is final and costs no wait.
         let Some(fleet) = &self.fleet else { return set_aside() };
         let FundsRequest { account, amount, .. } = want;
         let since = fleet.now();
@@ -70,12 +57,13 @@ impl Ledger {
                     self.wait_for_share(&**fleet, want, standing, &mut capped_since).await?;
                     continue;
                 }
+                // A treasury that is only late does not turn calls away while the node's term lasts.
                 Err(Refusal::CutOff) if fleet.outlast().await => continue,
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
                 other => return other,
             }
             match fleet.wait_for(account, amount, since).await {
-                LeaseWait::Again => {}
+                LeaseWait::Retry => {}
                 LeaseWait::Short(short) => return Err(self.short(account, amount, short)),
                 LeaseWait::CutOff => return Err(Refusal::CutOff),
             }
@@ -85,13 +73,12 @@ impl Ledger {
     /// Error for a customer whose account has too little money at the treasury.
     fn short(&self, account: AccountId, amount: Nanousd, short: Shortfall) -> Refusal {
         let own = self.account(account).map(|account| account.balance).unwrap_or_default();
-        let sum = |parts: [Nanousd; 2]| parts[0].checked_add(parts[1]).unwrap_or(Nanousd::MAX);
         if short.debt > Nanousd::ZERO {
             return Refusal::InDebt { debt: short.debt, available: short.available };
         }
-        let available = sum([short.available, own.available]);
-        let held = sum([sum([short.elsewhere, short.held]), own.held]);
-        if amount > sum([available, held]) {
+        let available = short.available.saturating_add(own.available);
+        let held = short.elsewhere.saturating_add(short.held).saturating_add(own.held);
+        if amount > available.saturating_add(held) {
             Refusal::Insufficient { available }
         } else {
             Refusal::Held { available, held }
@@ -129,6 +116,8 @@ impl Ledger {
             let open: Vec<_> =
                 core.holds().map(|(id, hold)| (id, hold.reservation.account)).collect();
             for (hold, account) in open {
+                // The treasury has this hold already: to charge or void it here would settle it a second
+                // time.
                 let record = if handed_over.contains(&hold) {
                     Some(Record::HandedOver { account, hold, at })
                 } else {
@@ -156,6 +145,8 @@ impl Ledger {
     pub fn give_back(&self, account: AccountId, amount: Nanousd) -> bool {
         let mut core = self.shard(account).lock();
         let available = core.account(account).map(|account| account.balance.available);
+        // Looked at under the lock: a call may have taken the money since the lender decided to return
+        // it.
         if amount <= Nanousd::ZERO || available.is_none_or(|available| available < amount) {
             return false;
         }

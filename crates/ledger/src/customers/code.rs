@@ -14,8 +14,8 @@ use crate::rules::text::check_note;
 use crate::rules::text::parsed;
 use std::sync::Arc;
 
+use crate::memory::Ledger;
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::Ledger;
 use crate::memory::write::{AuditRecordBuilder, IdempotentOutcome, LockedShards, WriteDecision};
 use crate::records::error::LedgerError;
 use crate::records::record::Record;

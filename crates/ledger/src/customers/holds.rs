@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_options::holds::{HoldOverrides, Means};
 
-use crate::memory::ledger::{Keys, Ledger};
+use crate::memory::{Keys, Ledger};
 use crate::records::error::LedgerError;
 use tollgate_types::ids::AccountId;
 

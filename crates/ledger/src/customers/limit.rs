@@ -3,11 +3,9 @@
 
 use std::num::NonZeroU32;
 
-use crate::customers::login::AccountPatch;
-use crate::memory::ledger::{Keys, Ledger};
-use crate::records::error::LedgerError;
+use crate::memory::{Keys, Ledger};
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::Key;
 use crate::rules::core::AccountState;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -80,6 +78,7 @@ impl Keys {
 
     pub(crate) fn limit(&mut self, key: KeyId, limits: KeyLimits) {
         if limits == KeyLimits::default() {
+            // Absent rather than empty: most keys have no limits, and requests look here each time.
             self.limits.remove(&key);
         } else {
             self.limits.insert(key, limits);
@@ -107,20 +106,6 @@ impl Ledger {
         let of_key = keys.limits.get(&key.id).map(|limits| limits.rates);
         let of_account = keys.rates.get(&key.account).copied();
         (of_key.unwrap_or_default(), of_account.unwrap_or_default())
-    }
-
-    /// Changes what all keys of an account together may use, for requests that come from now on.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`] and [`LedgerError::Stopped`].
-    pub async fn limit_account(
-        &self,
-        account: AccountId,
-        patch: RatesPatch,
-    ) -> Result<Rates, LedgerError> {
-        let patch = AccountPatch { rates: patch, ..AccountPatch::default() };
-        self.by_gateway().update_account(account, patch).await?;
-        Ok(self.account_rates(account))
     }
 
     /// Rate limits of an account after a change; `None` if nothing changes.

@@ -1,21 +1,15 @@
-//! Logins, sessions and suspension of customers.
+//! Logins and sessions of customers.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
-use crate::records::login::Login;
-use crate::records::login::SessionId;
+use crate::records::login::{Login, SessionId};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use crate::customers::holds::HoldsPatch;
-use crate::customers::limit::RatesPatch;
+use crate::memory::Ledger;
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{Key, Record};
-use crate::rules::account::Account;
+use crate::records::key::Key;
+use crate::records::record::Record;
 use crate::rules::core::Core;
-use crate::rules::text::check_text;
-use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 use tollgate_types::secret::KeyHash;
@@ -30,27 +24,6 @@ const PASSWORD_PREFIX: &str = "$argon2id$";
 /// Ended sessions of one account that are kept. Whoever logs out more often within the life of a
 /// session logs out everywhere.
 const ENDED_SESSIONS_MAX: usize = 1000;
-
-/// The time that nodes of a fleet get to return unused money when a credit line is lowered: each hears
-/// of a recall within a second.
-const RECALLED_WITHIN: Duration = Duration::from_secs(3);
-/// The wait between two tries meanwhile.
-const RECALLED_POLL: Duration = Duration::from_millis(250);
-
-/// A change to an account; `None` leaves a field as it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AccountPatch {
-    /// New display name of the account.
-    pub name: Option<String>,
-    /// Suspended, or taken up again.
-    pub suspended: Option<bool>,
-    /// Rate limits that all its keys share.
-    pub rates: RatesPatch,
-    /// Another credit line; zero for none.
-    pub credit_limit: Option<Nanousd>,
-    /// Other rules by which its requests are held.
-    pub holds: HoldsPatch,
-}
 
 /// An address as it is stored and compared: trimmed and in lower case.
 ///
@@ -104,6 +77,7 @@ impl Ledger {
     pub fn login_by_email(&self, email: &str) -> Option<Arc<Login>> {
         let email = normal_email(email).ok()?;
         let account = self.emails.lock().get(&email).copied()?;
+        // The address may have moved to another account between the two locks.
         self.login(account).filter(|login| login.email == email)
     }
 
@@ -142,68 +116,6 @@ impl Ledger {
 }
 
 impl ActorScope<'_> {
-    /// Changes an account: all of it together. The keys of a suspended account are refused from now
-    /// on; calls in flight end as they began. A lower credit line takes back what is available of it;
-    /// what was spent of the rest is owed.
-    ///
-    /// # Errors
-    /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`], [`LedgerError::CreditInFlight`],
-    /// [`LedgerError::OtherRequest`], [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
-    pub async fn update_account(
-        &self,
-        account: AccountId,
-        patch: AccountPatch,
-    ) -> Result<WriteOutcome<Account>, LedgerError> {
-        patch.name.as_deref().map_or(Ok(()), check_text)?;
-        patch.holds.check()?;
-        let begun = Instant::now();
-        let repeated = loop {
-            match self.patch_account(account, &patch).await {
-                // Nodes of a fleet give back what no call of theirs holds after a recall.
-                Err(LedgerError::CreditInFlight(_))
-                    if self.ledger.write_log().is_some() && begun.elapsed() < RECALLED_WITHIN =>
-                {
-                    tokio::time::sleep(RECALLED_POLL).await;
-                }
-                written => break written?,
-            }
-        };
-        let value = self.ledger.account(account).ok_or(LedgerError::UnknownAccount(account))?;
-        Ok(WriteOutcome { value, repeated })
-    }
-
-    /// Says whether it was done before.
-    async fn patch_account(
-        &self,
-        account: AccountId,
-        patch: &AccountPatch,
-    ) -> Result<bool, LedgerError> {
-        let what = match patch.suspended {
-            Some(true) => "account.suspend",
-            Some(false) => "account.resume",
-            None => "account.update",
-        };
-        let once = self.write(what, account, |locked, audit| {
-            locked.state(account)?;
-            let at = UnixMs::now();
-            let rates = self.ledger.rates_with(account, &patch.rates);
-            let holds = self.ledger.holds_with(account, &patch.holds);
-            let core = locked.core(account);
-            let line = patch.credit_limit.map(|limit| core.decide_credit(account, limit, at));
-            let (name, suspended) = (patch.name.clone(), patch.suspended);
-            let records = [
-                name.map(|name| Record::AccountRenamed { account, name, at }),
-                suspended.map(|suspended| Record::AccountSuspended { account, suspended, at }),
-                rates.map(|rates| Record::AccountLimited { account, rates, at }),
-                holds.map(|holds| Record::AccountHolds { account, holds, at }),
-                line.transpose()?.flatten(),
-                Some(audit.act(account, account)),
-            ];
-            Ok(((), records.into_iter().flatten().collect()))
-        });
-        Ok(once.await?.place().1)
-    }
-
     /// Sets how the customer of an account logs in: the address, and the PHC string of the password's
     /// Argon2id hash. Sessions from before are void.
     ///
@@ -224,6 +136,7 @@ impl ActorScope<'_> {
             if self.ledger.emails.lock().get(&email).is_some_and(|owner| *owner != account) {
                 return Err(LedgerError::EmailTaken);
             }
+            // A clock that was set back would leave sessions valid that this is to end.
             let since = UnixMs::now().max(before.map_or(UnixMs(0), |login| login.since));
             let password = password.to_owned();
             let login = Login { account, email: email.clone(), password, since };

@@ -2,6 +2,7 @@
 //!
 //! It may import `tasks`, `calls`, `reading`, `memory` and the layers below.
 
+pub(crate) mod account;
 pub(crate) mod code;
 pub(crate) mod holds;
 pub(crate) mod limit;

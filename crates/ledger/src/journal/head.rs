@@ -28,13 +28,14 @@ pub(crate) struct Checkpoint {
     #[serde(with = "hex32")]
     pub sha256: [u8; 32],
     /// The record that says so.
-    pub told_at: Seq,
+    #[serde(rename = "told_at")]
+    pub record_seq: Seq,
 }
 
 impl Checkpoints {
     /// Leaves out those of which the journal tells behind the record `seq`: a journal that ends there
     /// does not know them.
     pub(crate) fn cut_behind(&mut self, seq: Seq) {
-        self.checkpoints.retain(|checkpoint| checkpoint.told_at <= seq);
+        self.checkpoints.retain(|checkpoint| checkpoint.record_seq <= seq);
     }
 }

@@ -6,8 +6,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
-pub(crate) use tollgate_journal::sealing::Next;
 use tollgate_journal::sealing::SealedSegment;
+pub(crate) use tollgate_journal::sealing::SegmentStart;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
@@ -20,7 +20,7 @@ use crate::records::error::OpenError;
 ///
 /// # Errors
 /// When it cannot be read, or is damaged, or does not lead to the next one.
-pub(crate) fn make_seal(dir: &Path, first_seq: Seq, next: Next) -> Result<Seal, OpenError> {
+pub(crate) fn make_seal(dir: &Path, first_seq: Seq, next: SegmentStart) -> Result<Seal, OpenError> {
     let (mut first_at, mut last_at) = (UnixMs(u64::MAX), UnixMs(0));
     let mut accounts = BTreeSet::new();
     let sealed = SealedSegment::read::<LedgerFormat>(dir, first_seq, next, |record| {

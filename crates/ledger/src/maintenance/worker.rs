@@ -18,7 +18,7 @@ use self::mover::Mover;
 use crate::archive::Archive;
 use crate::files::seal::{self, Seal};
 use crate::journal::head::{Checkpoint, HeadFile};
-use crate::journal::sealing::{Next, make_seal};
+use crate::journal::sealing::{SegmentStart, make_seal};
 use crate::journal::segment::{self, Position};
 use crate::journal::{FREE_BYTES_MIN, Journal, enqueue};
 use crate::projection::backlog::Backlog;
@@ -125,6 +125,8 @@ impl Maintenance {
     /// Stops the threads after their current step; a transfer to the archive is cancelled.
     pub(crate) fn stop(&self) {
         *self.stopping.lock() = true;
+        // Transfers look at this between two pieces: a process that stops does not wait for a slow
+        // bucket.
         self.broken_off.store(true, Ordering::Relaxed);
         self.stopped.notify_all();
     }
@@ -217,6 +219,7 @@ impl MaintenanceWorker {
     fn seal(&mut self) -> Result<(), OpenError> {
         let dir = self.maintenance.journal_dir();
         let here = segment::list_here(&dir)?;
+        // Seals are read from disk; the list of names shows at no cost that nothing has begun.
         if here == self.seen {
             return Ok(());
         }
@@ -227,7 +230,11 @@ impl MaintenanceWorker {
             // The next one is being made.
             let Some(chain) = seal::chain_before(&dir, *next) else { return Ok(()) };
             let begun = Instant::now();
-            let made = make_seal(&dir, *first_seq, Next { first_seq: *next, chain_before: chain })?;
+            let made = make_seal(
+                &dir,
+                *first_seq,
+                SegmentStart { first_seq: *next, chain_before: chain },
+            )?;
             log::debug!(
                 "records {first_seq} to {} were sealed: {} bytes in {} ms",
                 made.last_seq,
@@ -240,6 +247,7 @@ impl MaintenanceWorker {
                 seq: made.last_seq,
                 chain: made.chain,
             })?;
+            // Reading a segment of 64 MiB takes a while, and the next start does the rest.
             if self.maintenance.is_stopping() {
                 return Ok(());
             }
@@ -266,6 +274,7 @@ impl MaintenanceWorker {
         {
             return Ok(());
         }
+        // A checkpoint must not take the room that settlements of open calls need.
         load::check_room(dir, room_for_checkpoint(dir, last))?;
         let begun = Instant::now();
         let written = self.ask(|store| checkpoint::write(dir, store))?.flatten();
@@ -274,19 +283,19 @@ impl MaintenanceWorker {
         let (seq, sha256, at) = (written.seq, written.sha256, written.at);
         let record = Record::Checkpointed(Arc::new(written));
         // The journal stops, and the file is one that it does not tell of.
-        let Ok(told_at) = enqueue(&self.journal, record, None) else {
+        let Ok(record_seq) = enqueue(&self.journal, record, None) else {
             return Ok(());
         };
         // `head.json` may name the checkpoint only when its record is durable: a start trusts a checkpoint
         // because the hash-chained journal has its hash.
-        while !self.journal.is_durable(told_at) {
+        while !self.journal.is_durable(record_seq) {
             if begun.elapsed() > took + RECORD_TIMEOUT {
                 return Ok(());
             }
             std::thread::sleep(RECORD_POLL);
         }
         maintenance.head.note(|head| {
-            head.notes.checkpoints.push(Checkpoint { seq, sha256, told_at });
+            head.notes.checkpoints.push(Checkpoint { seq, sha256, record_seq });
             let old = head.notes.checkpoints.len().saturating_sub(CHECKPOINTS_KEPT);
             head.notes.checkpoints.drain(..old);
         })?;
@@ -294,6 +303,7 @@ impl MaintenanceWorker {
         log::info!("checkpoint of record {seq} written: {bytes} bytes in {} ms", took.as_millis());
         maintenance.notify(MaintenanceEvent::Checkpoint { at });
         let directory = checkpoint::directory(dir);
+        // Last: until the head names the new one, a start needs the old ones.
         checkpoint::tidy(dir, &maintenance.head.now().notes.checkpoints)
             .map_err(OpenError::io(directory))
     }

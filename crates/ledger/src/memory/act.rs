@@ -10,7 +10,7 @@ use crate::records::act::IDS_KEPT;
 use crate::rules::text::check_text;
 use std::collections::HashMap;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::Store;
 use crate::records::error::LedgerError;
 use crate::rules::submit::is_recent;
@@ -53,14 +53,14 @@ pub struct WriteOutcome<T> {
 pub struct ActorScope<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) actor: Actor,
-    pub(crate) asked: IdempotencyKey,
+    pub(crate) idempotency: IdempotencyKey,
 }
 
 impl Ledger {
     /// Scope for writes on behalf of `actor`.
     #[must_use]
     pub fn by(&self, actor: &Actor) -> ActorScope<'_> {
-        ActorScope { ledger: self, actor: actor.clone(), asked: IdempotencyKey::default() }
+        ActorScope { ledger: self, actor: actor.clone(), idempotency: IdempotencyKey::default() }
     }
 
     /// Writes of the gateway itself.
@@ -129,8 +129,8 @@ impl IdempotencyIndex {
 impl ActorScope<'_> {
     /// Attaches the idempotency key of the request.
     #[must_use]
-    pub fn asked(self, asked: IdempotencyKey) -> Self {
-        Self { asked, ..self }
+    pub fn with_idempotency_key(self, idempotency: IdempotencyKey) -> Self {
+        Self { idempotency, ..self }
     }
 
     /// True if this write was made before. The answer is valid until the same caller writes again.
@@ -167,12 +167,18 @@ impl ActorScope<'_> {
         what: &str,
         account: AccountId,
     ) -> Result<Option<(AccountId, String, Seq)>, LedgerError> {
-        let Some(id) = &self.asked.id else { return Ok(None) };
+        let Some(id) = &self.idempotency.id else { return Ok(None) };
         check_text(id)?;
         let ids = self.ledger.ids.lock();
+        // The actor is part of the name: one customer must not learn of, or block, another's writes by a
+        // guessed key.
         let found = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
+        // Expired keys are removed by maintenance only, so one that lingers must not count longer than
+        // promised.
         match found.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
-            Some(done) if done.digest != self.asked.digest || done.what != what => {
+            // A reused key with another body is a client's bug: to answer with the first result would
+            // hide a lost write.
+            Some(done) if done.digest != self.idempotency.digest || done.what != what => {
                 Err(LedgerError::OtherRequest)
             }
             found => Ok(found.map(|done| (done.account, done.subject.clone(), done.seq))),

@@ -6,14 +6,15 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
 use tollgate_money::money::Nanousd;

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
-use crate::memory::ledger::Ledger;
 use crate::memory::write::{AuditRecordBuilder, IdempotentOutcome, LockedShards, WriteDecision};
 use crate::ports::writes::{AppendOutcome, WriteGroup, WriteLog, WriteTurn};
 use crate::records::error::{LedgerError, Violation};
@@ -65,6 +65,7 @@ impl Ledger {
             let page = directory.pull(turn, self.followed()).await?;
             count = count.saturating_add(page.groups.len());
             for group in page.groups {
+                // Rehearsed before it is taken over, since a half-applied group cannot be taken back.
                 if let Err(violation) = self.rehearse(&group.records) {
                     let why =
                         format!("what stands at {} is not allowed here: {violation}", group.seq);
@@ -141,7 +142,7 @@ impl ActorScope<'_> {
                     // between, it follows the log at its next start and commits the write then.
                     let appended = directory.append(&turn, after, &write_id, &records).await;
                     match appended? {
-                        AppendOutcome::At(seq) => {
+                        AppendOutcome::Appended(seq) => {
                             let last = ledger.take_over(&turn, WriteGroup { seq, records })?;
                             return Ok(IdempotentOutcome::Applied(value, last));
                         }
@@ -204,8 +205,8 @@ pub(crate) fn central(record: Record) -> Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::records::key::Key;
     use crate::records::key_limits::KeyLimits;
-    use crate::records::record::Key;
     use tollgate_money::money::Nanousd;
     use tollgate_types::ids::{HoldId, KeyId};
     use tollgate_types::secret::KeyHash;

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{Record, Reservation, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::Record;
+use crate::records::reservation::Reservation;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};

@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 
 use crate::journal::segment::{self, Position};
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{JournaledRecord, Record, Reservation};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::Reservation;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
 use tollgate_money::money::Nanousd;
@@ -169,6 +170,7 @@ impl Ledger {
         seq: Seq,
         reservation: &Reservation,
     ) -> Result<(), LedgerError> {
+        // Further ahead the note would overwrite that of a hold which is not durable yet.
         let is_near = seq.saturating_sub(self.journal.durable_seq()) < SLOTS;
         if self.journal.is_durable(seq) || (is_near && self.in_flight.note(seq, Some(reservation)))
         {
@@ -236,6 +238,8 @@ impl CrashRemnants {
                 && segment::check_place(&dir.join("journal"), head.end).is_ok()
         };
         let Some(head) = head.filter(is_own) else { return Ok(Self::default()) };
+        // Notes live in the page cache: after a reboot any of them may be missing, and absence proves
+        // nothing.
         let same_boot = boot_id().is_some_and(|boot| boot == head.boot);
         let whole_behind = same_boot.then_some(head.end.seq);
         let (mut noted, mut lost) = (Vec::new(), Vec::new());
@@ -257,6 +261,7 @@ impl CrashRemnants {
         for (_, reservation) in std::mem::take(&mut self.lost) {
             let core = &mut cores[shard_index(reservation.account)];
             let Some(account) = core.account(reservation.account) else { continue };
+            // The lost hold's money is free again in the journal, and others may have spent it since.
             let amount = reservation.amount.min(account.balance.available).max(Nanousd::ZERO);
             let reservation = Reservation { amount, floor: Nanousd::ZERO, ..reservation };
             let record = Record::Reserved(Arc::new(reservation));
@@ -291,6 +296,7 @@ fn begin(path: &Path, run: u64, end: Position) -> io::Result<NoteFile> {
         file.write_all_at(&page[..PAGE_BYTES.min(length - at)], at as u64)?;
         page.fill(0);
     }
+    // A file of an earlier version may be longer.
     file.set_len(length as u64)?;
     let mapped = MappedFile::map(&file, length);
     Ok(mapped.map_or_else(|_| NoteFile::Written(file), NoteFile::Mapped))
@@ -320,6 +326,7 @@ fn decode<T: for<'de> Deserialize<'de>>(slot: &[u8]) -> Option<T> {
     let (crc, rest) = slot.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
     let content = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
+    // A slot of zeros has the checksum of nothing, which matches.
     let is_whole = !content.is_empty() && crc32fast::hash(content) == u32::from_le_bytes(*crc);
     is_whole.then(|| postcard::from_bytes(content).ok()).flatten()
 }

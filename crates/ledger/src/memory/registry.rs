@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::records::error::LedgerError;
 use crate::records::task::{DeliveryAttempt, RepeatKey, Task};

@@ -13,8 +13,8 @@ use parking_lot::MutexGuard;
 
 use crate::files::fatal::fatal;
 use crate::journal::JournalStopped;
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
-use crate::memory::ledger::Ledger;
 use crate::records::act::Act;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
@@ -70,8 +70,8 @@ impl<'a> AuditRecordBuilder<'a> {
             by: self.by.actor.clone(),
             what: self.what.to_owned(),
             subject: subject.to_string(),
-            id: self.by.asked.id.clone(),
-            digest: self.by.asked.digest,
+            id: self.by.idempotency.id.clone(),
+            digest: self.by.idempotency.digest,
             at: self.at,
         }))
     }
@@ -120,7 +120,9 @@ impl Ledger {
     /// Locks the operator's shard and those of these accounts.
     pub(crate) fn lock(&self, accounts: impl IntoIterator<Item = AccountId>) -> LockedShards<'_> {
         let mut places: BTreeSet<_> = accounts.into_iter().map(shard_index).collect();
+        // Always, also where it is not written to: this lock is what makes writes one after the other.
         places.insert(shard_index(AccountId::OPERATOR));
+        // Sorted by index through the set: any other order could deadlock with another write.
         let shards = places.into_iter().map(|place| (place, self.shards[place].lock())).collect();
         LockedShards { shards }
     }
@@ -132,7 +134,7 @@ impl Ledger {
         locked: &mut LockedShards<'_>,
         records: Vec<Record>,
     ) -> Result<Seq, JournalStopped> {
-        let together = self.journal.unbroken()?;
+        let together = self.journal.atomic_group()?;
         let (mut last, mut touched) = (None, BTreeSet::new());
         for record in records {
             let account = record.account();
@@ -144,6 +146,8 @@ impl Ledger {
             self.pay_debt(locked.core_mut(account), account);
         }
         drop(together);
+        // What was seen may be in memory alone, and an answer must not outlive a crash that its cause
+        // did not.
         Ok(last.unwrap_or_else(|| self.journal.last_seq()))
     }
 
@@ -180,6 +184,7 @@ impl Ledger {
                 let before = state.and_then(|state| state.customers.login.as_ref());
                 let mut emails = self.emails.lock();
                 if let Some(before) = before {
+                    // Before the new one: both may be the same address.
                     emails.remove(&before.email);
                 }
                 emails.insert(login.email.clone(), login.account);
@@ -235,9 +240,9 @@ mod tests {
     use super::*;
     use crate::memory::act::IdempotencyKey;
     use crate::records::act::Actor;
+    use crate::records::key::Key;
     use crate::records::key_limits::KeyLimits;
     use crate::records::login::Login;
-    use crate::records::record::Key;
     use crate::{NewKey, Options};
     use tollgate_types::limit::Rates;
 
@@ -292,8 +297,8 @@ mod tests {
             Some(account)
         );
         assert_eq!(ledger.emails.lock().len(), 1, "the old address is free");
-        let asked = IdempotencyKey { id: Some("one".to_owned()), digest: [1; 32] };
-        let by = ledger.by(&Actor::Gateway).asked(asked);
+        let key_of_write = IdempotencyKey { id: Some("one".to_owned()), digest: [1; 32] };
+        let by = ledger.by(&Actor::Gateway).with_idempotency_key(key_of_write);
         let done = by.done("key.update", account).expect("the same request");
         assert_eq!(done, Some((account, key.id.to_string(), seq)));
         let resumed = Record::AccountSuspended { account, suspended: false, at };

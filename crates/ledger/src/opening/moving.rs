@@ -13,6 +13,8 @@ mod leaving;
 mod tally;
 
 pub use self::alike::DirectoryState;
-pub use self::arriving::Arriving;
-pub use self::leaving::{Leaving, MovedSubmit, MovedTask, Part, Parts, lines, read_lines};
+pub use self::arriving::MoveTarget;
+pub use self::leaving::{
+    MovePart, MoveParts, MoveSource, MovedSubmit, MovedTask, lines, read_lines,
+};
 pub use self::tally::{Tallies, Tally};

@@ -23,16 +23,16 @@ use crate::maintenance::worker::{Maintenance, MaintenanceOptions};
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
 use crate::memory::in_flight::{CrashRemnants, InFlightLog};
-use crate::memory::ledger::{Keys, Ledger};
 use crate::memory::registry::TaskRegistry;
+use crate::memory::{Keys, Ledger};
 use crate::opening::options::Options;
 use crate::opening::repair;
 use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
-use crate::projection::load::{StartState, load_or_rebuild, store_error};
+use crate::projection::load::{StartState, load_or_rebuild};
 use crate::projection::projected::ProjectionSlot;
 use crate::projection::projector::{Projector, Pruning};
-use crate::projection::store::Store;
+use crate::projection::store::{Store, store_error};
 use crate::projection::window::Window;
 use crate::reading::local::LocalBooks;
 use crate::reading::scan::SCANS_MAX;
@@ -114,6 +114,8 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     };
     let journal = Arc::new(Journal::new(end.seq));
     for JournaledRecord { record, hold, .. } in unwritten {
+        // Memory has their effects already, so they are queued first: the journal keeps the order of
+        // decisions.
         enqueue(&journal, record, hold).map_err(|_| OpenError::Closed)?;
     }
     let ids = ids_of(&mut state)?;
@@ -127,13 +129,14 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
         in_doubt: ended.iter().filter_map(in_doubt).collect(),
         took: began.elapsed(),
     };
-    let writing = Writing {
+    let journal_thread = JournalThread {
         journal: Arc::clone(&journal),
         writer,
         space: Space::new(dir.clone(), options.disk_free_bytes_min),
         on_commit: options.on_commit,
     };
-    let threads = start(&dir, state.store, writing, head, (options.maintenance, options.pruning))?;
+    let threads =
+        start(&dir, state.store, journal_thread, head, (options.maintenance, options.pruning))?;
     let Threads { backlog, projected, maintenance, threads } = threads;
     let (books, tasks) = places(options.fleet.as_ref());
     let ledger = Arc::new(Ledger {
@@ -192,14 +195,14 @@ fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
 }
 
 /// State of the journal's thread.
-struct Writing {
+struct JournalThread {
     journal: Arc<Journal>,
     writer: Writer,
     space: Space,
     on_commit: Option<OnCommit>,
 }
 
-impl Writing {
+impl JournalThread {
     /// Writes the journal until it stops, and notes where it ended. What is on disk goes to `backlog`.
     fn run(self, backlog: &Backlog, head: &HeadFile) {
         let Self { journal, writer, space, on_commit } = self;
@@ -211,6 +214,7 @@ impl Writing {
             backlog.push(group);
         };
         let end = Committer { journal, writer, space, on_group }.run();
+        // Only when the journal has written its last group, which the projector still has to apply.
         backlog.stop();
         if let Err(error) = head.reached(end) {
             log::error!("where the journal ends is not noted: {error}");
@@ -230,7 +234,7 @@ struct Threads {
 fn start(
     dir: &Path,
     store: Result<Store, String>,
-    writing: Writing,
+    journal_thread: JournalThread,
     head: Arc<HeadFile>,
     (maintenance, pruning): (MaintenanceOptions, Pruning),
 ) -> Result<Threads, OpenError> {
@@ -256,13 +260,13 @@ fn start(
         pruning,
     };
     let maintenance = Arc::new(Maintenance::new(dir, maintenance, Arc::clone(&head)));
-    let journal = Arc::clone(&writing.journal);
+    let journal = Arc::clone(&journal_thread.journal);
     let worker = maintenance.worker(journal, Arc::clone(&backlog), Arc::clone(&projected));
     let mover = maintenance.mover();
     let written = Arc::clone(&backlog);
     let mut threads = vec![
         spawn("ledger-sled", dir, move || projector.run(absence))?,
-        spawn("ledger-journal", dir, move || writing.run(&written, &head))?,
+        spawn("ledger-journal", dir, move || journal_thread.run(&written, &head))?,
         spawn("ledger-keeper", dir, move || worker.run())?,
     ];
     if let Some(mover) = mover {
@@ -275,6 +279,7 @@ fn start(
 fn journal_of(dir: &Path) -> Result<(), OpenError> {
     let journal_dir = dir.join("journal");
     if !journal_dir.exists() {
+        // A missing journal may be one that a repair was just moving: a new empty one would hide it.
         repair::check_whole(dir)?;
         fs::create_dir(&journal_dir).map_err(OpenError::io(&journal_dir))?;
         sync_directory(dir).map_err(OpenError::io(dir))?;
@@ -346,6 +351,7 @@ fn end_open_holds(
         })
         .filter_map(|(id, core, hold)| Some((id, core.decide_recovery(id, policy, at)?, hold)))
         .collect();
+    // Maps have no order, and the same crash should give the same journal.
     open.sort_by_key(|(id, ..)| *id);
     let ended: Vec<JournaledRecord> = (last.saturating_add(1)..)
         .zip(open)
@@ -369,6 +375,8 @@ fn write_ended(
         return Ok(Vec::new());
     }
     match writer.write(ended) {
+        // Nothing is flushed here, so a part that was written is overwritten by the next frame or cut at
+        // a start.
         Err(error) if is_full(&error) => return Ok(ended.to_vec()),
         written => written.and_then(|end| writer.flush(end)),
     }
@@ -380,6 +388,7 @@ fn write_ended(
     }
     let applied = store.apply(window, writer.position()).and_then(|()| store.flush());
     match applied {
+        // The journal has them, which is what counts: sled follows when there is room.
         Err(error) if error.is_full => state.store = Err(error.to_string()),
         applied => applied.map_err(store_error)?,
     }

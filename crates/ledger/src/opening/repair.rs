@@ -50,8 +50,9 @@ pub struct Repair {
     pub sled: String,
     /// Lost records that sled has: they are put back.
     pub restored: u64,
-    /// Lost records of which nothing is known.
-    pub gone: u64,
+    /// Lost records that nothing can restore.
+    #[serde(rename = "gone")]
+    pub unrecoverable: u64,
     /// Records that can be read, and cannot stand without those that are lost.
     pub dropped: u64,
     /// The first of them, and why.
@@ -103,6 +104,7 @@ const SAMPLES: usize = 1_000;
 pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, OpenError> {
     let journal = dir.join("journal");
     segment::list(&journal)?;
+    // After the look for a journal: taking the lock would make the directory.
     let _lock = DirectoryLock::take(dir)?;
     moved::check(dir)?;
     let (first, noted) = (survey(&journal)?, HeadContents::of(dir));
@@ -245,6 +247,7 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
             }
         };
         let count = frame.records.len() as u64;
+        // A number alone proves nothing: a file of another ledger can carry the right ones.
         if frame.first_seq <= last || (frame.first_seq == last + 1 && !is_proven) {
             let what = format!(
                 "records {} to {} do not follow those before them: they are another ledger's",

@@ -74,7 +74,7 @@ pub struct OmittedRecords {
 impl OmittedRecords {
     fn add(&mut self, record: &Record) {
         let plus = |sum: &mut Nanousd, more: Nanousd| {
-            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+            *sum = sum.saturating_add(more);
         };
         self.records += 1;
         match record {
@@ -108,6 +108,7 @@ pub fn backup(from: &Path, to: &Path) -> Result<CopySummary, OpenError> {
     let journal = from.join("journal");
     segment::list(&journal)?;
     let _lock = alone(from, to)?;
+    // Before anything is copied: the head may lag behind the segments, but must never be ahead of them.
     let (head, existing) = (Head::find(from)?, Head::find(to)?);
     if let (Some(head), Some(existing)) = (&head, &existing)
         && head.id != existing.id
@@ -174,6 +175,7 @@ fn alone(from: &Path, to: &Path) -> Result<Option<DirectoryLock>, OpenError> {
 pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary, OpenError> {
     let (journal, to_journal) = (from.join("journal"), to.join("journal"));
     segment::list(&journal)?;
+    // Files of another ledger beside this one's journal would be mixed into it.
     if fs::read_dir(to).is_ok_and(|mut entries| entries.next().is_some()) {
         let full = io::Error::new(io::ErrorKind::AlreadyExists, "the directory is not empty");
         return Err(OpenError::io(to)(full));
@@ -214,6 +216,7 @@ pub fn restore(from: &Path, to: &Path, at: Option<UnixMs>) -> Result<CopySummary
     }
     sync_directory(&to_journal).and_then(|()| sync_directory(to)).map_err(OpenError::io(to))?;
     HeadFile::begin::<LedgerFormat>(to, head, cut.end)?;
+    // Last of all: until then every start of the directory refuses.
     moved::MovedMarker::remove(to)?;
     drop(lock);
     Ok(cut.copied(bytes, seal::all(&to_journal)?))
@@ -285,6 +288,8 @@ impl CopyEnd {
                     Err(error) => return cut.broken_off((is_over, at), error.into()),
                 };
                 let is_after = |record: &Record| at.is_some_and(|at| record.at() > at);
+                // Whole groups only: records of one group belong together. And for good from the first
+                // one on, since a clock that was set back must not let later ones in again.
                 is_over = is_over || frame.records.iter().any(is_after);
                 if is_over {
                     frame.records.iter().for_each(|record| cut.left_out.add(record));
@@ -365,6 +370,7 @@ fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError
     let (source, target) = (segment::path(from, first_seq), segment::path(to, first_seq));
     let mut bytes = 0;
     let existing = Seal::find(to, first_seq)?;
+    // A sealed segment never changes, so an earlier backup's copy of it is as good as new.
     if existing.is_none() || !target.exists() {
         match copy(&source, &target, None) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -374,6 +380,7 @@ fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError
     // It may have been moved or sealed meanwhile.
     let Some(mut seal) = Seal::find(from, first_seq)? else { return Ok(bytes) };
     if target.exists() {
+        // The copy is here even if the original has moved since.
         let at_home = Seal { archived: None, ..seal.clone() };
         if at_home.check::<LedgerFormat>(to).is_err() {
             // It was copied while it was still being written.
@@ -416,6 +423,7 @@ fn copy_from(input: &mut impl io::Read, to: &Path) -> io::Result<u64> {
     let bytes = io::copy(input, &mut file)?;
     file.flush()?;
     file.sync_all()?;
+    // Under its name only when whole: a backup that breaks off must not spoil the one before.
     fs::rename(&new, to)?;
     Ok(bytes)
 }

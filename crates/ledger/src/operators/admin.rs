@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use crate::customers::limit::KeyLimitsPatch;
+use crate::memory::Ledger;
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::Ledger;
 use crate::memory::write::{IdempotentOutcome, LockedShards};
 use crate::records::error::LedgerError;
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{Key, Record};
+use crate::records::record::Record;
 use crate::rules::account::Account;
 use crate::rules::core::Decision;
 use crate::rules::key_rules::check_key_models;

@@ -4,8 +4,8 @@
 //! the payment is a record of its own in the same group. Only an operator gives a debt up.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
-use crate::memory::ledger::Ledger;
 use crate::operators::admin::WriteReceipt;
 use crate::records::error::LedgerError;
 use crate::rules::core::Core;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::{Keys, Ledger};
+use crate::memory::{Keys, Ledger};
 use crate::records::error::LedgerError;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::records::record::Record;

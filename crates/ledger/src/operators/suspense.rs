@@ -1,8 +1,8 @@
 //! Resolution of suspense: money that a node of a fleet had on loan when it fell silent.
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
+use crate::memory::Ledger;
 use crate::memory::act::{ActorScope, WriteOutcome};
-use crate::memory::ledger::Ledger;
 use crate::memory::write::IdempotentOutcome;
 use crate::records::error::LedgerError;
 use crate::records::record::{Record, SuspenseEnd};

@@ -17,7 +17,8 @@ use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::rules::account::{Balance, Totals};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -31,7 +32,7 @@ pub type UsageOfModel = (u32, Arc<str>, UsageTotal);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseWait {
     /// Money came: the hold may be tried again.
-    Again,
+    Retry,
     /// There is not enough, here or elsewhere.
     Short(Shortfall),
     /// Whoever lends it does not answer.

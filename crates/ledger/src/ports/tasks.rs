@@ -8,7 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::records::error::LedgerError;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
 use crate::rules::submit::RepeatLookup;
 use tollgate_money::money::Nanousd;

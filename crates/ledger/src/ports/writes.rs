@@ -32,7 +32,7 @@ pub struct WritePage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AppendOutcome {
     /// It stands at this place.
-    At(Seq),
+    Appended(Seq),
     /// Others have written meanwhile; nothing has changed.
     Behind,
     /// The money does not allow it; nothing has changed.

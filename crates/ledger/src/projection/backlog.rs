@@ -103,7 +103,7 @@ struct State {
 }
 
 /// Reason for the projector to wake up.
-pub(crate) enum Due {
+pub(crate) enum WakeReason {
     /// Someone waits to read.
     Demanded,
     /// The window is over.
@@ -132,9 +132,13 @@ impl Backlog {
     /// Adds a group; waits while there is no room.
     pub(crate) fn push(&self, group: CommittedGroup<'_, JournaledRecord>) {
         let mut state = self.state.lock();
+        // The committer waits rather than drops: the records are on disk, and sled would miss them.
+        // Without sled there is nothing to wait for.
         while state.bytes() >= BACKLOG_BYTES_MAX && state.away.is_none() {
             self.room.wait(&mut state);
         }
+        // Also where the group is let go: this says how far sled has to read the journal when it is
+        // back.
         state.pushed = group.end.seq;
         if state.away.is_some() && (!state.keeps || state.bytes() >= BACKLOG_BYTES_MAX) {
             state.let_go();
@@ -142,6 +146,7 @@ impl Backlog {
         }
         let is_first = state.open.is_none();
         let is_over = state.add(group);
+        // A wake-up costs a system call, so groups within a window make none.
         let is_awaited = is_first || is_over || !state.waiters.is_empty();
         drop(state);
         if is_awaited {
@@ -162,6 +167,7 @@ impl Backlog {
     pub(crate) async fn applied(&self, seq: Seq) -> Result<(), LedgerError> {
         let applied = {
             let mut state = self.state.lock();
+            // Again under the lock: `has_applied` may have taken the waiters just before.
             if self.applied.load(Ordering::Acquire) >= seq {
                 return Ok(());
             }
@@ -191,25 +197,27 @@ impl Backlog {
         &self,
         flush_due: Option<Instant>,
         wake: Option<Instant>,
-    ) -> Result<(Vec<BacklogPart>, Due), StoreError> {
+    ) -> Result<(Vec<BacklogPart>, WakeReason), StoreError> {
         let mut state = self.state.lock();
         let due = loop {
             if let Some(error) = state.failed.take() {
                 return Err(error);
             }
             if state.stopping {
-                break Due::Stop;
+                break WakeReason::Stop;
             }
+            // Before any window: a batch for a store that has failed would be lost work.
             if std::mem::take(&mut state.suspected) {
-                break Due::Suspected;
+                break WakeReason::Suspected;
             }
             if !state.is_empty() && !state.waiters.is_empty() {
-                break Due::Demanded;
+                break WakeReason::Demanded;
             }
             if !state.full.is_empty() {
-                break Due::Full;
+                break WakeReason::Full;
             }
             if state.open.is_some() {
+                // From the first group on: later ones must not postpone it.
                 state.window_due.get_or_insert_with(|| Instant::now() + WINDOW);
             }
             let deadline = flush_due.or(state.window_due);
@@ -220,15 +228,16 @@ impl Backlog {
                         continue;
                     }
                     if deadline.is_none_or(|deadline| deadline > Instant::now()) {
-                        return Ok((Vec::new(), Due::Woken));
+                        return Ok((Vec::new(), WakeReason::Woken));
                     }
-                    break Due::Window;
+                    break WakeReason::Window;
                 }
             }
         };
         let mut parts = std::mem::take(&mut state.full);
         state.full_bytes = 0;
-        if !matches!(due, Due::Full) {
+        // A part that is still open grows further: calls that end in it cancel out.
+        if !matches!(due, WakeReason::Full) {
             parts.extend(state.open.take());
             state.window_due = None;
         }
@@ -352,7 +361,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::records::record::{OpenHold, Record, Reservation};
+    use crate::records::record::Record;
+    use crate::records::reservation::{OpenHold, Reservation};
     use tollgate_money::money::Nanousd;
     use tollgate_money::price::{Usage, UsageSource};
     use tollgate_types::clock::UnixMs;
@@ -429,7 +439,7 @@ mod tests {
         push(&backlog, (1001..=1100).map(reserved).collect(), 1);
         push(&backlog, vec![posted(1101, 7)], 1);
         let (parts, due) = backlog.next(None, None).expect("sound");
-        assert!(matches!(due, Due::Full));
+        assert!(matches!(due, WakeReason::Full));
         let ends: Vec<_> = parts.iter().map(|part| (part.end.seq, part.window.rows())).collect();
         assert_eq!(ends, [(1100, 1100)]);
         // What ends a hold of a part before says so.

@@ -25,8 +25,7 @@ use crate::files::directory::{make_directory, sync_directory};
 use crate::journal::head::Checkpoint;
 use crate::journal::records::Records;
 use crate::journal::segment::Position;
-use crate::projection::load::store_error;
-use crate::projection::store::{self, LAYOUT_VERSION, MemoryRows, Store, StoreError};
+use crate::projection::store::{self, LAYOUT_VERSION, MemoryRows, Store, StoreError, store_error};
 use crate::records::act::Act;
 use crate::records::error::OpenError;
 use crate::records::record::Record;
@@ -148,6 +147,7 @@ pub(crate) fn restore(
     checkpoints: &[Checkpoint],
     store: &Store,
 ) -> Result<Option<Position>, OpenError> {
+    // Newest first: an older one is as good and only makes the start read more of the journal.
     for checkpoint in checkpoints.iter().rev() {
         let path = path(dir, checkpoint.seq);
         let what = match usable(dir, checkpoint) {
@@ -160,6 +160,7 @@ pub(crate) fn restore(
                     );
                     return Ok(Some(end));
                 }
+                // Other checkpoints need as much room: to try them would only hide the reason.
                 Err(error) if error.is_full => return Err(store_error(error)),
                 Err(error) => error.to_string(),
             },
@@ -167,6 +168,7 @@ pub(crate) fn restore(
         };
         log::error!("{}: this checkpoint is not used: {what}", path.display());
     }
+    // A failed attempt may have filled a part, and replay takes the store for empty.
     store.clear().map_err(store_error)?;
     Ok(None)
 }
@@ -179,23 +181,27 @@ fn usable(dir: &Path, checkpoint: &Checkpoint) -> Result<(), String> {
     if found != checkpoint.sha256 {
         return Err("it is not the file that was written".to_owned());
     }
+    // Parsed after the hash matched, so that no length of a damaged header is believed.
     let header = File::open(&path).and_then(|file| read_header(&mut BufReader::new(file)));
     let header = header.map_err(|error| error.to_string())?;
     if header.layout != LAYOUT_VERSION {
         return Err(format!("its rows are those of layout {}", header.layout));
     }
-    let told_at = checkpoint.told_at;
-    let recorded = Records::open(dir, told_at, Some(told_at));
+    let record_seq = checkpoint.record_seq;
+    let recorded = Records::open(dir, record_seq, Some(record_seq));
     match recorded.map_err(|error| error.to_string())?.next() {
+        // The head file alone could be restored from another backup than the journal.
         Some(Ok((_, Record::Checkpointed(recorded)))) if recorded.sha256 == found => Ok(()),
         Some(Err(error)) => Err(error.to_string()),
-        _ => Err(format!("record {told_at} of the journal does not tell of it")),
+        _ => Err(format!("record {record_seq} of the journal does not tell of it")),
     }
 }
 
 fn fill(path: &Path, store: &Store) -> Result<Position, StoreError> {
     let (header, mut rows) = open(path)?;
     store.fill(header.end, &mut rows)?;
+    // The hash of the file proves the bytes; this proves that this version reads them as the writer
+    // meant.
     if audit::state_hash(store.loaded()?.iter()) != header.state_hash {
         return Err(other_state());
     }
@@ -322,6 +328,7 @@ impl<R: Read> Iterator for Rows<R> {
             return None;
         }
         let row = self.row();
+        // An error ends the rows as well: what follows it in the stream has lost its place.
         self.is_over = !matches!(row, Ok(Some(_)));
         row.map_err(StoreError::from).transpose()
     }

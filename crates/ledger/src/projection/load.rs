@@ -14,7 +14,7 @@ use crate::journal::head::Checkpoint;
 use crate::journal::segment::{self, Position, Reader};
 use crate::projection::backlog::WINDOW_RECORDS_MAX;
 use crate::projection::checkpoint::{self, CheckpointContents};
-use crate::projection::store::{self, Store, StoreError};
+use crate::projection::store::{self, Store, store_error};
 use crate::projection::window::Window;
 use crate::records::act::Act;
 use crate::records::error::OpenError;
@@ -52,6 +52,7 @@ impl State {
         {
             for (record, seq) in frame.records.into_iter().zip(frame.first_seq..) {
                 let core = &mut self.cores[shard_index(record.account())];
+                // Before `apply`, which removes a hold that this record ends.
                 let hold = record.open_hold().and_then(|id| core.hold(id).cloned());
                 core.apply(seq, &record).map_err(OpenError::Violation)?;
                 window.add(JournaledRecord { seq, record, hold }).map_err(OpenError::Violation)?;
@@ -211,6 +212,7 @@ pub(crate) fn set_aside(dir: &Path, cause: &str) -> Result<(), OpenError> {
         aside.display()
     );
     match fs::rename(&sled_dir, &aside) {
+        // An earlier try was interrupted behind the rename.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         renamed => renamed.and_then(|()| sync_directory(dir)).map_err(OpenError::io(&sled_dir)),
     }
@@ -278,20 +280,13 @@ pub(crate) fn load(
     .unwrap_or_else(|_| Err(OpenError::Store("sled panicked while it was opened".to_owned())))
 }
 
-pub(crate) fn store_error(error: StoreError) -> OpenError {
-    if error.is_full {
-        OpenError::NoRoom(error.to_string())
-    } else {
-        OpenError::Store(error.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
     use crate::journal::head::Head;
+    use crate::projection::store::StoreError;
     use crate::records::act::Actor;
     use crate::{Archive, ArchiveTo, Ledger, MaintenanceOptions, Options};
     use tollgate_money::money::Nanousd;

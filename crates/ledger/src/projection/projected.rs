@@ -98,8 +98,10 @@ impl ProjectionSlot {
 
     /// It is not to be used any more, because of `cause`. Waits for the queries that use it.
     pub(crate) fn take_away(&self, cause: &str) {
+        // Before the store goes: a query in between is to report the cause.
         *self.away.lock() = Some(cause.to_owned());
         let store = self.store.write().take();
+        // Closing flushes, which panics on the same damage that took it away.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(store)));
         if dropped.is_err() {
             log::warn!("sled panicked while it was closed");
@@ -168,6 +170,8 @@ impl ProjectionSlot {
     fn reopened(dir: &Path, applied: Seq) -> Result<Store, StoreError> {
         let store = Store::open(dir)?;
         let end = store.end()?.map_or(0, |end| end.seq);
+        // Sled may open with an older state than was flushed: queries would then miss records without
+        // notice.
         if end != applied {
             return Err(StoreError::new(format!("it has record {end} last, not {applied}")));
         }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use self::mend::Mender;
 use self::pack::Packer;
 use crate::journal::head::HeadFile;
-use crate::projection::backlog::{Backlog, BacklogPart, Due, WINDOW, WINDOW_RECORDS_MAX};
+use crate::projection::backlog::{Backlog, BacklogPart, WINDOW, WINDOW_RECORDS_MAX, WakeReason};
 use crate::projection::projected::ProjectionSlot;
 use crate::projection::store::{Store, StoreError};
 pub use tollgate_options::ledger::Pruning;
@@ -62,35 +62,49 @@ impl Projector {
                     unflushed = unflushed.saturating_add(records);
                     self.projected.write(|store| store.apply(window, end))?;
                 }
+                // Readers need what is applied, not what is flushed: a crash replays it from the
+                // journal.
                 self.backlog.has_applied(last);
                 flush_due = flush_due.or_else(|| Some(Instant::now() + WINDOW));
             }
             let is_overdue = flush_due.is_some_and(|due| due <= Instant::now());
             let is_due = match due {
-                Due::Full => unflushed >= WINDOW_RECORDS_MAX,
+                WakeReason::Full => unflushed >= WINDOW_RECORDS_MAX,
                 // Rows that are copied go through the cache too.
-                Due::Window | Due::Demanded | Due::Woken if packer.is_packing() => {
+                WakeReason::Window | WakeReason::Demanded | WakeReason::Woken
+                    if packer.is_packing() =>
+                {
                     self.projected.write(|store| Ok(store.is_worn()))?
                 }
-                Due::Demanded | Due::Woken => false,
-                Due::Window | Due::Suspected | Due::Stop => true,
+                WakeReason::Demanded | WakeReason::Woken => false,
+                WakeReason::Window | WakeReason::Suspected | WakeReason::Stop => true,
             };
             if flush_due.is_some() && (is_overdue || is_due) {
                 self.projected.write(Store::flush)?;
                 (flush_due, unflushed) = (None, 0);
             }
             match due {
-                Due::Stop => return Ok(()),
-                Due::Suspected => {
+                WakeReason::Stop => return Ok(()),
+                WakeReason::Suspected => {
                     if let Some(error) = self.projected.suspected() {
                         return Err(error);
                     }
                 }
-                Due::Demanded | Due::Window | Due::Full | Due::Woken if flush_due.is_none() => {
+                WakeReason::Demanded
+                | WakeReason::Window
+                | WakeReason::Full
+                | WakeReason::Woken
+                    if flush_due.is_none() =>
+                {
                     let applied = self.backlog.applied_seq();
+                    // Only right after a flush: what was applied since would not be there after the
+                    // reopening.
                     self.projected.renew(&self.dir.join("sled"), applied)?;
                 }
-                Due::Demanded | Due::Window | Due::Full | Due::Woken => {}
+                WakeReason::Demanded
+                | WakeReason::Window
+                | WakeReason::Full
+                | WakeReason::Woken => {}
             }
             packer.turn()?;
         }

@@ -3,6 +3,7 @@
 //! It is a projection of the journal and can be rebuilt from it at any time. One tree, keys with a
 //! one-letter prefix, everything of one window in one batch together with the journal's position.
 
+mod batch;
 mod calls;
 mod losses;
 mod margins;
@@ -30,20 +31,24 @@ use serde::{Deserialize, Serialize};
 use crate::files::directory::sync_directory;
 use crate::journal::segment::Position;
 use crate::projection::window::Window;
+use crate::records::error::OpenError;
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
-use crate::records::record::{JournaledRecord, Key, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::rules::account::Account;
 use crate::rules::core::{Core, Grant, Refund};
+use crate::rules::key_spend::SpendTotals;
 use crate::rules::shards::shard_index;
-use crate::rules::spend::SpendTotals;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 
+use batch::Batch;
 pub use calls::CallName;
 pub(crate) use customers::each_act;
-use pack::{Batch, Packing};
+use pack::Packing;
 pub(crate) use pack::{PruneCutoff, settle};
 pub(crate) use rows::{MemoryRows, Row, Source};
 use sweep::Sweep;
@@ -138,6 +143,15 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
+/// The error with which a start reports a failure of sled: a full disk is told apart, since freeing space mends it.
+pub(crate) fn store_error(error: StoreError) -> OpenError {
+    if error.is_full {
+        OpenError::NoRoom(error.to_string())
+    } else {
+        OpenError::Store(error.to_string())
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Meta {
     layout: u32,
@@ -177,11 +191,14 @@ fn open_sled(dir: &Path) -> sled::Result<sled::Db> {
             .path(dir)
             .cache_capacity(CACHE_BYTES)
             .segment_size(SEGMENT_BYTES)
+            // Sled's own flushes would come at any time: one is made when the journal is on disk, and
+            // none before it.
             .flush_every_ms(None);
         match config.open() {
             Err(sled::Error::Io(error))
                 if error.to_string().contains("acquire lock") && begun.elapsed() < LOCK_TIMEOUT =>
             {
+                // Sled gives no notice of the release.
                 std::thread::sleep(Duration::from_millis(5));
             }
             opened => return opened,
@@ -221,6 +238,8 @@ impl Store {
     pub(crate) fn end(&self) -> Result<Option<Position>, StoreError> {
         let Some(value) = self.db.get(META)? else { return Ok(None) };
         let meta: Meta = postcard::from_bytes(&value)?;
+        // Rebuilt rather than converted: the journal has everything, and a conversion would be code that
+        // runs once.
         if meta.layout != LAYOUT_VERSION {
             return Err(StoreError::new(format!("its layout is version {}", meta.layout)));
         }
@@ -299,6 +318,8 @@ impl Store {
         self.put_limits(&mut batch, &window)?;
         customers::put_people(&mut batch, &window.customers)?;
         self.put_notes(&mut batch, &window.customers)?;
+        // In the same batch as the rows: a crash leaves both or neither, so a replay neither repeats nor
+        // skips a record.
         put(&mut batch, META.to_vec(), &Meta { layout: LAYOUT_VERSION, end })?;
         self.write(batch)?;
         Ok(())
@@ -347,6 +368,7 @@ impl Store {
         let mut found = Vec::new();
         for row in self.db.range(entries_key(account, 0)..entries_key(account, before)).rev() {
             let mut chunk = read_chunk(&row?.1)?;
+            // A chunk is found by its first record; the page may begin in its middle.
             chunk.retain(|journaled| journaled.seq < before);
             found.extend(chunk.into_iter().rev().take(limit.saturating_sub(found.len())));
             if found.len() >= limit {

@@ -16,10 +16,13 @@ pub(crate) use self::customers::CustomerChanges;
 
 use crate::records::cost::{MarginCell, MarginTotal};
 use crate::records::error::Violation;
+use crate::records::hold_end::Charge;
 use crate::records::id_map::IdMap;
+use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
 use crate::records::loss::LossRecord;
-use crate::records::record::{Charge, JournaledRecord, Key, OpenHold, Record, Reservation};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::{OpenHold, Reservation};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::core::{Grant, Refund};
@@ -117,11 +120,10 @@ pub struct UsageTotal {
 impl UsageTotal {
     /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
     pub fn add(&mut self, other: &Self) {
-        let money = |a: Nanousd, b: Nanousd| a.checked_add(b).unwrap_or(Nanousd::MAX);
         self.calls = self.calls.saturating_add(other.calls);
-        self.charged = money(self.charged, other.charged);
-        self.owed = money(self.owed, other.owed);
-        self.written_off = money(self.written_off, other.written_off);
+        self.charged = self.charged.saturating_add(other.charged);
+        self.owed = self.owed.saturating_add(other.owed);
+        self.written_off = self.written_off.saturating_add(other.written_off);
         self.usage = self.usage.plus(&other.usage);
     }
 }
@@ -239,7 +241,7 @@ impl Window {
             }
             (Record::Extended { hold, amount, .. }, Some(before)) => {
                 // The core has added the same two without overflow.
-                let amount = before.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                let amount = before.amount.saturating_add(*amount);
                 self.holds.insert(*hold, Some(OpenHold { amount, ..before.clone() }));
             }
             _ => match record.open_hold() {
@@ -264,7 +266,7 @@ impl Window {
         let days = self.charges.entry(of).or_default();
         match days.last_mut() {
             Some((last, sum)) if *last == day => {
-                *sum = sum.checked_add(charged).unwrap_or(Nanousd::MAX);
+                *sum = sum.saturating_add(charged);
             }
             _ => days.push((day, charged)),
         }
@@ -317,7 +319,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::spend::{AccountSpend, KeySpend, SpendTotals};
+    use crate::rules::key_spend::{KeySpend, SpendTotals};
+    use crate::rules::spend::AccountSpend;
     use tollgate_money::price::UsageSource;
     use tollgate_types::ids::{KeyId, RequestId};
 

@@ -1,10 +1,11 @@
 //! Money of one call, from its hold to its last refund.
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::CallName;
 use crate::reading::statement::{self, Call, Entry};
 use crate::records::error::LedgerError;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId};

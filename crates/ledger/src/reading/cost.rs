@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::cost::{CallCost, MarginCell, MarginTotal};
 use crate::records::error::LedgerError;
 use crate::records::record::Record;

@@ -1,7 +1,7 @@
 //! Balances for display. In a fleet only the treasury knows them: the figures of
 //! [`Ledger::account`] are the money that this node has to spend.
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;

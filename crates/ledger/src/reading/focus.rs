@@ -12,7 +12,8 @@ use time::{Date, Month, OffsetDateTime};
 
 use crate::reading::export::chosen;
 use crate::records::id_map::IdMap;
-use crate::records::record::{Record, Reservation};
+use crate::records::record::Record;
+use crate::records::reservation::Reservation;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
@@ -112,7 +113,7 @@ impl Focus {
             record => {
                 let charge = record.charge()?;
                 // The debt was within the range when it was written down.
-                let amount = charge.charged.checked_add(charge.owed).unwrap_or(Nanousd::MAX);
+                let amount = charge.charged.saturating_add(charge.owed);
                 let usage = Some((charge.usage, charge.source));
                 Some(FocusRow { amount, kind: "settlement", usage, ..row })
             }

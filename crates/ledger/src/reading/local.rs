@@ -7,15 +7,16 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::books::{Books, StatementLines};
-use crate::memory::ledger::Ledger;
 use crate::ports::funds::UsageOfModel;
 use crate::projection::grain::Grain;
 use crate::projection::store::{CallName, Store};
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
 use tollgate_money::money::Nanousd;
@@ -38,9 +39,10 @@ impl Books for LocalBooks {
     }
 
     fn debt(&self, ledger: &Ledger) -> Nanousd {
-        ledger.accounts().iter().fold(Nanousd::ZERO, |sum, account| {
-            sum.checked_add(account.balance.debt).unwrap_or(Nanousd::MAX)
-        })
+        ledger
+            .accounts()
+            .iter()
+            .fold(Nanousd::ZERO, |sum, account| sum.saturating_add(account.balance.debt))
     }
 
     fn credit(&self, ledger: &Ledger) -> CreditSums {

@@ -7,7 +7,7 @@ use crate::records::loss::LossSums;
 use crate::records::loss::Losses;
 use std::sync::Arc;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use tollgate_money::money::Nanousd;

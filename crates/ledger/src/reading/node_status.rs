@@ -1,6 +1,6 @@
 //! Status of a fleet's node, from its own point of view.
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::node_status::{JournalProgress, NodeStatus};
 
 impl Ledger {

@@ -10,12 +10,13 @@ use std::path::{Path, PathBuf};
 use crate::files::seal::{self, Seal};
 use crate::journal::segment;
 use crate::journal::stream::Frames;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::projection::store::{CallName, Store, StoreError};
 use crate::projection::window::is_entry;
 use crate::reading::report::track;
 use crate::records::error::{LedgerError, OpenError};
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 
@@ -25,14 +26,14 @@ const SEGMENTS_OF_REQUEST: usize = 4;
 const SLACK_MS: u64 = 5_000;
 
 /// The segments up to some record.
-pub(crate) struct Past {
+pub(crate) struct PastSegments {
     dir: PathBuf,
     segments: Vec<Seq>,
     /// Lines from here on are sled's.
     to: Seq,
 }
 
-impl Past {
+impl PastSegments {
     fn open(dir: &Path, to: Seq) -> Result<Self, OpenError> {
         let dir = dir.join("journal");
         let mut segments = segment::list(&dir)?;
@@ -175,7 +176,7 @@ impl Ledger {
         found.retain(|line| line.seq >= from);
         let missing = limit.saturating_sub(found.len());
         if missing > 0 {
-            let past = move |past: &Past| past.entries(account, before.min(from), missing);
+            let past = move |past: &PastSegments| past.entries(account, before.min(from), missing);
             found.extend(self.past(from, past).await?.unwrap_or_default());
         }
         Ok(found)
@@ -241,14 +242,14 @@ impl Ledger {
     async fn past<T: Send + 'static>(
         &self,
         to: Seq,
-        ask: impl FnOnce(&Past) -> Result<T, OpenError> + Send + 'static,
+        ask: impl FnOnce(&PastSegments) -> Result<T, OpenError> + Send + 'static,
     ) -> Result<Option<T>, LedgerError> {
         if to <= 1 {
             return Ok(None);
         }
         let turn = self.past.acquire().await.map_err(|_| LedgerError::Stopped)?;
         let dir = self.dir.clone();
-        let read = move || Past::open(&dir, to).and_then(|past| ask(&past));
+        let read = move || PastSegments::open(&dir, to).and_then(|past| ask(&past));
         let read = crate::reading::scan::off_the_runtime(read).await.map(Some);
         drop(turn);
         read

@@ -9,7 +9,8 @@ use crate::journal::segment::{self, Position, Reader};
 use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
 use crate::records::error::{OpenError, Violation};
 use crate::records::loss::ListedLoss;
-use crate::records::record::{JournaledRecord, OpenHold, Record};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
@@ -173,7 +174,7 @@ pub(crate) fn track(holds: &mut HashMap<HoldId, OpenHold>, seq: Seq, record: &Re
         }
         Record::Extended { hold, amount, .. } => {
             if let Some(open) = holds.get_mut(hold) {
-                open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                open.amount = open.amount.saturating_add(*amount);
             }
         }
         _ => {
@@ -216,7 +217,7 @@ fn settle(settled: &mut BTreeMap<AccountId, LeaseSettlement>, record: &Record) {
     ] {
         // Each is bounded by what the account was lent, but for what is owed or written off, which an
         // upstream can report anything of.
-        *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+        *sum = sum.saturating_add(more);
     }
 }
 

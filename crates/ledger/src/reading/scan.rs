@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::journal::records::Records;
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::reading::compare;
 use crate::reading::verify::{self, Report};
 use crate::records::error::{LedgerError, OpenError};

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::books::{Books, StatementLines};
-use crate::memory::ledger::Ledger;
 use crate::ports::funds::{SharedFunds, UsageOfModel};
 use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
 use crate::records::loss::Losses;
-use crate::records::record::{JournaledRecord, OpenHold};
+use crate::records::record::JournaledRecord;
+use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
 use crate::rules::credit::CreditSums;
 use tollgate_money::money::Nanousd;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::memory::Ledger;
 use crate::memory::books::StatementLines;
-use crate::memory::ledger::Ledger;
 use crate::projection::store::{Store, StoreError};
 use crate::records::error::LedgerError;
-use crate::records::record::{Charge, JournaledRecord, OpenHold, Record, SuspenseEnd, VoidReason};
+use crate::records::hold_end::{Charge, VoidReason};
+use crate::records::record::{JournaledRecord, Record, SuspenseEnd};
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_types::clock::UnixMs;

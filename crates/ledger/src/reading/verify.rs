@@ -147,7 +147,7 @@ pub(crate) fn check_with_sled(
 }
 
 /// The state that the journal gives at a record in its middle.
-struct StateAt {
+struct JournalState {
     chain: [u8; 32],
     state_hash: [u8; 32],
     acts: [u8; 32],
@@ -164,7 +164,7 @@ pub(crate) struct JournalReplay {
     /// True if all of it was readable.
     is_whole: bool,
     /// The state at the record that sled was read at, where it was reached.
-    at_sled: Option<StateAt>,
+    at_sled: Option<JournalState>,
 }
 
 /// Reads the journal in `dir` as [`check`] does, and keeps the state.
@@ -198,6 +198,7 @@ fn read_with(
                     audit.take(seq, record);
                 }
                 audit.reach(reader.position().seq);
+                // Between frames only: sled is applied group by group, so its record is the end of one.
                 if at == Some(reader.position().seq) {
                     at_sled = Some(audit.state_at(&reader));
                 }
@@ -216,6 +217,8 @@ fn read_with(
         is_whole = false;
     }
     if is_whole {
+        // A second reading instead of a map of all charges, which would take the memory of the whole
+        // history.
         audit.check_refunds(&journal_dir, end.seq)?;
     }
     audit.check_checkpoints(dir);
@@ -337,8 +340,8 @@ impl Audit {
         }
     }
 
-    fn state_at(&self, reader: &Reader) -> StateAt {
-        StateAt {
+    fn state_at(&self, reader: &Reader) -> JournalState {
+        JournalState {
             chain: reader.position().chain,
             state_hash: audit::state_hash(self.cores.iter()),
             acts: self.acts.clone().finalize().into(),
@@ -349,6 +352,7 @@ impl Audit {
     fn reach(&mut self, seq: Seq) {
         if self.checkpoints.kept.iter().any(|checkpoint| checkpoint.seq == seq) {
             let hash = audit::state_hash(self.cores.iter());
+            // Taken in passing: only here the replay stands where the checkpoint was made.
             self.checkpoints.states.insert(seq, hash);
         }
     }
@@ -378,6 +382,7 @@ impl Audit {
 
     fn take(&mut self, seq: Seq, record: &Record) {
         match self.cores[shard_index(record.account())].apply(seq, record) {
+            // Refused records stay out of the books, or every figure after them would differ as well.
             Ok(()) => self.books.enter(seq, record),
             Err(violation) if self.violations.len() < VIOLATIONS_MAX => {
                 self.violations.push(violation.to_string());
@@ -494,7 +499,7 @@ impl Report {
     }
 
     /// Compares the state that the journal gave at the record that sled was read at with what sled gave.
-    fn compare_open_sled(&mut self, sled: SledRead, journal: Option<StateAt>) {
+    fn compare_open_sled(&mut self, sled: SledRead, journal: Option<JournalState>) {
         let SledRead { reading, state, violations } = sled;
         self.sled = reading;
         self.violations.extend(violations);

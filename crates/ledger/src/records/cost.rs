@@ -119,8 +119,8 @@ impl MarginTotal {
     /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
     pub fn add(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
-        self.charged = self.charged.checked_add(other.charged).unwrap_or(Nanousd::MAX);
-        self.cost = self.cost.checked_add(other.cost).unwrap_or(Nanousd::MAX);
-        self.unpaid = self.unpaid.checked_add(other.unpaid).unwrap_or(Nanousd::MAX);
+        self.charged = self.charged.saturating_add(other.charged);
+        self.cost = self.cost.saturating_add(other.cost);
+        self.unpaid = self.unpaid.saturating_add(other.unpaid);
     }
 }

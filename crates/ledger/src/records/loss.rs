@@ -110,7 +110,7 @@ impl LossSum {
     /// Adds `other`. Figures past the range stay at its end: they are statistics, not balances.
     pub fn add(&mut self, other: Self) {
         self.count = self.count.saturating_add(other.count);
-        self.amount = self.amount.checked_add(other.amount).unwrap_or(Nanousd::MAX);
+        self.amount = self.amount.saturating_add(other.amount);
     }
 }
 

@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::records::record::{OpenHold, Record};
+use crate::records::record::Record;
+use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
@@ -256,7 +257,7 @@ impl Totals {
             (&mut self.credit_used, account.balance.credit_used()),
             (&mut self.written_off, account.written_off),
         ] {
-            *sum = sum.checked_add(more).unwrap_or(Nanousd::MAX);
+            *sum = sum.saturating_add(more);
         }
         self.accounts = self.accounts.saturating_add(1);
     }

@@ -12,8 +12,8 @@ use crate::records::holds::HoldsRow;
 use crate::records::task::Task;
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
+use crate::rules::key_spend::KeySpend;
 use crate::rules::operator::CodeState;
-use crate::rules::spend::KeySpend;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, Seq};
 
@@ -67,7 +67,7 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
     let mut held: HashMap<_, Nanousd> = HashMap::new();
     for (_, hold) in core.holds() {
         let sum = held.entry((hold.reservation.account, hold.reservation.key)).or_default();
-        *sum = sum.checked_add(hold.amount).unwrap_or(Nanousd::MAX);
+        *sum = sum.saturating_add(hold.amount);
     }
     for state in core.accounts.values() {
         for (key, spending) in state.spendings.iter() {

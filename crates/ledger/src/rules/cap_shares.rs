@@ -3,7 +3,7 @@
 
 use crate::records::error::Refusal;
 use crate::records::key_limits::{Period, SpendLimitStatus};
-use crate::rules::spend::{KeySpend, RemainingLimit, Span, sum};
+use crate::rules::key_spend::{KeySpend, RemainingLimit, Span};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
@@ -109,15 +109,16 @@ impl CapShares {
         let current = current.filter(|current| current.span.is_same(&span));
         let grant = current.filter(|current| current.share.is_some()).map(|current| current.grant);
         let share = current.and_then(|current| current.share).unwrap_or_default();
-        let used = sum(capped.spent, capped.held);
+        let used = capped.spent.saturating_add(capped.held);
         // Before it was told, it may be anything.
         let left = grant.map_or(Nanousd::MAX, |grant| grant.left);
         let elsewhere = grant.unwrap_or_default();
         let capped = SpendLimitStatus {
-            spent: sum(capped.spent, elsewhere.spent_elsewhere),
-            held: sum(capped.held, elsewhere.held_elsewhere),
+            spent: capped.spent.saturating_add(elsewhere.spent_elsewhere),
+            held: capped.held.saturating_add(elsewhere.held_elsewhere),
             ..capped
         };
+        // A limit that was just lowered binds at once, before the treasury has shrunk the shares.
         let amount = share.min(capped.limit).saturating_sub(used).max(Nanousd::ZERO);
         RemainingLimit { amount, capped, left: Some(left) }
     }
@@ -132,6 +133,7 @@ impl CapShares {
     pub(crate) fn of(&mut self, span: Span) -> &mut CapShare {
         let slot = self.slot(span.period);
         let current = slot.filter(|current| current.span.is_same(&span));
+        // A new day or month begins without a share: the old one was a part of another amount.
         slot.insert(current.unwrap_or(CapShare {
             span,
             share: None,
@@ -167,7 +169,7 @@ impl CapShare {
         at: UnixMs,
     ) -> Option<CapRequest> {
         let spent = spending.spent.in_span(self.span);
-        let used = sum(spent, spending.held);
+        let used = spent.saturating_add(spending.held);
         let more = used.saturating_sub(self.reported_used).max(Nanousd::ZERO);
         let waits = of.all > Nanousd::ZERO;
         if waits || !spending.held.is_zero() || used != self.reported_used {
@@ -176,6 +178,7 @@ impl CapShare {
         let since = |then: UnixMs| at.0.saturating_sub(then.0);
         let is_idle = since(self.active_at) >= IDLE_MS;
         let share = self.share.unwrap_or_default();
+        // Kept here, it would be refused to keys on other nodes until the period ends.
         if is_idle && share > used {
             (self.share, self.is_untold) = (Some(used), true);
         }
@@ -187,6 +190,7 @@ impl CapShare {
         if !is_due {
             return None;
         }
+        // Noted as reported before the exchange; where its answer is lost, `retell_caps` takes it back.
         (self.reported_used, self.reported_at, self.is_untold) = (used, at, false);
         let ahead = more.get().saturating_mul(AHEAD);
         Some(CapRequest {
@@ -206,7 +210,7 @@ impl CapShare {
 
     /// True if the other nodes know that nothing of it is unused, and nobody uses it.
     pub(crate) fn is_over(&self, spending: &KeySpend, at: UnixMs) -> bool {
-        let used = sum(spending.spent.in_span(self.span), spending.held);
+        let used = spending.spent.in_span(self.span).saturating_add(spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS
             && !self.is_untold
             && self.share.is_none_or(|share| share <= used)

@@ -7,14 +7,17 @@
 #![deny(clippy::arithmetic_side_effects, clippy::float_arithmetic)]
 
 mod decide;
+mod submits;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::records::error::{LedgerError, Violation};
 use crate::records::id_map::IdMap;
+use crate::records::key::Key;
 use crate::records::loss::LossSums;
-use crate::records::record::{Key, OpenHold, Record};
+use crate::records::record::Record;
+use crate::records::reservation::OpenHold;
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
 use crate::rules::customers::CustomerState;
@@ -210,7 +213,7 @@ impl Core {
             Record::Extended { hold, amount, .. } => {
                 if let Some(open) = self.holds.get_mut(hold) {
                     // `held` has just taken the same sum without overflow.
-                    open.amount = open.amount.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                    open.amount = open.amount.saturating_add(*amount);
                 }
             }
             Record::Posted { hold, .. }
@@ -271,7 +274,7 @@ impl Core {
     pub(crate) fn passed(&mut self, account: AccountId, amount: Nanousd) -> bool {
         let Some(state) = self.accounts.get_mut(&account) else { return false };
         let pace = &mut state.pace;
-        pace.reserved = pace.reserved.checked_add(amount).unwrap_or(Nanousd::MAX);
+        pace.reserved = pace.reserved.saturating_add(amount);
         let is_low = state.account.balance.available < pace.low;
         if is_low {
             pace.low = Nanousd::ZERO;
@@ -414,7 +417,7 @@ impl AccountState {
                     self.remember_submit(key, task, submit);
                 }
             }
-            record => self.remember_people(record),
+            record => self.customers.apply(record, &mut self.account),
         }
     }
 
@@ -438,7 +441,7 @@ impl AccountState {
     pub(crate) fn restore_refund(&mut self, id: String, refund: Refund) {
         let sum = self.refunded.entry(refund.hold).or_default();
         // Bounded by the hold's charge, which is an amount itself.
-        *sum = sum.checked_add(refund.amount).unwrap_or(Nanousd::MAX);
+        *sum = sum.saturating_add(refund.amount);
         self.refunds.insert(id, refund);
     }
 }

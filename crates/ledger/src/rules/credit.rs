@@ -101,8 +101,8 @@ pub struct CreditSums {
 impl CreditSums {
     /// Adds the line of an account.
     pub(crate) fn add(&mut self, balance: &Balance) {
-        self.lines = self.lines.checked_add(balance.credit).unwrap_or(Nanousd::MAX);
-        self.used = self.used.checked_add(balance.credit_used()).unwrap_or(Nanousd::MAX);
+        self.lines = self.lines.saturating_add(balance.credit);
+        self.used = self.used.saturating_add(balance.credit_used());
     }
 }
 
@@ -115,7 +115,7 @@ impl Balance {
     /// The part of the credit line that has been spent.
     #[must_use]
     pub fn credit_used(&self) -> Nanousd {
-        let left = self.available.checked_add(self.held).unwrap_or(Nanousd::MAX);
+        let left = self.available.saturating_add(self.held);
         self.credit.saturating_sub(left).max(Nanousd::ZERO)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::records::login::{Login, SessionId};
 use crate::records::price::AccountPrices;
 use crate::records::record::Record;
-use crate::rules::core::AccountState;
+use crate::rules::account::Account;
 use tollgate_options::holds::HoldOverrides;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::HoldId;
@@ -53,28 +53,25 @@ impl CustomerState {
             _ => Ok(()),
         }
     }
-}
 
-impl AccountState {
-    /// Applies a record that concerns the customer.
-    pub(crate) fn remember_people(&mut self, record: &Record) {
+    /// Applies a record that concerns the customer of `account`.
+    pub(crate) fn apply(&mut self, record: &Record, account: &mut Account) {
         match record {
-            Record::AccountRenamed { name, .. } => self.account.name.clone_from(name),
-            Record::AccountSuspended { suspended, .. } => self.account.suspended = *suspended,
-            Record::LoginSet(login) => self.customers.login = Some(Arc::clone(login)),
-            Record::AccountPriced { prices, .. } => {
-                self.customers.prices = Some(Arc::clone(prices))
-            }
-            Record::AccountHolds { holds, .. } => self.customers.restore_holds(holds),
+            Record::AccountRenamed { name, .. } => account.name.clone_from(name),
+            Record::AccountSuspended { suspended, .. } => account.suspended = *suspended,
+            Record::LoginSet(login) => self.login = Some(Arc::clone(login)),
+            Record::AccountPriced { prices, .. } => self.prices = Some(Arc::clone(prices)),
+            Record::AccountHolds { holds, .. } => self.restore_holds(holds),
             Record::SessionEnded { session, until, at, .. } => {
-                self.customers.ended.retain(|_, until| *until > *at);
-                self.customers.ended.insert(*session, *until);
+                // By the record's time, not the clock's: a replay must forget the same sessions.
+                self.ended.retain(|_, until| *until > *at);
+                self.ended.insert(*session, *until);
             }
             Record::Recovered { hold, .. } => {
-                self.customers.doubts.insert(*hold);
+                self.doubts.insert(*hold);
             }
             Record::DoubtResolved { hold, .. } => {
-                self.customers.doubts.remove(hold);
+                self.doubts.remove(hold);
             }
             _ => {}
         }

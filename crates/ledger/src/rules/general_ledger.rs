@@ -83,7 +83,7 @@ impl GeneralLedger {
                 self.holds.insert(HoldId::from_number(seq), reservation.amount);
             }
             Record::Extended { hold, amount, .. } => {
-                let sum = held.checked_add(*amount).unwrap_or(Nanousd::MAX);
+                let sum = held.saturating_add(*amount);
                 self.holds.insert(*hold, sum);
             }
             record => {
@@ -230,7 +230,7 @@ impl GeneralLedger {
         let mut all = MarginTotal::default();
         for (upstream, total) in &state.margins {
             all.add(total);
-            let cost = total.cost.checked_add(total.unpaid).unwrap_or(Nanousd::MAX);
+            let cost = total.cost.saturating_add(total.unpaid);
             let books = payable.remove(upstream.as_ref()).unwrap_or_default();
             compare_statistic(&format!("payable to {upstream}"), books, cost, found);
         }

@@ -11,6 +11,7 @@ pub(crate) mod credit;
 pub(crate) mod general_ledger;
 pub(crate) mod operator;
 pub mod key_rules;
+pub(crate) mod key_spend;
 pub(crate) mod customers;
 pub(crate) mod postings;
 pub(crate) mod settlement;

@@ -4,14 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_options::ledger::REPEATED_WITHIN;
-
 use crate::records::id_map::IdMap;
-use crate::records::record::OpenHold;
-use crate::records::task::{RepeatKey, Task, TaskPhase};
-use crate::rules::core::Core;
+use crate::records::reservation::OpenHold;
+use crate::records::task::{Task, TaskPhase};
 use tollgate_types::clock::UnixMs;
-use tollgate_types::ids::{AccountId, HoldId, TaskId};
+use tollgate_types::ids::{HoldId, TaskId};
 
 /// Result of looking up an idempotency key among submits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,66 +43,11 @@ pub fn is_unanswered(task: &Task) -> bool {
     matches!(task.stage, TaskPhase::Submitting | TaskPhase::InDoubt)
 }
 
-impl Core {
-    /// Looks up whether a submit repeats one that is unanswered, or was answered less than `within`
-    /// before `now`.
-    #[must_use]
-    pub fn repeated(
-        &self,
-        account: AccountId,
-        repeat: &RepeatKey,
-        (now, within): (UnixMs, Duration),
-    ) -> RepeatLookup {
-        let submit_before =
-            self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        let blocks = |submit_before: &&Submit| {
-            is_recent(submit_before.at, (now, within))
-                || self.task(submit_before.task).is_some_and(|task| is_unanswered(task))
-        };
-        match submit_before.filter(blocks) {
-            None => RepeatLookup::New,
-            Some(submit_before) if submit_before.body == repeat.body => {
-                RepeatLookup::Same(submit_before.task)
-            }
-            Some(_) => RepeatLookup::Other,
-        }
-    }
-
-    /// Counts the repetitions of a task's submit from `at`, when it was answered or will be at the
-    /// latest.
-    ///
-    /// This is in memory alone: a record of it would cost each submit a second write, and the next
-    /// start can only count from a later time, by [`Self::count_submits_from`].
-    pub(crate) fn note_answer(&mut self, task: &Task, at: UnixMs) {
-        let Some(repeat) = task.intent.repeat else { return };
-        let state = self.accounts.get_mut(&task.intent.account);
-        let submit_before = state.and_then(|state| state.submits.get_mut(&repeat.key));
-        if let Some(submit) = submit_before.filter(|submit| submit.task == task.id()) {
-            submit.at = at;
-        }
-    }
-
-    /// Counts the repetitions of submits from `now` that were made less than `longest` before: when the
-    /// last process answered them is not known.
-    pub(crate) fn count_submits_from(&mut self, now: UnixMs, longest: Duration) {
-        let submits = self.accounts.values_mut().flat_map(|state| state.submits.values_mut());
-        for submit in submits.filter(|submit| is_recent(submit.at, (now, longest))) {
-            submit.at = submit.at.max(now);
-        }
-    }
-
-    /// Forgets submits that are not recognised any more.
-    pub(crate) fn forget_submits(&mut self, now: UnixMs) {
-        for state in self.accounts.values_mut() {
-            state.submits.retain(|_, submit| is_recent(submit.at, (now, REPEATED_WITHIN)));
-        }
-    }
-}
-
 /// Idempotency key of a task's submit, with the entry to remember; `None` if no upstream accepted
 /// it, so that the customer can retry.
 pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
     let repeat = task.intent.repeat?;
+    // Without an upstream id nothing was ordered, so a retry is wanted rather than recognised.
     let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
     let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
     Some((repeat.key, (!was_refused).then_some(submit)))

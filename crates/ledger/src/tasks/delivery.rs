@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::memory::ledger::Ledger;
+use crate::memory::Ledger;
 use crate::ports::tasks::{ListedTask, TaskFilter, TaskPage, TaskQuery};
 use crate::records::error::LedgerError;
 use crate::records::task::{DeliveryAttempt, Task};

@@ -12,15 +12,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
 use crate::memory::write::IdempotentOutcome;
 use crate::ports::tasks::{ChangeTask, ListedTask, TaskPage, TaskQuery};
 use crate::projection::store::Store;
 use crate::records::error::LedgerError;
-use crate::records::record::{Record, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::Record;
 use crate::records::task::{DeliveryAttempt, Intent, RepeatKey, Task, TaskPhase};
 use crate::rules::core::Core;
 use crate::rules::settlement::{Settlement, TaskSettlement};
@@ -84,6 +85,7 @@ impl TaskRegistry for LocalRegistry {
         let (state, document) = end;
         let once = by.write("task.resolve", account, |locked, audit| {
             let core = locked.core(account);
+            // Within the write: the upstream may have answered since the operator looked at the list.
             let task = task_of(core, account, id).filter(|task| task.stage == TaskPhase::InDoubt);
             let before = Arc::clone(task.ok_or(LedgerError::NoDoubt(id))?);
             let held = core.hold(before.intent.hold).map_or(Nanousd::ZERO, |hold| hold.amount);
@@ -125,8 +127,10 @@ impl TaskRegistry for LocalRegistry {
                 return Ok(Some(Arc::clone(task)));
             }
         }
+        // Memory first: sled lags behind by a window, and a task that was just opened must be found.
         let id = id.to_owned();
         let found = ledger.query(move |store| store.task(account, own, &id)).await?;
+        // The operator's lookup takes no account into account; a customer must not see another's task.
         Ok(found.map(Arc::new).filter(|task| task.intent.account == account))
     }
 
@@ -225,6 +229,7 @@ fn enter(
     let (account, at) = (task.intent.account, task.intent.at);
     let mut core = ledger.shard(account).lock();
     let repeated =
+        // Looked up and entered under one lock: two equal submits at one time order one video.
         task.intent.repeat.map(|repeat| core.repeated(account, &repeat, (at, repeat_within)));
     if !matches!(repeated, None | Some(RepeatLookup::New)) {
         drop(core);
@@ -235,6 +240,7 @@ fn enter(
     drop(core);
     match seq {
         Ok(seq) => {
+            // Once the record has its number the task owns the hold; voiding both would settle it twice.
             hold.pass_on();
             Ok(seq)
         }
@@ -258,8 +264,11 @@ fn alter(
     }
     let is_taken = is_unanswered(before) && matches!(after.stage, TaskPhase::Submitted { .. });
     let after = Arc::new(after);
+    // One group: a crash between the two would announce an end again that was delivered.
     let records = beside.into_iter().chain([Record::Task(Arc::clone(&after))]);
     let seq = ledger.commit_all(&mut core, records)?;
+    // From the answer on, not from the submit: a customer who waited an hour for it still has the whole
+    // time to retry.
     if is_taken {
         core.note_answer(&after, UnixMs::now());
     }

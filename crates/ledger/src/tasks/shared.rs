@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use tollgate_options::ledger::REPEATED_WITHIN;
 
+use crate::memory::Ledger;
 use crate::memory::act::ActorScope;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::memory::registry::TaskRegistry;
 use crate::ports::tasks::{
     ChangeTask, ListedTask, OpenTask, PreparedOpening, TaskEnding, TaskOpened, TaskPage, TaskQuery,
     TaskStore, TaskStoreError,
 };
 use crate::records::error::LedgerError;
-use crate::records::record::{JournaledRecord, OpenHold, Record, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::OpenHold;
 use crate::records::task::{DeliveryAttempt, RepeatKey, Task, TaskPhase};
 use crate::rules::core::{OtherFunds, Post};
 use crate::rules::settlement::{Settlement, TaskSettlement};
@@ -57,6 +59,7 @@ async fn persist<T, F: Future<Output = Result<T, TaskStoreError>> + Send>(
             Err(error @ TaskStoreError::Failed(_)) => return Err(error),
             Err(error) => error,
         };
+        // Kept over all tries: any of them may have been committed before its connection broke.
         was_unknown |= matches!(error, TaskStoreError::Unknown(_));
         if begun.elapsed() >= PATIENCE {
             return Err(error);
@@ -93,6 +96,8 @@ impl TaskRegistry for SharedRegistry {
             }
         };
         let transfer = Transfer { ledger, shared: Arc::clone(&self.0), opening, task };
+        // A task of its own: a customer who disconnects drops this future, and money would be left
+        // between ledger and database.
         let transferred = tokio::spawn(transfer.run(hold)).await;
         transferred.unwrap_or(Err(LedgerError::Stopped))
     }
@@ -123,6 +128,7 @@ impl TaskRegistry for SharedRegistry {
         let RetriedWrite { value, was_unknown } =
             persist(|| self.0.end(id.0, id.1, &decide)).await?;
         let ended = value?;
+        // Without a lost answer, `None` means that somebody else has ended it.
         if ended.is_some() || !was_unknown {
             return Ok(ended);
         }
@@ -166,10 +172,14 @@ impl TaskRegistry for SharedRegistry {
                                 == (state, &document, charge.unwrap_or_default())
                         })
                 };
-                let found_task = found_task.filter(|task| by.asked.id.is_some() && is_same(task));
+                // The end stands without its act: only the same request, by its key, may note it as its
+                // own.
+                let found_task =
+                    found_task.filter(|task| by.idempotency.id.is_some() && is_same(task));
                 found_task.ok_or(LedgerError::NoDoubt(id))?
             }
         };
+        // After the end, which may fail: an act that nothing follows would mislead an audit.
         by.note("task.resolve", account, &id.to_string()).await?;
         Ok(Some(task))
     }
@@ -274,6 +284,7 @@ struct Transfer {
 
 impl Transfer {
     async fn run(self, hold: Hold) -> Result<(), LedgerError> {
+        // A crash must find the hold here until the database has it, or the money would be free in both.
         if let Err(error) = hold.durable().await {
             hold.void(VoidReason::Unreached);
             return Err(error);
@@ -282,6 +293,8 @@ impl Transfer {
         hold.pass_on();
         match self.opening.open().await {
             Ok(TaskOpened::Done) => {
+                // Only after the database has committed; a crash in between is found by `handed_over` at
+                // the next start.
                 self.ledger.hand_over(self.task.intent.account, self.task.intent.hold);
                 Ok(())
             }
@@ -296,6 +309,7 @@ impl Transfer {
             }
             Err(error @ TaskStoreError::Unknown(_)) => {
                 log::warn!("{} may be opened, and is given up: {error}", self.task.id());
+                // The customer gets the error now: nobody waits for a database that is away.
                 tokio::spawn(self.find_out());
                 Err(error.into())
             }
@@ -310,6 +324,7 @@ impl Transfer {
     /// upstream was asked: a task that is there ends without a charge.
     async fn find_out(self) {
         let Self { ledger, shared, opening, task } = self;
+        // Weak, so that a database that never answers does not keep the ledger from closing.
         let ledger = Arc::downgrade(&ledger);
         let settle = || opening.settle();
         let Some(is_open) = until_settled(&ledger, settle).await else { return };

@@ -6,10 +6,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::memory::Ledger;
 use crate::memory::hold::Hold;
-use crate::memory::ledger::Ledger;
 use crate::records::error::LedgerError;
-use crate::records::record::{VoidReason, WRITE_BYTES_MAX};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::WRITE_BYTES_MAX;
 use crate::records::task::{EndedTask, RepeatKey, Task, TaskPhase, Webhook};
 use crate::rules::settlement::{Settlement, TaskSettlement};
 use crate::rules::submit::RepeatLookup;

@@ -4,8 +4,8 @@ use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::arguments;
 use crate::by_trees::{self, mostly};
-use crate::tools;
 use tollgate_protocols::json::Object;
 
 /// The call of a tool with what a client says of itself, and the headers that say the same.
@@ -104,18 +104,18 @@ fn a_chat_is_answered_as_the_library_writes_it() {
     let answer = br#"{"id": "x", "model": "m", "choices": [{"finish_reason": "stop", "message":
         {"content": "a \"b\"", "tool_calls": [{"id": "1"}]}}], "usage": {"total_tokens":7}}"#;
     let outcome = CallOutcome { request_id: "req_1", served_by: "n", cost: "0.5".parse().ok() };
-    for (id, stands_by_itself) in [(json!(7), true), (json!("a\n"), false)] {
+    for (id, is_self_contained) in [(json!(7), true), (json!("a\n"), false)] {
         let id: RequestId = serde_json::from_value(id).expect("an id");
         let document = Object::parse(answer).expect("an object");
         let strict = ChatReply::read_strict(&document, false).expect("read without a tree");
-        let message = chat_message(&id, stands_by_itself, &strict, outcome);
+        let message = chat_message(&id, is_self_contained, &strict, outcome);
         let mut content = ChatReply::read(answer, false).expect("an answer").into_tree();
         content["request_id"] = json!("req_1");
         content["served_by"] = json!("n");
         content["cost_usd"] = json!("0.50");
         let mut result = CallToolResult::success(vec![ContentBlock::text("a \"b\"")]);
         result.structured_content = Some(content);
-        result.result_type = result.result_type.filter(|_| stands_by_itself);
+        result.result_type = result.result_type.filter(|_| is_self_contained);
         let expected = ResultMessage { jsonrpc: JsonRpcVersion2_0, id: &id, result };
         let expected = serde_json::to_string(&expected).expect("JSON");
         assert_eq!(String::from_utf8(message).expect("text"), expected);
@@ -240,7 +240,7 @@ fn by_tree(body: &[u8], by_messages: bool) -> Comparison {
     let TreeParams { name, arguments, meta } = params;
     // Of what a client says of itself, all is said in headers as well, and there are none.
     let says_nothing = meta.version.is_none() && meta.capabilities.is_none();
-    let is_call = method == TOOLS_CALL && ROWS.iter().any(|row| row.name == name) && says_nothing;
+    let is_call = method == TOOLS_CALL && TOOLS.iter().any(|row| row.name == name) && says_nothing;
     let called = (name == chat::NAME).then(|| by_trees::body(arguments, by_messages));
     is_call.then_some((id, name, called))
 }
@@ -250,7 +250,7 @@ fn by_reader(body: &[u8], by_messages: bool) -> Comparison {
     let called = (tool.name == chat::NAME).then(|| {
         let arguments = match work {
             Arguments::Chat(arguments) => Ok(arguments),
-            Arguments::Tree(arguments) => tools::read(arguments),
+            Arguments::Tree(arguments) => arguments::read(arguments),
         };
         let body = arguments.and_then(|arguments| arguments.body(by_messages, 1000));
         let chat = |error: ToolError| json!(error.into_result().content).to_string();

@@ -7,13 +7,13 @@
 //! hold covers the dearest branch that the request can still come to, and its bill is of the branch
 //! that the answer shows.
 
-use std::fmt;
 use std::sync::Arc;
 
+use super::condition::Condition;
+use super::traits::Traits;
 use super::{Prices, Usage};
 use crate::money::Factor;
 use tollgate_types::clock::UnixMs;
-use tollgate_types::words::words;
 
 /// A model's prices, and those that apply where a request meets conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,14 @@ impl PriceList {
     #[must_use]
     pub fn quote(self: &Arc<Self>, request: &Traits, bound: &Usage, now: UnixMs) -> Quote {
         if !self.when.iter().any(|(condition, _)| condition.is_decided_late()) {
+            // Nothing is decided late, so the bound stands in for the usage without a difference.
             let met = self.when.iter().find(|(condition, _)| condition.is_met(request, bound, now));
             return Quote::Fixed(met.map_or(self.base, |(_, prices)| *prices));
         }
         let mut dearest = self.base;
         for (condition, prices) in &self.when {
             if condition.can_be_met(request, bound, now) {
+                // Per unit, not per branch: which units the answer will have is as open as the branch.
                 dearest = dearest.dearer(prices);
             }
         }
@@ -110,298 +112,12 @@ impl Quote {
     }
 }
 
-/// Condition of a price branch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Condition {
-    /// Traits of the request and of its response.
-    pub traits: Traits,
-    /// More tokens go in than this, cached ones among them. Then the branch has the prices of the whole
-    /// request, as providers bill it.
-    pub input_tokens_above: Option<u64>,
-    /// It is taken in within this time of the day.
-    pub time_utc: Option<DayWindow>,
-}
-
-impl Condition {
-    /// True if only the response decides it.
-    const fn is_decided_late(&self) -> bool {
-        let Traits { service_tier, speed, inference_geo, thinking, .. } = self.traits;
-        self.input_tokens_above.is_some()
-            || service_tier.is_some()
-            || speed.is_some()
-            || inference_geo.is_some()
-            || thinking.is_some()
-    }
-
-    /// True if the usage and the traits of the response meet it.
-    fn is_met(&self, traits: &Traits, usage: &Usage, taken_in: UnixMs) -> bool {
-        self.traits.are_early_met_by(traits)
-            && self.traits.are_late_met_by(traits)
-            && self.input_tokens_above.is_none_or(|above| usage.input_tokens_total() > above)
-            && self.time_utc.is_none_or(|window| window.contains(taken_in))
-    }
-
-    /// True if a request that uses at most `bound` can still meet it.
-    fn can_be_met(&self, request: &Traits, bound: &Usage, now: UnixMs) -> bool {
-        self.traits.are_early_met_by(request)
-            && self.traits.can_be_late_met_by(request)
-            && self.input_tokens_above.is_none_or(|above| bound.input_tokens_total() > above)
-            && self.time_utc.is_none_or(|window| window.contains(now))
-    }
-
-    /// True if everything that meets this condition meets `other` as well: a later condition so
-    /// implied has no effect.
-    #[must_use]
-    pub fn implies(&self, other: &Self) -> bool {
-        let is_above = match (self.input_tokens_above, other.input_tokens_above) {
-            (_, None) => true,
-            (Some(own), Some(others)) => own >= others,
-            (None, Some(_)) => false,
-        };
-        other.traits.are_early_met_by(&self.traits)
-            && other.traits.are_late_met_by(&self.traits)
-            && is_above
-            && (other.time_utc.is_none() || other.time_utc == self.time_utc)
-    }
-}
-
-/// Traits that a price can depend on. Of a request: its parameters, `None` if open or not
-/// applicable. Of a response: its actual values. Of a condition: the required values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traits {
-    /// The resolution of a video.
-    pub resolution: Option<Resolution>,
-    /// The size of an image.
-    pub size: Option<ImageSize>,
-    /// The quality of an image.
-    pub quality: Option<Quality>,
-    /// True for a video with sound.
-    pub audio: Option<bool>,
-    /// True for a draft of a video.
-    pub draft: Option<bool>,
-    /// True if a video is among the inputs.
-    pub video_input: Option<bool>,
-    /// The tier in which the request is served. An upstream may serve it in another than was asked for.
-    pub service_tier: Option<ServiceTier>,
-    /// Inference speed.
-    pub speed: Option<Speed>,
-    /// Region of inference.
-    pub inference_geo: Option<InferenceGeo>,
-    /// True if the model thinks before it answers.
-    pub thinking: Option<bool>,
-}
-
-impl Traits {
-    /// True if a request with these traits meets the part of `self` that is decided on arrival.
-    fn are_early_met_by(&self, has: &Self) -> bool {
-        met(has.resolution, self.resolution)
-            && met(has.size, self.size)
-            && met(has.quality, self.quality)
-            && met(has.audio, self.audio)
-            && met(has.draft, self.draft)
-            && met(has.video_input, self.video_input)
-    }
-
-    /// True if a response with these traits meets the part of `self` that the response decides.
-    fn are_late_met_by(&self, has: &Self) -> bool {
-        met(has.service_tier, self.service_tier)
-            && met(has.speed, self.speed)
-            && met(has.inference_geo, self.inference_geo)
-            && met(has.thinking, self.thinking)
-    }
-
-    /// True if the response to a request with these traits can still meet them.
-    fn can_be_late_met_by(&self, request: &Self) -> bool {
-        // Who does not ask for a tier is served in the default one.
-        let tier = match (self.service_tier, request.service_tier) {
-            (None | Some(ServiceTier::Default), _) => true,
-            // Accounts are set to another tier than this one, which is asked for by its name alone.
-            (Some(ServiceTier::Ultrafast), Some(ServiceTier::Auto)) => false,
-            (_, Some(ServiceTier::Auto)) => true,
-            (demanded, request) => demanded == request,
-        };
-        // The answer alone shows whether a model has thought that nobody told to, or not to.
-        let thinking = request.thinking.is_none() || met(request.thinking, self.thinking);
-        tier && thinking
-            && met(request.speed, self.speed)
-            && met(request.inference_geo, self.inference_geo)
-    }
-
-    /// These, as far as an answer does not show otherwise.
-    #[must_use]
-    pub fn as_served(&self, served: &Self) -> Self {
-        Self {
-            service_tier: served.service_tier.or(self.service_tier),
-            speed: served.speed.or(self.speed),
-            inference_geo: served.inference_geo.or(self.inference_geo),
-            thinking: served.thinking.or(self.thinking),
-            ..*self
-        }
-    }
-}
-
-fn met<T: PartialEq>(has: Option<T>, demanded: Option<T>) -> bool {
-    demanded.is_none() || has == demanded
-}
-
-/// A time of the day in UTC, from one minute up to another, over midnight where that is the earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DayWindow {
-    /// The first minute of the day in it.
-    from: u16,
-    /// The first minute behind it.
-    until: u16,
-}
-
-const MINUTE_MS: u64 = 60 * 1000;
-const DAY_MINUTES: u64 = 24 * 60;
-
-impl DayWindow {
-    /// Reads `16:30-00:30`. `None` for what is no such time, and for one without a length.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let minute = |text: &str| {
-            let (hour, minute) = text.split_once(':')?;
-            let number = |text: &str, below: u16| {
-                let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-                text.parse().ok().filter(|number: &u16| is_plain && *number < below)
-            };
-            number(hour, 24)?.checked_mul(60)?.checked_add(number(minute, 60)?)
-        };
-        let (from, until) = text.split_once('-')?;
-        let window = Self { from: minute(from)?, until: minute(until)? };
-        (window.from != window.until).then_some(window)
-    }
-
-    /// True if the time is within the window.
-    #[must_use]
-    pub fn contains(self, at: UnixMs) -> bool {
-        let minute = at.0 / MINUTE_MS % DAY_MINUTES;
-        let (from, until) = (u64::from(self.from), u64::from(self.until));
-        if from < until {
-            (from..until).contains(&minute)
-        } else {
-            minute >= from || minute < until
-        }
-    }
-}
-
-impl fmt::Display for DayWindow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, until } = self;
-        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, until / 60, until % 60)
-    }
-}
-
-words! {
-    /// The tier in which a request is served.
-    ServiceTier {
-        /// The usual one, which is meant where nothing is said.
-        Default = "default",
-        /// Whichever the upstream's account is set to; asked for alone.
-        Auto = "auto",
-        /// A slower one that costs less.
-        Flex = "flex",
-        /// A faster one that costs more.
-        Priority = "priority",
-        /// Capacity that was bought before.
-        Scale = "scale",
-        /// One that answers within a day.
-        Batch = "batch",
-        /// The fastest one, which accounts are admitted to.
-        Ultrafast = "ultrafast",
-    }
-}
-
-impl ServiceTier {
-    /// The tier that a provider means by this word: Anthropic calls the usual one `standard`, and OpenAI
-    /// calls `priority` `fast` as well.
-    #[must_use]
-    pub fn named(word: &str) -> Option<Self> {
-        match word {
-            "standard" => Some(Self::Default),
-            "fast" => Some(Self::Priority),
-            word => Self::of(word),
-        }
-    }
-}
-
-words! {
-    /// Inference speed.
-    Speed {
-        /// As fast as usual.
-        Standard = "standard",
-        /// Faster, at a higher price.
-        Fast = "fast",
-    }
-}
-
-words! {
-    /// Region of inference.
-    InferenceGeo {
-        /// Wherever there is room.
-        Global = "global",
-        /// In the United States.
-        Us = "us",
-        /// In the European Union.
-        Eu = "eu",
-    }
-}
-
-words! {
-    /// The resolution of a video.
-    Resolution {
-        /// 480 lines.
-        P480 = "480p",
-        /// 720 lines.
-        P720 = "720p",
-        /// 1080 lines.
-        P1080 = "1080p",
-    }
-}
-
-words! {
-    /// The quality of an image.
-    Quality {
-        /// GPT-style models.
-        Low = "low",
-        /// GPT-style models.
-        Medium = "medium",
-        /// GPT-style models.
-        High = "high",
-        /// DALL-E-style models.
-        Standard = "standard",
-        /// DALL-E-style models.
-        Hd = "hd",
-    }
-}
-
-/// The size of an image, in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ImageSize {
-    /// From left to right.
-    pub width: u16,
-    /// From top to bottom.
-    pub height: u16,
-}
-
-impl ImageSize {
-    /// Reads `1024x1024`, or `1024*1024` as one provider writes it.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let length = |part: &str| {
-            let plain = part.bytes().all(|byte| byte.is_ascii_digit()) && !part.starts_with('0');
-            part.parse().ok().filter(|_| plain)
-        };
-        let (width, height) = text.split_once(['x', '*'])?;
-        Some(Self { width: length(width)?, height: length(height)? })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::money::{Nanousd, Rate};
+    use crate::price::condition::{DAY_MINUTES, DayWindow, MINUTE_MS};
+    use crate::price::traits::{ImageSize, Quality, ServiceTier};
 
     const NOON: UnixMs = UnixMs(12 * 60 * MINUTE_MS);
 
@@ -565,16 +281,6 @@ mod tests {
         assert!(long.implies(&priority) && !priority.implies(&long));
         assert!(above(400).implies(&above(200)) && !above(200).implies(&above(400)));
         assert!(!above(200).implies(&priority) && above(200).implies(&above(200)));
-    }
-
-    #[test]
-    fn sizes_are_plain_numbers() {
-        let size = Some(ImageSize { width: 1664, height: 928 });
-        assert_eq!(ImageSize::parse("1664x928"), size);
-        assert_eq!(ImageSize::parse("1664*928"), size);
-        for text in ["", "auto", "x", "1x", "0x1", "+1x1", "01x1", "1x1x1", "1X1", "70000x1"] {
-            assert_eq!(ImageSize::parse(text), None, "{text:?}");
-        }
     }
 
     proptest::proptest! {

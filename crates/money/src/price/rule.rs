@@ -52,6 +52,7 @@ impl Serialize for PricedUnit {
 impl<'de> Deserialize<'de> for PricedUnit {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let (number, rate) = <(u8, Rate)>::deserialize(deserializer)?;
+        // Refused rather than skipped: charging without it would be another price than was agreed.
         let unknown = || serde::de::Error::custom("a unit of a later version");
         let unit = Unit::from_number(number).ok_or_else(unknown)?;
         Ok(Self { unit, rate })
@@ -112,6 +113,7 @@ impl PriceRule {
             PriceTerms::Prices(prices) => {
                 let is_bad = |(index, one): (usize, &PricedUnit)| {
                     let mut earlier = prices.iter().take(index);
+                    // Twice would make the price depend on which of the two is found first.
                     one.rate < Rate::default() || earlier.any(|other| other.unit == one.unit)
                 };
                 let is_bad = prices.iter().enumerate().any(is_bad);
@@ -138,6 +140,7 @@ impl PriceTerms {
             Self::Prices(own) => {
                 let is_sold = |one: &&PricedUnit| {
                     let like = |unit: &Unit| unit.info().priced_as;
+                    // A unit that is sold by default at another's price is sold with it.
                     let mut units = std::iter::successors(Some(one.unit), like);
                     units.any(|unit| sold.contains(&unit))
                 };

@@ -32,6 +32,8 @@ impl PriceVersion {
         for (byte, hashed) in bytes.iter_mut().zip(hash) {
             *byte = hashed;
         }
+        // The first of the seven characters must be a control character, which leaves it five bits: 47
+        // in all.
         bytes[0] &= 0x7f;
         Self(bytes)
     }
@@ -79,6 +81,7 @@ impl FromStr for PriceVersion {
     fn from_str(text: &str) -> Result<Self, ()> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| ())?;
         let bytes: [u8; BYTES] = bytes.try_into().map_err(|_| ())?;
+        // Such letters name no version; read, they would come back as other ones.
         if bytes[0] < 0x80 { Ok(Self(bytes)) } else { Err(()) }
     }
 }

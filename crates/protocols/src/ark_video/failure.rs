@@ -5,7 +5,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{Fault, json};
-use tollgate_types::error::{ErrorKind, GatewayError, Words};
+use tollgate_types::error::{ErrorKind, GatewayError, UpstreamErrorBody};
 
 /// The operator's account, key, endpoint or model is at fault.
 const OPERATORS: [&str; 11] = [
@@ -106,7 +106,7 @@ pub(super) fn customer_error(status: u16, body: &Bytes) -> Option<GatewayError> 
     Some(if code.is_empty() || is_about_the_account {
         error
     } else {
-        error.in_words(Words { status, body: body.clone() })
+        error.with_upstream_error(UpstreamErrorBody { status, body: body.clone() })
     })
 }
 
@@ -146,7 +146,7 @@ mod tests {
             let body = Bytes::from(format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#));
             let read = match customer_error(status, &body) {
                 None => "nothing",
-                Some(GatewayError { words: Some(words), .. }) => {
+                Some(GatewayError { upstream_error: Some(words), .. }) => {
                     assert_eq!((words.status, words.body), (status, body), "{code}");
                     "its words"
                 }

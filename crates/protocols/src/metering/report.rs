@@ -101,7 +101,7 @@ pub(crate) fn cost(
     let Some(provider) = byok.and_then(WireCostDetails::by_provider) else {
         return dollars_reported;
     };
-    Some(dollars_reported.unwrap_or(Nanousd::ZERO).checked_add(provider).unwrap_or(Nanousd::MAX))
+    Some(dollars_reported.unwrap_or(Nanousd::ZERO).saturating_add(provider))
 }
 
 /// Costs of the provider behind OpenRouter, as OpenRouter reports them.
@@ -131,7 +131,7 @@ impl WireCostDetails {
                 .or(amount(&self.upstream_inference_output_cost)),
         ];
         let sum = parts.into_iter().flatten();
-        let sum = sum.reduce(|sum, part| sum.checked_add(part).unwrap_or(Nanousd::MAX));
+        let sum = sum.reduce(|sum, part| sum.saturating_add(part));
         amount(&self.upstream_inference_cost).or(sum)
     }
 }

@@ -1,6 +1,6 @@
 //! The table of operations: a row each, in the order in which documents list them.
 
-use super::{BodyKind, OperationInfo};
+use super::{BodyKind, ErrorShape, OperationInfo};
 use tollgate_money::price::Unit::{
     AudioSeconds, Characters, ContainerSessions, FileSearches, Images, InputTokens, OutputTokens,
     Requests, RerankUnits, Seconds, ToolCalls, WebSearches,
@@ -37,10 +37,13 @@ macro_rules! operations {
 const JSON: OperationInfo = OperationInfo {
     name: "",
     path: "",
+    path_suffix: "",
+    summary: "",
     body: BodyKind::Json,
     parent: None,
     default_model: None,
     is_billed: true,
+    is_task: false,
     is_prompt: false,
     billed_by: &[],
     billed_beside: &[],
@@ -52,9 +55,14 @@ const JSON: OperationInfo = OperationInfo {
     output_limit: None,
     cheaper: "",
     call_kind: None,
+    error_shape: ErrorShape::Openai,
+    model_missing_code: None,
+    model_mismatch_code: None,
+    trace_name: None,
     playground: None,
     litellm_mode: None,
     model_names: &[],
+    guess_rank: 0,
 };
 
 /// A prompt in any dialect. A translated one reaches the endpoint of another prompt, so all are one kind.
@@ -66,6 +74,7 @@ const PROMPT: OperationInfo = OperationInfo {
     limits_required: &["context_tokens_max", "output_tokens_max"],
     conditions: &["time_utc", "input_tokens_above", "service_tier", "thinking"],
     call_kind: Some("generation"),
+    trace_name: Some("chat"),
     ..JSON
 };
 
@@ -130,6 +139,7 @@ operations! {
     Chat {
         name: "chat",
         path: "/v1/chat/completions",
+        summary: "OpenAI's chat completions",
         // Models that are never translated take this field; see `output_limit` for the others.
         output_limit: Some("max_tokens"),
         playground: Some("chat"),
@@ -140,11 +150,13 @@ operations! {
     Messages {
         name: "messages",
         path: "/v1/messages",
+        summary: "Anthropic's Messages API",
         billed_beside: &[WebSearches, ContainerSessions, Requests],
         conditions: &[
             "time_utc", "input_tokens_above", "service_tier", "thinking", "speed", "inference_geo",
         ],
         output_limit: Some("max_tokens"),
+        error_shape: ErrorShape::Anthropic,
         playground: Some("chat");
         ..PROMPT
     }
@@ -152,13 +164,16 @@ operations! {
     CountTokens {
         name: "count_tokens",
         path: "/v1/messages/count_tokens",
-        parent: Some(Operation::Messages);
+        summary: "count of a prompt's tokens, in Anthropic's words",
+        parent: Some(Operation::Messages),
+        error_shape: ErrorShape::Anthropic;
         ..COUNT
     }
     /// `POST /v1/responses`
     Responses {
         name: "responses",
         path: "/v1/responses",
+        summary: "OpenAI's Responses API, also over WebSockets",
         billed_beside: &[
             WebSearches, FileSearches, ContainerSessions, ToolCalls, Images, Requests,
         ],
@@ -167,6 +182,7 @@ operations! {
             "time_utc", "input_tokens_above", "service_tier", "thinking", "size", "quality",
         ],
         output_limit: Some("max_output_tokens"),
+        error_shape: ErrorShape::Responses,
         litellm_mode: Some("responses");
         ..PROMPT
     }
@@ -174,37 +190,49 @@ operations! {
     GenerateContent {
         name: "generate_content",
         path: "/v1beta/models",
-        body: BodyKind::JsonNamedInPath,
+        path_suffix: "/{model}:generateContent",
+        summary: "Google's Gemini API",
+        body: BodyKind::ModelInPath,
         passes_nested_fields: true,
-        output_limit: Some("maxOutputTokens");
+        output_limit: Some("maxOutputTokens"),
+        error_shape: ErrorShape::Google,
+        trace_name: None;
         ..PROMPT
     }
     /// `POST /v1beta/models/{model}:countTokens`
     CountContentTokens {
         name: "count_content_tokens",
         path: "/v1beta/models",
-        body: BodyKind::JsonNamedInPath,
-        parent: Some(Operation::GenerateContent);
+        path_suffix: "/{model}:countTokens",
+        summary: "count of a prompt's tokens, in Google's words",
+        body: BodyKind::ModelInPath,
+        parent: Some(Operation::GenerateContent),
+        error_shape: ErrorShape::Google;
         ..COUNT
     }
     /// `POST /v1/responses/compact`
     Compact {
         name: "compact",
         path: "/v1/responses/compact",
-        parent: Some(Operation::Responses);
+        summary: "compaction of a conversation by OpenAI",
+        parent: Some(Operation::Responses),
+        error_shape: ErrorShape::Responses;
         ..JSON
     }
     /// `POST /v1/responses/input_tokens`
     InputTokens {
         name: "input_tokens",
         path: "/v1/responses/input_tokens",
-        parent: Some(Operation::Responses);
+        summary: "count of a prompt's tokens, in OpenAI's words",
+        parent: Some(Operation::Responses),
+        error_shape: ErrorShape::Responses;
         ..COUNT
     }
     /// `POST /v1/embeddings`
     Embeddings {
         name: "embeddings",
         path: "/v1/embeddings",
+        summary: "vectors of texts",
         body: BodyKind::JsonWithTokenIds,
         billed_by: &[&[InputTokens]],
         billed_beside: &[Requests],
@@ -218,6 +246,7 @@ operations! {
     Rerank {
         name: "rerank",
         path: "/v1/rerank",
+        summary: "ranking of documents by a query",
         billed_by: &[&[InputTokens], &[RerankUnits], &[Requests]],
         limits: &["context_tokens_max", "documents_max"],
         conditions: &["time_utc", "input_tokens_above"],
@@ -229,6 +258,7 @@ operations! {
     Moderations {
         name: "moderations",
         path: "/v1/moderations",
+        summary: "classification of harmful texts and images",
         default_model: Some("omni-moderation-latest"),
         billed_by: &[&[InputTokens], &[Requests]],
         conditions: &["time_utc", "input_tokens_above"],
@@ -240,17 +270,22 @@ operations! {
     ImageGeneration {
         name: "image_generation",
         path: "/v1/images/generations",
+        summary: "images from a text",
+        // Until the body shows whose client it is: this shape has OpenAI's in it.
+        error_shape: ErrorShape::Dashscope,
         playground: Some("image"),
         litellm_mode: Some("image_generation"),
         model_names: &[
             "*dall-e*", "*gpt-image*", "*imagen-*", "*titan-image*", "*nova-canvas*", "*stability.*",
-        ];
+        ],
+        guess_rank: 1;
         ..IMAGE
     }
     /// `POST /v1/images/edits`
     ImageEdit {
         name: "image_edit",
         path: "/v1/images/edits",
+        summary: "changed images, from images and a text",
         body: BodyKind::Form,
         limits: &EDIT_LIMITS,
         litellm_mode: Some("image_edit");
@@ -260,6 +295,7 @@ operations! {
     Video {
         name: "video",
         path: "/v1/videos/generations",
+        summary: "videos, as tasks",
         billed_by: &[&[Seconds], &[OutputTokens]],
         limits: &[
             "context_tokens_max", "output_tokens_max", "reference_images_min", "reference_images_max",
@@ -268,6 +304,8 @@ operations! {
         limits_required: &["seconds_max"],
         conditions: &["time_utc", "resolution", "audio", "draft", "video_input"],
         passes_nested_fields: true,
+        is_task: true,
+        model_missing_code: Some("InvalidParameter.MissingRequired"),
         playground: Some("video"),
         litellm_mode: Some("video_generation");
         ..JSON
@@ -276,18 +314,22 @@ operations! {
     Speech {
         name: "speech",
         path: "/v1/audio/speech",
+        summary: "speech from a text",
         billed_by: &[&[Characters]],
         billed_beside: &[Requests],
         limits: &["characters_max", "audio_formats", "instructions"],
         playground: Some("speech"),
+        model_mismatch_code: Some("endpoint_model_mismatch"),
         litellm_mode: Some("audio_speech"),
-        model_names: &["tts-*", "*-tts"];
+        model_names: &["tts-*", "*-tts"],
+        guess_rank: 1;
         ..JSON
     }
     /// `POST /v1/audio/transcriptions`
     Transcription {
         name: "transcription",
         path: "/v1/audio/transcriptions",
+        summary: "text from speech",
         litellm_mode: Some("audio_transcription"),
         model_names: &["*whisper*", "*transcribe*"];
         ..AUDIO_TO_TEXT
@@ -296,7 +338,8 @@ operations! {
     /// `translation`, which means the translation of requests between dialects.
     AudioTranslation {
         name: "audio_translation",
-        path: "/v1/audio/translations";
+        path: "/v1/audio/translations",
+        summary: "English text from speech in other languages";
         ..AUDIO_TO_TEXT
     }
 }

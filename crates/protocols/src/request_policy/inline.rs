@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::{Item, PolicyReader, resolved};
+use super::PolicyReader;
+use super::allowlist::MediaShape;
+use super::item::Item;
+use super::names::resolved;
 use crate::audio_length;
 use crate::json::Value;
 use crate::json_cursor::Cursor;
@@ -13,23 +16,6 @@ const DATA_URL_START_MAX: usize = 256;
 
 /// Letters of base64 of sound that is measured: an hour of it, or a quarter of an hour of plain samples.
 const SOUND_LETTERS_MAX: usize = 32 * 1024 * 1024;
-
-/// The shape in which a dialect writes a medium.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum MediaShape {
-    /// OpenAI's: the address of a picture.
-    Url,
-    /// Anthropic's: an object with a `type`, and `data` or a `url`.
-    Source,
-    /// Google's: an object with a `mimeType` and `data`.
-    Blob,
-    /// OpenAI's: an object with `file_data`, or that alone.
-    File,
-    /// OpenAI's: an object with `data` and a `format`.
-    Sound,
-    /// Amazon's: an object with a `format` and a `source` that has `bytes`.
-    ConverseImage,
-}
 
 /// A medium that has been read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,11 @@
 use std::borrow::Cow;
 
 use super::super::stored::Reference;
-use super::{PolicyReader, folded, is_public_file, resolved};
+use super::PolicyReader;
+use super::names::{folded, resolved};
 use crate::json::Value;
 use crate::json_cursor::Cursor;
+use crate::public_url;
 
 /// Members whose value is an id, a list of them, or an object with one, without underscores and in small
 /// letters; and what a reference is called.
@@ -216,6 +218,19 @@ impl PolicyReader<'_> {
             _ => {}
         }
     }
+}
+
+/// True if a file, as written, is on the public web, where any customer could fetch it: not in Google's
+/// storage, to which the operator's account has access.
+pub(super) fn is_public_file(written: &[u8]) -> bool {
+    let Ok(file) = Value::new(written).as_object() else { return false };
+    let uris = ["fileUri", "file_uri"].into_iter().filter_map(|key| file.get(key));
+    let mut uris = uris.map(|uri| public_url::parse_web(&uri.as_str().unwrap_or_default()).ok());
+    let (Some(Some(url)), None) = (uris.next(), uris.next()) else { return false };
+    let host = url.host_str().unwrap_or_default().trim_end_matches('.');
+    !["googleapis.com", "cloud.google.com"].into_iter().any(|domain| {
+        host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Members of a field that is an object, and which of their values change a price.
 
-use super::{PolicyReader, not_offered, shown};
+use super::PolicyReader;
+use super::names::{not_offered, shown};
 use crate::json::Value;
 use tollgate_money::price::{CacheWrites, Unit};
 use tollgate_types::error::GatewayError;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::embeddings;
 
 fn limits(pass: PassList) -> ModelLimits {
     ModelLimits { input_tokens_max: 1000, output_tokens_max: 100, pass, ..ModelLimits::default() }
@@ -175,8 +176,8 @@ fn unlisted_fields_are_refused() {
         ),
         (&RESPONSES, &["moderation", "background_options"]),
         (&MESSAGES, &["mcp_servers", "container", "compaction", "billing_policy"]),
-        (&OPENAI_EMBEDDINGS, &["instruct"]),
-        (&VOYAGE_EMBEDDINGS, &["inputs"]),
+        (&embeddings::OPENAI_FIELDS, &["instruct"]),
+        (&embeddings::VOYAGE_FIELDS, &["inputs"]),
     ] {
         for field in fields {
             let body = format!(r#"{{"model":"m","{field}":null}}"#);

@@ -133,6 +133,7 @@ impl Line {
     }
 
     pub(super) fn address(&mut self, name: Name, address: IpAddr) {
+        // IPv6 has a canonical form with rules of its own, which `Display` knows.
         let IpAddr::V4(address) = address else { return self.display(name, address) };
         self.name(name);
         for (octet, before) in address.octets().into_iter().zip(*b"\"...") {

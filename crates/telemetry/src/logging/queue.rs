@@ -52,6 +52,7 @@ impl LineQueue {
     pub(super) fn write_to(&self, mut sink: impl Write) {
         let mut batch = Vec::new();
         while let Some(gathered) = self.0.gather(&mut batch) {
+            // In the place of the lines: a reader of the log sees the gap where it is.
             if gathered.dropped > 0 {
                 batch.extend_from_slice(&dropped_line(gathered.dropped));
             }

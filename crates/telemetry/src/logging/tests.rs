@@ -17,19 +17,10 @@ use tollgate_types::clock::UnixMs;
 
 fn finished() -> FinishedRequest<'static> {
     FinishedRequest {
-        request_id: RequestId::from_number(1),
         account_id: Some(AccountId::from_number(1)),
         key_id: Some(KeyId::from_number(1)),
         client: Some([127, 0, 0, 1].into()),
-        method: "POST",
-        route: "/v1/chat/completions",
         operation: Some(Operation::Chat),
-        model: "m",
-        requested_model: None,
-        upstream: "u",
-        upstream_request_id: None,
-        status: 200,
-        error_code: "",
         streamed: true,
         bytes_in: 10,
         bytes_out: 20,
@@ -42,10 +33,7 @@ fn finished() -> FinishedRequest<'static> {
             cost: Nanousd::new(1_500),
             owed: Nanousd::ZERO,
         }),
-        held: Nanousd::ZERO,
-        max_tokens_clamped: None,
-        task_id: None,
-        traceparent: None,
+        ..crate::finished::tests::finished()
     }
 }
 

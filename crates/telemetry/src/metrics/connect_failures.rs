@@ -77,10 +77,13 @@ impl Metrics {
         total.with_label_values(&[upstream, reason]).inc();
         let failure = ConnectFailure { at: UnixMs::now(), reason, text: error.to_string() };
         let mut last = last.lock();
+        // The time of the last line stays while the reason does: else each failure of an outage would put the
+        // next line off.
         let logged = last.get(upstream).filter(|(previous, logged)| {
             previous.reason == reason && logged.elapsed() < LOG_INTERVAL
         });
         let logged = logged.map(|(_, logged)| *logged);
+        // A full table still takes new failures of upstreams that are in it.
         if logged.is_some() || last.len() < KEPT_MAX || last.contains_key(upstream) {
             let logged_at = logged.unwrap_or_else(Instant::now);
             last.insert(upstream.to_owned(), (failure, logged_at));

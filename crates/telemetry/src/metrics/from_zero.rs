@@ -8,11 +8,16 @@ use super::{Metrics, series};
 use tollgate_config::snapshot::{CredentialKind, Model, Snapshot};
 use tollgate_credentials::RefreshOutcome;
 use tollgate_limits::{Limit, Scope};
+use tollgate_protocols::Contradiction;
 use tollgate_protocols::task::TaskState;
-use tollgate_protocols::{Contradiction, Operation};
 
 /// Labels of a request that found no free slot.
 const UNAVAILABLE: [&str; 2] = ["5xx", "ServiceUnavailable"];
+
+/// True if requests to the model start tasks.
+fn makes_tasks(model: &Model) -> bool {
+    model.operations.iter().any(|operation| operation.info().is_task)
+}
 
 impl Metrics {
     /// Makes the series of a configuration, unless they are there.
@@ -69,7 +74,7 @@ impl Metrics {
                 self.rate_limited.with_label_values(&labels).inc_by(0);
             }
         }
-        let makes_tasks = model.operations.contains(&Operation::Video);
+        let makes_tasks = makes_tasks(model);
         for target in &model.targets {
             let upstream = target.upstream.name.as_str();
             self.upstreams.begin_retries(id, upstream);
@@ -94,7 +99,6 @@ impl Metrics {
         if !targets().any(|target| target.cost.is_some()) {
             self.begin_costs("", "");
         }
-        let makes_tasks = |model: &Model| model.operations.contains(&Operation::Video);
         if !config.models.iter().any(|model| makes_tasks(model)) {
             self.begin_tasks("", "");
         }

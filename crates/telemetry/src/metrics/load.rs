@@ -50,11 +50,11 @@ words! {
 words! {
     /// Outcome for a connection when all are in use.
     ConnectionShed {
-        /// It was refused: nobody could give way.
+        /// It was refused: no other connection could be closed.
         Full = "full",
         /// It was closed for another one.
         GaveWay = "gave_way",
-        /// It was refused: nobody of its address could give way.
+        /// It was refused: no other connection of its address could be closed.
         AddressFull = "address_full",
         /// It was closed for another one of its address.
         AddressGaveWay = "address_gave_way",
@@ -64,12 +64,12 @@ words! {
 words! {
     /// Reason for which a stream over HTTP/2 was refused.
     StreamRefused {
-        /// There were too many at a time on a connection that nobody is known on.
+        /// There were too many at a time on an unauthenticated connection.
         Connection = "connection",
-        /// There were too many on such connections of its address.
+        /// There were too many on unauthenticated connections of its address.
         Address = "address",
-        /// There were too many on all such connections.
-        Strangers = "strangers",
+        /// There were too many on all unauthenticated connections.
+        Unauthenticated = "strangers",
         /// There were too many.
         All = "all",
     }
@@ -97,12 +97,12 @@ pub(super) struct Load {
     pub(super) websockets_evicted: IntCounter,
     pub(super) connections: IntGauge,
     pub(super) connections_max: IntGauge,
-    pub(super) strangers: IntGauge,
+    pub(super) connections_unauthenticated: IntGauge,
     pub(super) connections_shed: IntCounterVec,
     pub(super) streams_refused: IntCounterVec,
     pub(super) in_flight: IntGauge,
-    customers: IntGauge,
-    unauthenticated: IntGauge,
+    customer_slots: IntGauge,
+    unauthenticated_slots: IntGauge,
     pub(super) orphans: IntGauge,
     pub(super) upstream_calls: IntGauge,
     pub(super) upstream_calls_max: IntGauge,
@@ -112,13 +112,13 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn new(r: &Registry) -> Self {
-        let places = int_gauges(
+        let slots = int_gauges(
             r,
             "tollgate_places_taken",
             "Places among the requests that are served, taken now.",
             &["pool"],
         );
-        let places = |pool: Pool| places.with_label_values(&[pool.as_str()]);
+        let slots = |pool: Pool| slots.with_label_values(&[pool.as_str()]);
         Self {
             websockets: int_gauge(r, "tollgate_websockets", "WebSockets of customers open now."),
             websockets_evicted: int_counter(
@@ -126,14 +126,14 @@ impl Load {
                 "tollgate_websockets_evicted_total",
                 "Idle WebSockets closed because a body found no room beside what they kept.",
             ),
-            customers: places(Pool::Customers),
-            unauthenticated: places(Pool::Unauthenticated),
+            customer_slots: slots(Pool::Customers),
+            unauthenticated_slots: slots(Pool::Unauthenticated),
             connections_max: int_gauge(
                 r,
                 "tollgate_connections_max",
                 "Customers' connections that there may be.",
             ),
-            strangers: int_gauge(
+            connections_unauthenticated: int_gauge(
                 r,
                 "tollgate_connections_unauthenticated",
                 "Customers' connections open now on which no key was shown yet.",
@@ -183,11 +183,11 @@ impl Load {
         }
     }
 
-    /// The places that are taken of those of `pool`.
-    pub(super) fn places(&self, pool: Pool) -> &IntGauge {
+    /// The taken slots of `pool`.
+    pub(super) fn slots(&self, pool: Pool) -> &IntGauge {
         match pool {
-            Pool::Customers => &self.customers,
-            Pool::Unauthenticated => &self.unauthenticated,
+            Pool::Customers => &self.customer_slots,
+            Pool::Unauthenticated => &self.unauthenticated_slots,
         }
     }
 }

@@ -96,6 +96,7 @@ pub(super) struct History {
 impl History {
     fn add(&mut self, reading: Reading) {
         self.readings.push_back(reading);
+        // A figure is the difference of two readings, so a minute needs one more than it has intervals.
         while self.readings.len() > PER_MINUTE + 1 {
             self.readings.pop_front();
         }
@@ -167,6 +168,7 @@ impl Metrics {
     /// Reads the metrics every few seconds for [`Metrics::recent`], for ever.
     pub async fn watch_recent(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(INTERVAL);
+        // After a pause of the machine one reading follows, not one for each that was missed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
@@ -206,6 +208,7 @@ impl Metrics {
             let histogram = metric.get_histogram();
             let mut below = 0;
             for (sum, bucket) in reading.ttfb.iter_mut().zip(histogram.get_bucket()) {
+                // Prometheus' buckets are cumulative, and quantiles are taken of single ones.
                 *sum += bucket.cumulative_count().saturating_sub(below);
                 below = bucket.cumulative_count();
             }
@@ -242,7 +245,7 @@ fn whole(value: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::tests::finished;
+    use crate::finished::tests::finished;
     use tollgate_money::price::UsageSource;
 
     fn reading_at(metrics: &Metrics, second: u64) {

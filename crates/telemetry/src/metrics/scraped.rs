@@ -96,6 +96,7 @@ impl LedgerGauges {
                 "tollgate_request_log_bytes",
                 "Length of the request log's files.",
             ),
+            // Where there is no `/proc`, these metrics are left out rather than shown as zero.
             process: process::read().map(|_| ProcessMetrics::new(r)),
         }
     }
@@ -104,6 +105,7 @@ impl LedgerGauges {
     pub(super) fn update(&self, ledger: &LedgerFigures, requests: Figures) {
         self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
         self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
+        // A node of a fleet that has not read the sums shows the last ones: a gap, not a fall to zero.
         if let Some(debt) = ledger.debt {
             self.debt.set(dollars(debt));
         }
@@ -122,7 +124,7 @@ impl LedgerGauges {
         advance_to(&self.requests, records);
         for (reason, records) in [
             ("queue_full", dropped.queue_full),
-            ("unrecognised", dropped.strangers),
+            ("unrecognised", dropped.unauthenticated),
             ("disk", dropped.disk),
         ] {
             advance_to(&self.requests_dropped.with_label_values(&[reason]), records);
@@ -146,6 +148,7 @@ fn losses(r: &Registry) -> CounterVec {
         "US dollars that calls may have cost the operator and no customer pays, by cause.",
         &["cause"],
     );
+    // `increase` of Prometheus misses the first loss of a series that begins with it.
     LossCause::ALL.iter().for_each(|cause| drop(losses.with_label_values(&[cause.as_str()])));
     losses
 }

@@ -39,6 +39,7 @@ impl Series {
             self.succeeded.inc();
         } else {
             let labels =
+                // Failures are rare and their codes are many: they are looked up each time.
                 [finished.route, finished.model, finished.upstream, class, finished.error_code];
             metrics.requests.with_label_values(&labels).inc();
         }
@@ -87,6 +88,7 @@ impl BillingMetrics {
                 counter.inc_by(count);
             }
         }
+        // A counter may not fall; the ledger has the exact sums.
         self.spend.inc_by(dollars(settled.cost).max(0.0));
         self.held.inc_by(dollars(held).max(0.0));
         match settled.source {

@@ -1,49 +1,7 @@
 use super::*;
-use crate::finished::RequestSettlement;
+use crate::finished::tests::finished;
 use crate::request_log::Figures;
-use tollgate_ledger::{CreditSums, RequestId};
-use tollgate_money::price::{Usage, UsageSource};
-
-pub(super) fn finished() -> FinishedRequest<'static> {
-    FinishedRequest {
-        request_id: RequestId::from_number(1),
-        account_id: None,
-        key_id: None,
-        client: None,
-        method: "POST",
-        route: "/v1/chat/completions",
-        operation: None,
-        model: "m",
-        requested_model: None,
-        upstream: "u",
-        upstream_request_id: None,
-        status: 200,
-        error_code: "",
-        streamed: false,
-        bytes_in: 0,
-        bytes_out: 0,
-        ended_at: UnixMs(1_769_860_800_000),
-        duration: Duration::from_millis(30),
-        ttfb: Some(Duration::from_millis(7)),
-        settled: Some(RequestSettlement {
-            usage: Usage {
-                input_tokens: 1,
-                cache_read_tokens: 20,
-                cache_write_tokens: 300,
-                cache_write_1h_tokens: 4_000,
-                output_tokens: 50_000,
-                ..Usage::default()
-            },
-            source: UsageSource::Upstream,
-            cost: Nanousd::new(1_250_000_000),
-            owed: Nanousd::ZERO,
-        }),
-        held: Nanousd::new(10_000_000_000),
-        max_tokens_clamped: None,
-        task_id: None,
-        traceparent: None,
-    }
-}
+use tollgate_ledger::CreditSums;
 
 /// Asserts that the text has each of these lines.
 fn assert_lines(text: &str, expected: &[&str]) {
@@ -115,9 +73,9 @@ fn gauges_and_the_ledgers_figures_follow() {
     metrics.body_bytes_add(1_000);
     metrics.body_bytes_sub(400);
     metrics.request_shed(Shed::Address);
-    metrics.place_taken(Pool::Customers);
-    metrics.place_taken(Pool::Unauthenticated);
-    metrics.place_left(Pool::Unauthenticated);
+    metrics.slot_taken(Pool::Customers);
+    metrics.slot_taken(Pool::Unauthenticated);
+    metrics.slot_left(Pool::Unauthenticated);
     metrics.config_loaded();
     metrics.config_reloaded(true);
     metrics.config_reloaded(false);

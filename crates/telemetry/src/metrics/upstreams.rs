@@ -140,6 +140,8 @@ impl UpstreamMetrics {
         if let Some(existing) = self.series.read().get(upstream) {
             return Arc::clone(existing);
         }
+        // Two threads may make it at one time. Their counters are the same ones of the registry, so either copy
+        // counts.
         let made = Arc::new(Series {
             ok: self.requests.with_label_values(&[upstream, "ok"]),
             duration: self.duration.with_label_values(&[upstream]),
@@ -169,6 +171,7 @@ impl UpstreamMetrics {
 
     /// Update the gauges; those that a reload has removed disappear.
     pub(super) fn update(&self, upstreams: &[UpstreamFigures], circuits: &[CircuitFigures]) {
+        // Else a target that a reload has removed would be shown for ever.
         self.in_flight.reset();
         self.healthy.reset();
         self.circuits.reset();

@@ -1,4 +1,4 @@
-//! Records as they come, for those who look on.
+//! The live feed of records.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use tokio::sync::broadcast::{Receiver, Sender};
 use super::Scope;
 use super::record::{self, LAYOUT, Position, RequestRecord};
 
-/// Records that one who looks on may be behind: some 400 KB of memory, shared by all.
+/// Records that a follower may be behind: some 400 KB of memory, shared by all.
 pub(super) const FEED_RECORDS_MAX: usize = 1024;
 
-/// Tells those who look on of records that were written at `at`. Costs nothing when there is nobody.
+/// Sends the records that were written at `at` to the followers. Costs nothing without one.
 pub(super) fn tell(live: &Sender<Arc<RequestRecord>>, frames: &[u8], mut at: Position) {
     if live.receiver_count() == 0 {
         return;
@@ -20,7 +20,7 @@ pub(super) fn tell(live: &Sender<Arc<RequestRecord>>, frames: &[u8], mut at: Pos
     for length in LAYOUT.frames(frames) {
         let (frame, behind) = rest.split_at(length);
         if let Some((head, stored)) = record::head(frame).zip(record::stored(frame)) {
-            // The last may have left.
+            // The last follower may have gone meanwhile.
             live.send(Arc::new(stored.shown(at, &head))).ok();
         }
         at += length as u64;
@@ -57,6 +57,7 @@ impl Feed {
                     return Some(Live::Record(logged));
                 }
                 Ok(_) => {}
+                // The sender never waits: a slow reader loses records and is told how many.
                 Err(RecvError::Lagged(missed)) => return Some(Live::Missed(missed)),
                 Err(RecvError::Closed) => return None,
             }

@@ -50,7 +50,7 @@ pub enum Scope {
     /// One customer's. Nothing of another one is ever given.
     Account(AccountId),
     /// Requests whose key was not recognised.
-    Strangers,
+    Unauthenticated,
     /// The requests of all accounts, for operators.
     All,
 }
@@ -142,7 +142,7 @@ pub struct DroppedRecords {
     /// Records dropped since they came faster than they could be written.
     pub queue_full: u64,
     /// There were too many requests without a recognised key.
-    pub strangers: u64,
+    pub unauthenticated: u64,
     /// The disk refused them.
     pub disk: u64,
 }
@@ -191,11 +191,13 @@ impl LogState {
         deadline: Instant,
     ) -> Result<(Vec<Segment>, Option<Position>), ReadError> {
         let mut index = self.index.lock();
+        // The writer's thread opens the files: a list in the first moments of a process waits for it.
         while !index.is_open {
             if self.opened.wait_until(&mut index, deadline).timed_out() {
                 return Err(ReadError::Failed("it is still being opened".to_owned()));
             }
         }
+        // Under the same lock as the files: a head must lie in the files that are read with it.
         let newest = scope.chain().and_then(|chain| index.heads.get(&chain).copied());
         Ok((index.segments.clone(), newest))
     }
@@ -272,6 +274,7 @@ impl RequestLog {
     ) {
         let Some(shared) = &self.shared else { return };
         let number = account.map_or(NOBODY, AccountId::number);
+        // The queue copies the frame, so the buffer serves the next request and none allocates.
         FRAME.with_borrow_mut(|frame| {
             if record::encode(frame, number, ended_at, &stored()).is_ok() {
                 shared.queue.push(frame, account.is_none(), ended_at.seconds());
@@ -343,6 +346,7 @@ impl RequestLog {
         if let Some(shared) = &self.shared {
             shared.queue.close();
         }
+        // Taken: `close` runs again when the log is dropped.
         if let Some(writer) = self.writer.lock().take()
             && writer.join().is_err()
         {
@@ -358,6 +362,7 @@ impl RequestLog {
     ) -> Result<T, ReadError> {
         let Some(shared) = self.shared.clone() else { return Ok(T::default()) };
         let reading = move || {
+            // A page that is read right after a request has that request in it.
             shared.queue.flush(read::WAIT_MAX);
             let (segments, newest) = shared.look(scope, Instant::now() + read::WAIT_MAX)?;
             read(&mut Reader::new(segments, LAYOUT), newest)

@@ -19,20 +19,20 @@ const LIMITS: BatchLimits = BatchLimits {
 };
 /// Records of requests without a recognised key that are kept in one second. Anybody can make as many
 /// as he likes: more would push those of customers out of the log.
-const STRANGERS_PER_SECOND_MAX: u32 = 10;
+const UNAUTHENTICATED_PER_SECOND_MAX: u32 = 10;
 
 /// Frames that wait to be written.
 #[derive(Debug)]
 pub(super) struct FrameQueue {
     frames: BatchQueue,
-    strangers: Mutex<Strangers>,
+    unauthenticated: Mutex<UnauthenticatedCount>,
     /// Records that could not be written.
     lost: AtomicU64,
 }
 
 /// Records of requests without a recognised key.
 #[derive(Debug, Default)]
-struct Strangers {
+struct UnauthenticatedCount {
     /// The second that they are counted in, since 1970.
     second: u64,
     /// Records in the current second.
@@ -41,13 +41,15 @@ struct Strangers {
     dropped: u64,
 }
 
-impl Strangers {
+impl UnauthenticatedCount {
     /// True if one more may be kept in this second; otherwise it counts as dropped.
     fn admit(&mut self, second: u64) -> bool {
         if self.second != second {
+            // Any other second begins anew, also an earlier one: a clock that was set back must not lock
+            // records out.
             (self.second, self.count) = (second, 0);
         }
-        let admitted = self.count < STRANGERS_PER_SECOND_MAX;
+        let admitted = self.count < UNAUTHENTICATED_PER_SECOND_MAX;
         if admitted {
             self.count += 1;
         } else {
@@ -61,7 +63,7 @@ impl Default for FrameQueue {
     fn default() -> Self {
         Self {
             frames: BatchQueue::new(LIMITS),
-            strangers: Mutex::default(),
+            unauthenticated: Mutex::default(),
             lost: AtomicU64::new(0),
         }
     }
@@ -69,8 +71,8 @@ impl Default for FrameQueue {
 
 impl FrameQueue {
     /// Takes a frame in, or drops it. `second` is now, in seconds since 1970.
-    pub(super) fn push(&self, frame: &[u8], is_stranger: bool, second: u64) {
-        if !is_stranger || self.strangers.lock().admit(second) {
+    pub(super) fn push(&self, frame: &[u8], is_unauthenticated: bool, second: u64) {
+        if !is_unauthenticated || self.unauthenticated.lock().admit(second) {
             self.frames.push(frame, Urgency::Gather);
         }
     }
@@ -101,7 +103,7 @@ impl FrameQueue {
     pub(super) fn counts(&self) -> (u64, DroppedRecords) {
         let dropped = DroppedRecords {
             queue_full: self.frames.dropped(),
-            strangers: self.strangers.lock().dropped,
+            unauthenticated: self.unauthenticated.lock().dropped,
             disk: self.lost.load(Ordering::Relaxed),
         };
         (self.frames.taken(), dropped)

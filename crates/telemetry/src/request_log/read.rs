@@ -25,7 +25,7 @@ impl Scope {
     pub(super) fn chain(self) -> Option<u64> {
         match self {
             Self::All => None,
-            Self::Strangers => Some(NOBODY),
+            Self::Unauthenticated => Some(NOBODY),
             Self::Account(account) => Some(account.number()),
         }
     }
@@ -66,10 +66,12 @@ pub(super) fn list(
     let mut next = first(reader, newest, scope, query.before)?;
     let mut scanned = 0;
     while let Some(position) = next {
+        // `next` stays set: the caller goes on from the last record that was looked at.
         if page.records.len() == limit || scanned == SCAN_MAX {
             return Ok(page);
         }
         let Some(frame) = reader.frame_at(position)? else { break };
+        // A damaged link may lead to a record of another account, which is never shown.
         let Some(head) = record::head(frame).filter(|head| is_of(head, scope)) else { break };
         if let Some(stored) = record::stored(frame).filter(|stored| query.fits(stored)) {
             page.records.push(stored.shown(position, &head));
@@ -101,7 +103,7 @@ fn first(
             None => reader.before(end)?,
         });
     };
-    if reader.is_gone(cursor) {
+    if reader.is_removed(cursor) {
         return Ok(None);
     }
     let head = reader.frame_at(cursor)?.and_then(record::head);
@@ -119,8 +121,9 @@ fn before(
     if scope.chain().is_none() {
         return reader.before(position);
     }
+    // A damaged link could lead forwards, and round in circles.
     let previous = Some(head.previous).filter(|previous| (1..position).contains(previous));
-    Ok(previous.filter(|previous| !reader.is_gone(*previous)))
+    Ok(previous.filter(|previous| !reader.is_removed(*previous)))
 }
 
 /// The record at a position, if it is of this scope and of this request.
@@ -130,7 +133,7 @@ pub(super) fn at(
     position: Position,
     id: RequestId,
 ) -> io::Result<Option<RequestRecord>> {
-    if reader.is_gone(position) {
+    if reader.is_removed(position) {
         return Ok(None);
     }
     let frame = reader.frame_at(position)?;
@@ -156,6 +159,8 @@ pub(super) fn find(
         let first = reader.frame_at(segment.first())?.and_then(record::head);
         begins.push(first.map_or(0, |head| head.ended_at.0));
     }
+    // Records are in the order of their ends: the file before the first one that begins later may hold the
+    // request.
     let behind = begins.partition_point(|begin| *begin < began);
     let (mark, mut left) = (record::mark_of(id), FIND_BYTES_MAX);
     for segment in segments.iter().skip(behind.saturating_sub(1)) {

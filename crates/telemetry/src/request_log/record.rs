@@ -250,6 +250,7 @@ fn cut(name: &str) -> &str {
     if name.len() <= NAME_BYTES_MAX {
         return name;
     }
+    // At the boundary of a character: the middle of one is no text.
     let end = (0..=NAME_BYTES_MAX).rev().find(|end| name.is_char_boundary(*end));
     name.get(..end.unwrap_or(0)).unwrap_or_default()
 }
@@ -279,6 +280,7 @@ pub(super) fn encode(
     frame.extend_from_slice(&account.to_le_bytes());
     frame.extend_from_slice(&ended_at.0.to_le_bytes());
     tollgate_journal::encode(frame, stored)?;
+    // Each of these values implies those before it: a reader knows them by what is left of the frame.
     let is_clamped = stored.max_tokens_clamped > 0;
     let has_requested_model = !stored.requested_model.is_empty() || is_clamped;
     if stored.owed > Nanousd::ZERO || has_requested_model {
@@ -299,6 +301,7 @@ pub(super) fn seal(frame: &mut [u8], previous: Position) {
     if let Some(place) = frame.get_mut(CONTENT_AT..CONTENT_AT + 8) {
         place.copy_from_slice(&previous.to_le_bytes());
     }
+    // The checksum covers the position, which only the writer's thread knows.
     ring::seal_frame(frame);
 }
 
@@ -316,6 +319,7 @@ pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
 
 /// First bytes behind the head of a request's frame.
 pub(super) fn mark_of(request: RequestId) -> Vec<u8> {
+    // The id is the first field of `FrameContent`, so its encoding begins the record.
     postcard::to_stdvec(&Some(request)).unwrap_or_default()
 }
 

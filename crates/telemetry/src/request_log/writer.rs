@@ -52,8 +52,10 @@ impl Writer {
                 "the request log in {} cannot be opened, and nothing is written to it: {error}",
                 self.dir.display()
             );
+            // Else requests would fill a queue that nobody empties.
             self.shared.queue.close();
         }
+        // Also after a failure: lists then find an empty log at once instead of waiting for it.
         self.shared.ready();
         let mut batch = Vec::new();
         while let Some(gathered) = self.shared.queue.gather(&mut batch) {
@@ -75,6 +77,7 @@ impl Writer {
             if torn > 0 {
                 log::warn!("the request log's last {torn} bytes are no whole record; they are cut");
             }
+            // A position is an offset in the files: behind a torn record no reader would find the next one.
             last.cut(whole_to)?;
         }
         self.current = segments.last().cloned();
@@ -130,6 +133,7 @@ impl Writer {
         self.unsaved_bytes += chunk as u64;
         self.current = Some(segment.clone());
         self.shared.change(|index| {
+            // Behind the append: whoever reads the new heads finds their frames in the file.
             index.heads.extend(new);
             match index.segments.last_mut() {
                 Some(last) if last.base == segment.base => *last = segment,
@@ -149,6 +153,7 @@ impl Writer {
             Some(full) => full.end(),
             None => 0,
         };
+        // Before the new file is there: the log is never larger than its size.
         self.remove_oldest(self.segment_bytes())?;
         Segment::create(&self.dir, base, &LAYOUT)
     }
@@ -165,6 +170,8 @@ impl Writer {
         };
         let mut total = segments.iter().map(|segment| segment.bytes).sum::<u64>();
         let mut removed = 0;
+        // Twice the heads, since the new file stands beside the old one until it is renamed. The file that is
+        // written stays.
         while total + 2 * heads_bytes + room > self.size_max && segments.len() > 1 {
             let oldest = segments.remove(0);
             ring::remove(&self.dir, &oldest, &LAYOUT)?;
@@ -192,6 +199,7 @@ impl Writer {
         let Some(covers) = self.current.as_ref().map(Segment::end) else { return };
         let heads = self.shared.index().heads.clone();
         if self.heads_bytes(&heads).is_none() {
+            // A start then reads the whole log, which is bounded as well.
             heads::forget(&self.dir);
         } else if let Err(error) = heads::save(&self.dir, &heads, covers) {
             log::warn!("the request log's heads cannot be saved: {error}");
@@ -237,6 +245,7 @@ impl Chain<'_> {
 
     fn link(&mut self, frame: &mut [u8], position: Position) {
         let Some(account) = record::head(frame).map(|head| head.account) else { return };
+        // Two records of an account in one batch are linked with each other before either is in `heads`.
         let before = self.new.insert(account, position);
         let before = before.or_else(|| self.heads.get(&account).copied());
         record::seal(frame, before.unwrap_or(0));

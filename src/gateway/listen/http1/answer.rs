@@ -53,6 +53,7 @@ impl AnswerBody {
             if request.version == Version::HTTP_11 {
                 return Self::Chunks;
             }
+            // HTTP/1.0 knows no chunks.
             headers.remove(&TRANSFER_ENCODING);
             return Self::ToTheEnd;
         }
@@ -78,6 +79,7 @@ impl AnswerBody {
     ) -> (Bytes, &'static [u8]) {
         match self {
             _ if piece.is_empty() => {}
+            // Bytes behind the end would be read as the next response.
             Self::NotBegun | Self::Whole => piece.clear(),
             Self::ToTheEnd => {}
             Self::Length(left) => {
@@ -126,6 +128,7 @@ pub(super) fn write_head(unsent: &mut BytesMut, head: &AnswerHead, keeps: bool) 
         unsent.extend_from_slice(part.as_bytes());
     }
     let is_interim = status.is_informational();
+    // An upstream's date and connection are its own; an interim response has neither.
     let is_own = |name: &HeaderName| !is_interim && (*name == DATE || *name == CONNECTION);
     for (name, value) in headers.iter().filter(|(name, _)| !is_own(name)) {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {

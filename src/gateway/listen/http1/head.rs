@@ -12,14 +12,14 @@ use crate::gateway::wire::framing::{self, RequestLine};
 const FIELDS: usize = 16;
 
 /// A request's head that was read and found sound, and what came with it.
-pub(crate) struct SoundHead {
+pub(crate) struct CheckedHead {
     pub(super) request: RequestHeader,
     pub(super) body: RequestBody,
     /// True if the connection can serve another request after this one.
     pub(super) keeps: bool,
 }
 
-impl SoundHead {
+impl CheckedHead {
     /// Reads the head in the first `head_bytes` of `bytes`; what stands behind belongs to the body.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use pingora::{Error, ErrorType, OrErr as _, Result};
 use tokio::io::AsyncReadExt as _;
 
 use crate::error::GatewayError;
-use crate::gateway::listen::custom::within;
+use crate::gateway::listen::session_parts::within;
 use crate::gateway::wire::chunk_scan::ChunkScan;
 use crate::gateway::wire::framing::{self, BodyIs};
 

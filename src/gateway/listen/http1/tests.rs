@@ -17,8 +17,8 @@ use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::watch;
 
 use super::*;
+use crate::gateway::listen::connection_table::ConnectionState;
 use crate::gateway::listen::driver;
-use crate::gateway::listen::open::ConnectionState;
 
 /// Answers with what it was asked, in the way in which it was asked to.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ fn nobodys() -> Origin {
 
 /// Serves one request; gives whether its connection is kept.
 async fn serve_ours(stream: DuplexStream) -> bool {
-    let mut wire = CustomerWire::new(Box::new(stream), nobodys());
+    let mut wire = ClientConnection::new(Box::new(stream), nobodys());
     let mut bytes = BytesMut::new();
     let end = loop {
         if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
@@ -176,7 +176,7 @@ async fn serve_ours(stream: DuplexStream) -> bool {
             return false;
         }
     };
-    let Ok(head) = SoundHead::read(bytes, end) else { return false };
+    let Ok(head) = CheckedHead::read(bytes, end) else { return false };
     let returned = KeepAliveSlot::default();
     let own = Http1Session::new(head, wire, Arc::clone(&returned));
     driver::serve(&Echo, &mut driver::session(), Box::new(own)).await;
@@ -316,8 +316,8 @@ async fn the_head_of_an_answer_that_breaks_off_is_sent() {
 #[tokio::test]
 async fn a_head_that_was_written_keeps_nothing_but_its_status() {
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-    let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
-    let wire = CustomerWire::new(Box::new(std::io::Cursor::new(Vec::new())), nobodys());
+    let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let wire = ClientConnection::new(Box::new(std::io::Cursor::new(Vec::new())), nobodys());
     let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     let read = Bytes::from(vec![b'a'; 8192]);
     let value = HeaderValue::from_maybe_shared(read.slice(..8)).expect("a value");
@@ -340,8 +340,8 @@ async fn addresses_of_a_closed_connection_are_still_available() {
     let mut stream = pingora::protocols::l4::stream::Stream::from(ours);
     stream.set_socket_digest(digest);
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-    let head = SoundHead::read(request.as_slice().into(), request.len()).expect("sound");
-    let wire = CustomerWire::new(Box::new(stream), nobodys());
+    let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let wire = ClientConnection::new(Box::new(stream), nobodys());
     let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     for _ in 0..2 {
         session.shutdown(0, "").await;

@@ -1,5 +1,5 @@
-//! The answer to a request from inside, on its way from the session that it is written to, to whoever
-//! asked: pieces, of which so many wait at most, and what the request was settled for.
+//! The queue of a loopback response, from its session to its caller: a bounded number of pieces, and the
+//! settlement.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -26,7 +26,7 @@ struct QueueState {
     settled: Option<RequestSettlement>,
     /// Nothing more is written.
     is_over: bool,
-    /// Nobody reads any more.
+    /// The reader was dropped.
     reader_dropped: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -38,11 +38,11 @@ pub(super) struct QueueWriter(Arc<Mutex<QueueState>>);
 /// The caller's end of the queue.
 pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
 
-/// Tells whoever asked from inside what the request came to.
+/// Sends the settlement of a request to its caller.
 #[derive(Clone)]
 pub(super) struct SettlementSender(Arc<Mutex<QueueState>>);
 
-/// The error that nobody reads any more.
+/// The error of a queue without a reader.
 #[derive(Debug)]
 pub(super) struct ReaderDropped;
 
@@ -59,7 +59,7 @@ fn note(waker: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-/// Wakes whoever waits, if somebody does.
+/// Wakes the waiting side, if there is one.
 fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
@@ -108,7 +108,7 @@ impl QueueWriter {
         .await
     }
 
-    /// Waits until nobody reads.
+    /// Waits until the reader was dropped.
     pub(super) async fn left(&self) {
         poll_fn(|context| {
             let mut state = self.0.lock();

@@ -1,4 +1,4 @@
-//! A request from inside while it is served.
+//! A loopback request while it is served.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -7,8 +7,8 @@ use std::task::Poll;
 
 use tokio::runtime::Handle;
 
-/// A request that is being served. When this is dropped before its end it goes on all the same, so that it
-/// is settled whatever becomes of whoever has asked.
+/// A request that is being served. It goes on when this is dropped before its end, so that it is settled
+/// whatever its caller does.
 pub(super) struct Serving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Serving {
@@ -17,7 +17,7 @@ impl Serving {
         Self(Some(Box::pin(work)))
     }
 
-    /// Lets it go on as a task of its own.
+    /// Serves the rest in a task of its own.
     pub(super) fn go_on(mut self) {
         self.spawn();
     }

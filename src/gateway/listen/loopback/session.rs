@@ -16,15 +16,15 @@ use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::{Error, ErrorType, Result};
 
 use super::queue::{QueueWriter, ReaderDropped, SettlementSender};
-use super::{Inner, Piece};
-use crate::gateway::listen::custom::{Timeouts, plain_session, write_tasks};
+use super::{LoopbackRequest, Piece};
 use crate::gateway::listen::deadline::Deadline;
+use crate::gateway::listen::session_parts::{Timeouts, plain_session, write_tasks};
 
 /// `Host` of in-process requests; upstreams get their own names.
 const OWN_NAME: HeaderValue = HeaderValue::from_static("localhost");
 
 /// A request in memory, as Pingora serves it.
-pub(super) struct InnerSession {
+pub(super) struct LoopbackSession {
     head: RequestHeader,
     /// The body, until it is read: who reads it counts it, and gives it up before the answer ends.
     body: Option<Bytes>,
@@ -40,14 +40,14 @@ pub(super) struct InnerSession {
     timeouts: Timeouts,
 }
 
-impl InnerSession {
+impl LoopbackSession {
     pub(super) fn new(
-        request: Inner,
+        request: LoopbackRequest,
         queue: QueueWriter,
         completion: SettlementSender,
         deadline: Arc<Deadline>,
     ) -> Result<Self> {
-        let Inner { method, path, headers, body, address, origin } = request;
+        let LoopbackRequest { method, path, headers, body, address, origin } = request;
         let uri = path.parse::<Uri>().map_err(|error| {
             Error::because(ErrorType::InvalidHTTPHeader, "a path from inside", error)
         })?;
@@ -57,9 +57,9 @@ impl InnerSession {
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
         head.extensions.insert(completion);
         let head = RequestHeader::from(head);
-        let proxy_digest = origin.and_then(|origin| origin.inner().into_digest());
+        let proxy_digest = origin.and_then(|origin| origin.loopback().into_digest());
         let digest = Digest { proxy_digest, ..Digest::default() };
-        // Nobody asks for the port of one who has no socket.
+        // Without a socket there is no port.
         let client = address.map(|address| PeerAddr::Inet(SocketAddr::new(address, 0)));
         Ok(Self {
             head,
@@ -118,7 +118,7 @@ impl InnerSession {
 }
 
 #[async_trait]
-impl CustomSession for InnerSession {
+impl CustomSession for LoopbackSession {
     plain_session!();
 
     fn req_header(&self) -> &RequestHeader {
@@ -138,7 +138,7 @@ impl CustomSession for InnerSession {
         Ok(())
     }
 
-    /// There is no more to read: it waits for whoever asked to leave, or for the deadline.
+    /// Nothing is left to read: it waits for the caller to disconnect, or for the deadline.
     async fn read_body_or_idle(&mut self, no_body_expected: bool) -> Result<Option<Bytes>> {
         if !no_body_expected && self.body.is_some() {
             return self.read_body_bytes().await;
@@ -193,7 +193,7 @@ impl CustomSession for InnerSession {
         self.end().await
     }
 
-    /// Whoever asked sees that the answer has no end.
+    /// The caller sees that the response has no end.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
         self.has_ended = true;
         self.queue.close();

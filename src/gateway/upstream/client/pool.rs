@@ -17,7 +17,7 @@ use tollgate_outbound::{DialError, LocalResource, Name};
 use crate::config::snapshot::Upstream;
 use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::connectors::{Connectors, DialedStream};
-use crate::gateway::wire::patience::Patience;
+use crate::gateway::wire::reused_timer::ReusedTimer;
 
 /// So much sooner than an upstream says it will, a connection is given up: a request that goes out as the
 /// upstream closes has to be sent again.
@@ -38,7 +38,7 @@ pub(crate) struct Upstreams {
 /// A connection to an upstream.
 pub(super) struct UpstreamConnection {
     pub(super) stream: Stream,
-    pub(super) patience: Patience,
+    pub(super) timer: ReusedTimer,
     pub(super) target: ConnectionTarget,
     /// It has served a request.
     pub(super) is_reused: bool,
@@ -78,7 +78,7 @@ impl Upstreams {
             // Making one takes a large future, which most requests do without.
             None => Box::pin(self.make_with_room(upstream)).await?,
         };
-        // It is large, and moved from step to step.
+        // Boxed: it is large, and moved from step to step.
         Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
     }
 
@@ -98,11 +98,13 @@ impl Upstreams {
     async fn make(&self, upstream: &Upstream) -> Result<UpstreamConnection, DialError> {
         let DialedStream { stream, address } = self.connectors.connect(upstream).await?;
         let destination = Arc::clone(&upstream.destination);
+        // Compared with later counts, it tells whether a request has arrived. Over TLS more is sent than was
+        // written.
         let written = acked(&stream).filter(|_| !destination.is_encrypted());
         let target = ConnectionTarget { destination, address };
         Ok(UpstreamConnection {
             stream,
-            patience: Patience::default(),
+            timer: ReusedTimer::default(),
             target,
             is_reused: false,
             written,
@@ -177,10 +179,12 @@ impl Idle {
             return;
         }
         let mut kept = self.kept.lock();
+        // The oldest goes: a connection that was just used is the likeliest to be open.
         let given_up = if kept.count >= self.max { kept.give_up_oldest() } else { None };
         kept.add(IdleConnection { connection, until: Instant::now() + idle_timeout });
         let is_watched = std::mem::replace(&mut kept.is_watched, true);
         drop(kept);
+        // Closing takes a system call, and the lock is every request's.
         drop(given_up);
         if !is_watched {
             tokio::spawn(watch(Arc::downgrade(self)));
@@ -208,6 +212,7 @@ impl UnusedByTarget {
             }
         };
         let group = self.groups.iter_mut().filter(|group| leads_there(group)).nth(turn)?;
+        // `watch` looks once a second, and the upstream may close a connection at its time.
         let is_due = |unused: &mut IdleConnection| unused.until > Instant::now();
         let unused = group.connections.pop_if(is_due)?;
         self.count -= 1;
@@ -276,8 +281,8 @@ impl UpstreamConnection {
     pub(super) fn over(stream: Stream, address: SocketAddr) -> Self {
         let destination = crate::balance::sample::upstream().destination;
         let target = ConnectionTarget { destination, address };
-        let patience = Patience::default();
-        Self { stream, patience, target, is_reused: false, written: None }
+        let timer = ReusedTimer::default();
+        Self { stream, timer, target, is_reused: false, written: None }
     }
 }
 

@@ -217,6 +217,7 @@ impl BudgetShare {
             return Ok(());
         }
         let mut taken = self.take(more, max);
+        // Another request may take the room that was just made.
         for _ in 1..ATTEMPTS_MAX {
             if taken.is_ok() {
                 break;
@@ -234,6 +235,7 @@ impl BudgetShare {
         if let Some(account) = &self.account
             && let Err(full) = self.take_of(account, more, max)
         {
+            // Both or neither: bytes of a share that is refused belong to no one.
             self.budget.held.give_back(more);
             return Err(full);
         }

@@ -51,7 +51,7 @@ async fn a_video_waits_is_worked_on_and_is_there() {
 }
 
 #[tokio::test]
-async fn what_is_billed_follows_the_parameters_unless_it_is_told() {
+async fn usage_follows_the_parameters_unless_configured() {
     let sim = sim(&[]);
     let usage = async |settings: &str, parameters: Value| {
         record(&sim, TaskProtocol::Dashscope, settings, &order(parameters)).await["usage"].clone()

@@ -72,6 +72,7 @@ fn check_keys(document: &mut Document, at: &Path, raw: &raw::Aws) {
         let message = "a key whose id begins with `AKIA` has no session token";
         document.note(Fault::at_key(&at.key("session_token"), message).help("leave it out"));
     }
+    // Ids have 20 characters, secrets 40.
     if id.len() >= 40 || (16..=24).contains(&raw.secret_access_key.0.expose().len()) {
         let message = "the id of the key and its secret seem to have changed places";
         document.note(Fault::at_value(&at.key("access_key_id"), message).warning());
@@ -82,6 +83,7 @@ fn check_region(document: &mut Document, at: &Path, region: &str, host: &str) {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let ends_with_digit = region.bytes().next_back().is_some_and(|byte| byte.is_ascii_digit());
     if !region.bytes().all(is_letter) || !region.contains('-') || !ends_with_digit {
+        // Consoles show zones such as `us-east-1a` more often than regions.
         let zone = region.strip_suffix(|letter: char| letter.is_ascii_lowercase());
         let is_zone = |text: &&str| text.ends_with(|letter: char| letter.is_ascii_digit());
         let help = match zone.filter(is_zone) {
@@ -91,6 +93,7 @@ fn check_region(document: &mut Document, at: &Path, region: &str, host: &str) {
         document.note(Fault::at_value(at, "this is no region").help(help));
         return;
     }
+    // The region is part of the signature, and the host shows which one it must be.
     let mut named = host.split('.').filter(|part| part.contains('-') && part.ends_with(is_digit));
     let is_aws = host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
     if let Some(other) = named.next_back().filter(|other| is_aws && *other != region) {
@@ -143,6 +146,7 @@ fn assumed(
     if let Some(id) = &raw.external_id {
         check_given(document, &at.key("external_id"), &id.0);
     }
+    // A partition of its own, with a domain of its own.
     let is_china = region.starts_with("cn-");
     let domain = if is_china { "amazonaws.com.cn" } else { "amazonaws.com" };
     let sts_url = match &raw.sts_url {

@@ -2,8 +2,8 @@ use std::path::Path;
 
 use super::*;
 use crate::postgres::server::Postgres;
+use crate::postgres::tests::options;
 use crate::postgres::usage::put_usage;
-use crate::postgres::{PostgresOptions, TlsMode};
 use tollgate_ledger::{AccountId, Grain, KeyId, UsageCell, UsageTotal};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PLACED, Unit};
@@ -23,15 +23,7 @@ const TWO: Migration = Migration {
 
 async fn opened(name: &str) -> (Db, String) {
     let (name, url) = Postgres::shared().database(name);
-    let options = PostgresOptions {
-        url,
-        password: None,
-        tls: TlsMode::Disable,
-        ca_file: None,
-        connections_max: 2,
-        application: "tollgate tests".to_owned(),
-    };
-    (Db::for_migrations(&options).await.expect("a database"), name)
+    (Db::for_migrations(&options(&url)).await.expect("a database"), name)
 }
 
 #[tokio::test]
@@ -81,17 +73,9 @@ async fn a_step_that_fails_leaves_nothing_behind() {
 async fn processes_that_migrate_at_once_take_each_step_once() {
     for round in 0..10 {
         let (first, name) = opened("at_once").await;
-        let url = Postgres::shared().url_of(&name);
-        let options = |application: &str| PostgresOptions {
-            url: url.clone(),
-            password: None,
-            tls: TlsMode::Disable,
-            ca_file: None,
-            connections_max: 1,
-            application: application.to_owned(),
-        };
-        let second = Db::for_migrations(&options("second")).await.expect("a database");
-        let third = Db::for_migrations(&options("third")).await.expect("a database");
+        let options = options(&Postgres::shared().url_of(&name));
+        let second = Db::for_migrations(&options).await.expect("a database");
+        let third = Db::for_migrations(&options).await.expect("a database");
         let steps = [ONE, TWO];
         let (a, b, c) =
             tokio::join!(up_to(&first, &steps), up_to(&second, &steps), up_to(&third, &steps));

@@ -2,8 +2,9 @@ use std::collections::HashSet;
 
 use super::super::columns::encoded;
 use super::super::server::Postgres;
+use super::super::tests::options;
 use super::super::usage::put_usage;
-use super::super::{Param, PostgresOptions, TlsMode, migrate};
+use super::super::{Param, migrate};
 use super::*;
 use tollgate_ledger::{RequestId, Reservation, VoidReason};
 use tollgate_money::price::{Unit, Usage};
@@ -11,15 +12,7 @@ use tollgate_money::price::{Unit, Usage};
 /// A database with the schema, and its name.
 async fn database(name: &str) -> (Db, String) {
     let (name, url) = Postgres::shared().database(name);
-    let options = PostgresOptions {
-        url,
-        password: None,
-        tls: TlsMode::Disable,
-        ca_file: None,
-        connections_max: 4,
-        application: "tollgate tests".to_owned(),
-    };
-    let db = Db::for_migrations(&options).await.expect("a database");
+    let db = Db::for_migrations(&options(&url)).await.expect("a database");
     migrate::up(&db).await.expect("the schema");
     (db, name)
 }

@@ -24,7 +24,7 @@ const GROUP_RECORDS: usize = 4096;
 const KEYS: [&str; 2] = ["webhook-key", "session-key"];
 
 /// A ledger that is being made. Nobody can open it before [`MovedMarker::remove`].
-pub struct Arriving {
+pub struct MoveTarget {
     dir: PathBuf,
     cores: Vec<Core>,
     writer: Writer,
@@ -33,7 +33,7 @@ pub struct Arriving {
     lock: DirectoryLock,
 }
 
-impl Arriving {
+impl MoveTarget {
     /// Begins a ledger in `dir`, which is empty, or has one that was never finished.
     ///
     /// # Errors

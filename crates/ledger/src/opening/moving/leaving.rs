@@ -17,7 +17,8 @@ use crate::reading::report::{History, track};
 use crate::reading::verify;
 use crate::records::error::OpenError;
 use crate::records::loss::ListedLoss;
-use crate::records::record::{JournaledRecord, OpenHold, Record};
+use crate::records::record::{JournaledRecord, Record};
+use crate::records::reservation::OpenHold;
 use crate::records::task::{DeliveryAttempt, Task};
 use crate::rules::account::Account;
 use crate::rules::core::Core;
@@ -37,7 +38,7 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 const TAKEN_UP_MAX: usize = 1000;
 
 /// A ledger that nobody else has open, and what its journal comes to.
-pub struct Leaving {
+pub struct MoveSource {
     dir: PathBuf,
     cores: Vec<Core>,
     /// Name of the ledger: the hash chain of its first group, in hex.
@@ -52,7 +53,7 @@ pub struct Leaving {
 }
 
 /// A stretch of the journal, as it is written down in a fleet.
-pub struct Part {
+pub struct MovePart {
     /// Its number, from 1.
     pub number: u64,
     /// Writes of operators and customers.
@@ -72,12 +73,12 @@ pub struct MovedTask {
     pub tried: Option<Arc<DeliveryAttempt>>,
 }
 
-/// A submit that is recognised when it is repeated: see [`Parts::submits`].
+/// A submit that is recognised when it is repeated: see [`MoveParts::submits`].
 pub type MovedSubmit = (AccountId, [u8; 32], [u8; 32], TaskId, UnixMs);
 
 /// The parts of a ledger, one after the other, and what they sum up to.
-pub struct Parts<'a> {
-    leaving: &'a Leaving,
+pub struct MoveParts<'a> {
+    source: &'a MoveSource,
     reader: Reader,
     number: u64,
     holds: HashMap<HoldId, OpenHold>,
@@ -100,7 +101,7 @@ pub struct Parts<'a> {
     lines: BTreeMap<AccountId, u64>,
 }
 
-impl Leaving {
+impl MoveSource {
     /// Opens the ledger in `dir` and checks all of it, as `tollgate ledger verify` does.
     ///
     /// # Errors
@@ -113,6 +114,7 @@ impl Leaving {
         let checked = verify::read(dir, None, &|| true)?;
         let mut reader = Reader::open(&dir.join("journal"), Position::default())?;
         let mut violations = checked.report.violations;
+        // The first frame's chain names the ledger: it is there in every copy, and in no other ledger.
         let first = if violations.is_empty() { reader.next_frame()? } else { None };
         let last = reader.position().seq;
         let last = checked.report.records.saturating_add(NodeId::of(last).begin());
@@ -160,9 +162,9 @@ impl Leaving {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn parts(&self) -> Result<Parts<'_>, OpenError> {
-        Ok(Parts {
-            leaving: self,
+    pub fn parts(&self) -> Result<MoveParts<'_>, OpenError> {
+        Ok(MoveParts {
+            source: self,
             reader: Reader::open(&self.dir.join("journal"), Position::default())?,
             number: 0,
             holds: HashMap::new(),
@@ -181,12 +183,12 @@ impl Leaving {
     }
 }
 
-impl Parts<'_> {
+impl MoveParts<'_> {
     /// The next part; `None` behind the last.
     ///
     /// # Errors
     /// When the journal cannot be read, or is not the one that was checked.
-    pub fn next_part(&mut self) -> Result<Option<Part>, OpenError> {
+    pub fn next_part(&mut self) -> Result<Option<MovePart>, OpenError> {
         if self.is_over {
             return Ok(None);
         }
@@ -212,7 +214,7 @@ impl Parts<'_> {
         let history = History::of(std::mem::take(&mut window));
         self.add(&history)?;
         self.number = self.number.saturating_add(1);
-        Ok(Some(Part { number: self.number, writes, entries: history.entries }))
+        Ok(Some(MovePart { number: self.number, writes, entries: history.entries }))
     }
 
     fn take(
@@ -222,6 +224,7 @@ impl Parts<'_> {
         window: &mut Window,
     ) -> Result<(), crate::Violation> {
         self.last_at = self.last_at.max(record.at());
+        // Before `track`, which removes a hold that this record ends.
         let hold = record.open_hold().and_then(|id| self.holds.get(&id).cloned());
         match &record {
             Record::Granted { .. } | Record::Refunded { .. } | Record::WrittenOff { .. } => {
@@ -267,7 +270,7 @@ impl Parts<'_> {
     /// Accounts are suspended until a node has followed all that is said of them: a key must not be
     /// accepted between its making and its end.
     fn take_up(&mut self, writes: &mut Vec<Vec<Record>>) {
-        for account in self.leaving.accounts().iter().filter(|account| !account.suspended) {
+        for account in self.source.accounts().iter().filter(|account| !account.suspended) {
             let (id, at) = (account.id, account.created_at);
             self.write.push(Record::AccountSuspended { account: id, suspended: false, at });
             if self.write.len() >= TAKEN_UP_MAX {
@@ -283,13 +286,15 @@ impl Parts<'_> {
         }
         for (key, account, at) in &history.used {
             let used = self.used.entry((*key, *account)).or_default();
+            // Clocks may have been set back between two parts.
             *used = (*used).max(*at);
         }
         for journaled in &history.doubts {
             let Some(hold) = journaled.record.open_hold() else { continue };
-            let state = self.leaving.cores[shard_index(journaled.record.account())]
+            let state = self.source.cores[shard_index(journaled.record.account())]
                 .accounts
                 .get(&journaled.record.account());
+            // A later part may have resolved it: the final state tells, which was read before.
             if state.is_some_and(|state| state.customers.doubts.contains(&hold)) {
                 self.doubts.insert(hold, journaled.clone());
             }
@@ -321,7 +326,7 @@ impl Parts<'_> {
     pub fn submits(&self) -> Vec<MovedSubmit> {
         let within_ms = u64::try_from(REPEATED_WITHIN.as_millis()).unwrap_or(u64::MAX);
         let until = self.last_at.0.saturating_sub(within_ms);
-        let states = self.leaving.cores.iter().flat_map(|core| core.accounts.values());
+        let states = self.source.cores.iter().flat_map(|core| core.accounts.values());
         let all = states.flat_map(|state| {
             let submits = state.submits.iter();
             submits
@@ -334,9 +339,9 @@ impl Parts<'_> {
 
     /// Tallies with these tasks; all parts must have been read.
     pub fn tallies(&self, tasks: &[&MovedTask]) -> Tallies {
-        let (codes, uses) = alike::codes(&self.leaving.cores);
+        let (codes, uses) = alike::codes(&self.source.cores);
         let mut tallies = Tallies { codes, uses, ..Tallies::default() };
-        for state in self.leaving.cores.iter().flat_map(|core| core.accounts.values()) {
+        for state in self.source.cores.iter().flat_map(|core| core.accounts.values()) {
             let (account, tally) = (&state.account, tallies.of(state.account.id));
             tally.granted = account.balance.granted;
             tally.available = account.balance.available;

@@ -69,7 +69,9 @@ impl Tally {
     /// Adds usage.
     pub fn add_usage(&mut self, total: &UsageTotal) {
         self.calls = self.calls.saturating_add(total.calls);
-        self.cost = [total.charged, total.owed, total.written_off].into_iter().fold(self.cost, sum);
+        self.cost = [total.charged, total.owed, total.written_off]
+            .into_iter()
+            .fold(self.cost, Nanousd::saturating_add);
         self.units = total.usage.counts().into_iter().fold(self.units, u64::saturating_add);
     }
 
@@ -84,7 +86,7 @@ impl Tally {
             (&mut self.written_off, other.written_off),
             (&mut self.cost, other.cost),
         ] {
-            *mine = sum(*mine, more);
+            *mine = mine.saturating_add(more);
         }
         for (mine, more) in [
             (&mut self.keys, other.keys),
@@ -134,9 +136,4 @@ impl Tallies {
         }
         found
     }
-}
-
-/// Money past the range stays at its end: the sums only compare.
-fn sum(one: Nanousd, two: Nanousd) -> Nanousd {
-    one.checked_add(two).unwrap_or(Nanousd::MAX)
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use super::Survey;
 use crate::projection::store::{Store, StoreError};
-use crate::records::record::{Key, Record};
+use crate::records::key::Key;
+use crate::records::record::Record;
 use crate::rules::account::{Account, Balance};
 use crate::rules::audit;
 use crate::rules::core::Core;

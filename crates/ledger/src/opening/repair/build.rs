@@ -41,7 +41,7 @@ pub(super) struct Builder<'a> {
     group: Vec<JournaledRecord>,
     new: PathBuf,
     restored: u64,
-    gone: u64,
+    unrecoverable: u64,
     dropped: u64,
     dropped_why: Vec<String>,
     costs: BTreeMap<AccountId, (Nanousd, Nanousd)>,
@@ -72,6 +72,8 @@ impl<'a> Builder<'a> {
             _ => None,
         });
         let refunded = made.refunded.iter().chain(put_back).map(|hold| (*hold, None)).collect();
+        // Places of lost records are the only ones that they can be put into: nothing may move another
+        // record.
         let besides = if lost.is_empty() { VecDeque::new() } else { besides.collect() };
         Self {
             sled_contents,
@@ -83,7 +85,7 @@ impl<'a> Builder<'a> {
             group: Vec::new(),
             new: PathBuf::new(),
             restored: 0,
-            gone: 0,
+            unrecoverable: 0,
             dropped: 0,
             dropped_why: Vec::new(),
             costs: BTreeMap::new(),
@@ -101,6 +103,7 @@ impl<'a> Builder<'a> {
         at: Position,
         chains: &BTreeMap<Seq, Chain>,
     ) -> Result<(), OpenError> {
+        // A repair that was interrupted: its copy may end anywhere.
         if new.exists() {
             fs::remove_dir_all(new).map_err(OpenError::io(new))?;
         }
@@ -126,6 +129,8 @@ impl<'a> Builder<'a> {
             }
             // The last one is cut and appended to: it must be another file.
             let is_closed = seal.is_some() || first_seq < at.segment;
+            // A link where the file system has them: journals of many gigabytes are neither copied nor
+            // take the room twice.
             if is_closed && fs::hard_link(&from, &file).is_ok() {
                 continue;
             }
@@ -160,7 +165,9 @@ impl<'a> Builder<'a> {
                     self.put(seq, record)?;
                 }
                 _ => {
-                    self.gone += 1;
+                    self.unrecoverable += 1;
+                    // A place cannot stay empty: numbers name holds, and the chain goes over all of
+                    // them.
                     self.note(seq, "lost")?;
                 }
             }
@@ -195,7 +202,7 @@ impl<'a> Builder<'a> {
                 ) => (&mut cost.1, *amount),
                 _ => (&mut cost.0, Nanousd::ZERO),
             };
-            *place = place.checked_add(amount).unwrap_or(Nanousd::MAX);
+            *place = place.saturating_add(amount);
             self.note(seq, "unusable")?;
         }
         self.look(seq);
@@ -204,9 +211,10 @@ impl<'a> Builder<'a> {
 
     /// Applies a record if the rules allow it, and returns whether they did.
     fn apply(&mut self, seq: Seq, record: &Record) -> bool {
-        let is_gone = self.refunds_a_lost_hold(record);
+        // `Core::apply` cannot see this: a refund's charge is in the journal alone.
+        let has_no_charge = self.refunds_a_lost_hold(record);
         let core = &mut self.cores[shard_index(record.account())];
-        let why = match (!is_gone).then(|| core.apply(seq, record)) {
+        let why = match (!has_no_charge).then(|| core.apply(seq, record)) {
             None => format!("record {seq} refunds a charge that is lost"),
             Some(Ok(())) => {
                 let ended = record.open_hold().zip(record.charged());
@@ -246,6 +254,7 @@ impl<'a> Builder<'a> {
     }
 
     fn put(&mut self, seq: Seq, record: Record) -> Result<(), OpenError> {
+        // The sound part was copied as it stands; a look without `apply` writes nothing.
         if self.writer.is_none() || seq <= self.copied {
             return Ok(());
         }
@@ -311,12 +320,13 @@ impl<'a> Builder<'a> {
             });
         }
         repair.restored = self.restored;
-        repair.gone = self.gone;
+        repair.unrecoverable = self.unrecoverable;
         repair.dropped = self.dropped;
         repair.dropped_why = self.dropped_why;
         let Some(writer) = self.writer else { return Ok(None) };
         let end = writer.position();
         drop(writer);
+        // Before anything is replaced: an unsound result leaves the damaged journal where it was.
         let report = verify::check(&self.new, None, &|| true)?;
         match report.violations.first() {
             None => Ok(Some(end)),
@@ -333,6 +343,7 @@ impl<'a> Builder<'a> {
 /// this is broken off.
 pub(super) fn put_in_place(dir: &Path, new: Option<&Path>) -> Result<Option<PathBuf>, OpenError> {
     let at = UnixMs::now().0 / 1000;
+    // Renamed, never removed: what a repair could not read may still be read by somebody.
     let aside = |name: &str| dir.join(format!("{name}.before-repair-{at}"));
     let rename = |from: &Path, to: &Path| {
         let renamed = fs::rename(from, to).and_then(|()| sync_directory(dir));

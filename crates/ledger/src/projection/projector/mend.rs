@@ -88,6 +88,7 @@ impl<'a> Mender<'a> {
         let Projector { backlog, dir, head, .. } = self.projector;
         load::check_room(dir, FREE_BYTES_MIN)?;
         let may_rebuild = self.rebuilt_at.is_none_or(|at| at.elapsed() > REBUILD_INTERVAL);
+        // Opening alone helps after a full disk or a panic; a second failure in a row means the file.
         if self.strikes > 1 && may_rebuild {
             self.strikes = 0;
             self.rebuilt_at = Some(Instant::now());
@@ -97,6 +98,8 @@ impl<'a> Mender<'a> {
         loop {
             let pushed = backlog.pushed();
             let is_close = pushed.saturating_sub(state.end.seq) < RECORDS_CLOSE;
+            // Kept from the same moment on as the goal is read: no record falls between replay and
+            // queue.
             let to = if is_close { backlog.keep() } else { pushed };
             state.replay(dir, Some(to))?;
             if is_close && backlog.resume(state.end.seq) {

@@ -77,6 +77,7 @@ impl<'a> Packer<'a> {
         let (length, packed) = projected.write(Store::lengths)?;
         let growth = match pruning.growth_min {
             0 => 0,
+            // Half as much again: copying costs the same for a small gain as for a large one.
             least => least.max(packed / 2),
         };
         if length >= packed.saturating_add(growth) {
@@ -96,6 +97,7 @@ impl<'a> Packer<'a> {
         let from = projected.write(Store::entries_from)?;
         let (sender, cut) = mpsc::sync_channel(1);
         let (journal, pruning) = (dir.join("journal"), *pruning);
+        // A thread of its own: an archive that is slow must not hold up what is applied.
         let find = move || drop(sender.send(left_behind(pruning, &journal, from)));
         match std::thread::Builder::new().name("ledger-prune".to_owned()).spawn(find) {
             Ok(_) => self.cut = Some(cut),
@@ -158,6 +160,7 @@ fn left_behind(pruning: Pruning, journal: &Path, from: Seq) -> Result<PruneCutof
         let kept = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
         UnixMs(now.0.saturating_sub(kept))
     };
+    // Whole days: what stays of a day by the hour would be counted twice beside the day's sum.
     let day = before(keep).0 / MS_PER_DAY;
     let hours = u32::try_from(day * (MS_PER_DAY / MS_PER_HOUR)).unwrap_or(0);
     let lines = lines_from(journal, from, before(keep), lines_max)?;
@@ -185,6 +188,7 @@ fn lines_from(dir: &Path, from: Seq, before: UnixMs, lines_max: u64) -> Result<S
         if seal.last_seq < lines {
             continue;
         }
+        // Dropped lines are read from the segment from then on, so it must be readable now.
         if let Err(error) = Frames::open(dir, seal.first_seq) {
             log::warn!(
                 "lines of statements stay in sled that could not be read without it: {error}"

@@ -4,7 +4,8 @@
 //! what follows it is read.
 
 use super::{Store, StoreError, entries_key, read_chunk};
-use crate::records::record::{JournaledRecord, Record, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::record::{JournaledRecord, Record};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, RequestId, Seq};
 
@@ -151,7 +152,9 @@ mod tests {
     use super::*;
     use crate::journal::segment::Position;
     use crate::projection::window::Window;
-    use crate::records::record::{OpenHold, Record, Reservation, VoidReason};
+    use crate::records::hold_end::VoidReason;
+    use crate::records::record::Record;
+    use crate::records::reservation::{OpenHold, Reservation};
     use tollgate_money::money::Nanousd;
     use tollgate_types::ids::KeyId;
 

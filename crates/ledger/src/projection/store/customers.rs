@@ -43,6 +43,7 @@ pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
         let (account, session, until): (AccountId, SessionId, UnixMs) =
             postcard::from_bytes(&row?.1)?;
         let core = &mut cores[shard_index(account)];
+        // The operator has no row of an account: its sessions live in the shard that has its state.
         if account == AccountId::OPERATOR {
             core.operator.ended.insert(session, until);
             continue;
@@ -182,6 +183,7 @@ pub(super) fn put_people(batch: &mut Batch, changes: &CustomerChanges) -> Result
         let place = seq.to_be_bytes();
         put(batch, key(ACT, &[&place]), row)?;
         put(batch, key(ACT_OF, &[&act.account.number().to_be_bytes(), &place]), seq)?;
+        // Only writes with a key are ever looked up by time, and most have none.
         if act.id.is_some() {
             put(batch, key(ACT_ID, &[&act.at.0.to_be_bytes(), &place]), seq)?;
         }
@@ -189,6 +191,8 @@ pub(super) fn put_people(batch: &mut Batch, changes: &CustomerChanges) -> Result
     if let Some(seq) = changes.followed {
         put(batch, vec![FOLLOWED], &seq)?;
     }
+    // After the rows of new doubts, which `apply` puts before this: a doubt of the same window may be
+    // resolved by now.
     for hold in &changes.resolved {
         batch.remove(key(IN_DOUBT, &[&hold.number().to_be_bytes()]));
     }

@@ -5,7 +5,6 @@
 //! written meanwhile to rows that were copied already is written to both. The new one is in a directory
 //! of its own until it is whole and on disk; then it is named so that any start takes it.
 
-use std::collections::HashMap;
 use std::fs::{self, File};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use std::sync::atomic::Ordering;
 
 use sled::IVec;
 
+use super::batch::{Batch, collect};
 use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
@@ -33,39 +33,6 @@ const WHOLE: &str = "sled.packed";
 const OLD: &str = "sled.old";
 /// Bytes copied at a time: a few milliseconds, during which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
-/// Turns of the collector behind each batch. Sled frees the pages that a batch replaces through it, and
-/// it takes no more than eight bags of 64 in a turn, of which sled itself makes one in 128 reads.
-const COLLECTIONS: usize = 64;
-
-/// Rows of one atomic write.
-#[derive(Default)]
-pub(super) struct Batch(HashMap<IVec, Option<IVec>>);
-
-impl Batch {
-    pub(super) fn insert(&mut self, key: impl Into<IVec>, value: impl Into<IVec>) {
-        self.0.insert(key.into(), Some(value.into()));
-    }
-
-    pub(super) fn remove(&mut self, key: impl Into<IVec>) {
-        self.0.insert(key.into(), None);
-    }
-
-    /// The rows that it writes, and with `None` removes, in no order.
-    pub(super) fn changes(&self) -> impl Iterator<Item = (&IVec, Option<&IVec>)> {
-        self.0.iter().map(|(key, value)| (key, value.as_ref()))
-    }
-
-    fn of_sled(self) -> sled::Batch {
-        let mut batch = sled::Batch::default();
-        for (key, value) in self.0 {
-            match value {
-                Some(value) => batch.insert(key, value),
-                None => batch.remove(key),
-            }
-        }
-        batch
-    }
-}
 
 /// Lines to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +78,13 @@ pub(super) struct Packing {
 
 impl Packing {
     fn begin(dir: &Path, cut: PruneCutoff) -> Result<Self, StoreError> {
+        // A crash may have left half a copy, whose rows lack what was written since.
         remove(&dir.join(NEW))?;
         let db = open_sled(&dir.join(NEW))?;
         let mut first = Batch::default();
         put(&mut first, ENTRIES_FROM.to_vec(), &cut.lines)?;
         put(&mut first, HOURS_FROM.to_vec(), &cut.hours)?;
-        db.apply_batch(first.of_sled())?;
+        db.apply_batch(first.into_sled())?;
         Ok(Self {
             dir: dir.to_owned(),
             db,
@@ -131,7 +99,7 @@ impl Packing {
     fn follow(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut following = Batch::default();
         let is_copied = |key: &IVec| self.is_whole || *key <= self.copied;
-        for (key, value) in batch.0.iter().filter(|(key, _)| is_copied(key)) {
+        for (key, value) in batch.changes().filter(|(key, _)| is_copied(key)) {
             match value {
                 Some(value) if self.cut.keeps(key, value)? => following.insert(key, value),
                 Some(_) => {}
@@ -142,11 +110,10 @@ impl Packing {
     }
 
     fn write(&mut self, batch: Batch) -> Result<(), StoreError> {
-        let length = |(key, value): (&IVec, &Option<IVec>)| {
-            key.len() + value.as_ref().map_or(0, |value| value.len())
-        };
-        self.cached_bytes += batch.0.iter().map(length).sum::<usize>() as u64;
-        self.db.apply_batch(batch.of_sled())?;
+        let length =
+            |(key, value): (&IVec, Option<&IVec>)| key.len() + value.map_or(0, |value| value.len());
+        self.cached_bytes += batch.changes().map(length).sum::<usize>() as u64;
+        self.db.apply_batch(batch.into_sled())?;
         collect();
         Ok(())
     }
@@ -168,13 +135,16 @@ impl Packing {
     fn seal(&self) -> Result<(), StoreError> {
         let path = self.dir.join(NEW);
         self.db.flush()?;
+        // Measured after a flush: what sled still buffers is not in the file.
         let length = fs::metadata(path.join("db"))?.len();
         let mut last = Batch::default();
         put(&mut last, PACKED.to_vec(), &length)?;
-        self.db.apply_batch(last.of_sled())?;
+        self.db.apply_batch(last.into_sled())?;
         self.db.flush()?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?.path();
+            // Sled's flush reaches the kernel alone, and the rename that follows must never name an
+            // empty file.
             if entry.is_dir() { sync_directory(&entry)? } else { File::open(&entry)?.sync_all()? }
         }
         Ok(sync_directory(&path)?)
@@ -194,7 +164,7 @@ impl Store {
             log::error!("a check of the sled ledger was given up: {error}");
             *sweep = None;
         }
-        self.db.apply_batch(batch.of_sled())?;
+        self.db.apply_batch(batch.into_sled())?;
         collect();
         Ok(())
     }
@@ -229,6 +199,8 @@ impl Store {
             if packing.cut.keeps(&key, &value)? {
                 rows.insert(key.clone(), value);
             }
+            // Rows that are pruned count as copied too, else a long run of them would be read again at
+            // each step.
             copied = Some(key);
             if bytes >= STEP_BYTES {
                 is_over = false;
@@ -261,14 +233,19 @@ impl Store {
         load(&self.db, &mut old)?;
         let sealed = load(&packing.db, &mut new).and_then(|()| {
             let hashes = [audit::state_hash(old.iter()), audit::state_hash(new.iter())];
+            // The last check before the old file goes: a row that the copy missed would be found when it
+            // is too late.
             if hashes[0] != hashes[1] || packing.db.get(super::META)? != self.db.get(super::META)? {
                 return Err(StoreError::new("the copy gives another state"));
             }
             packing.seal()
         });
         let dir = packing.dir.clone();
+        // Closes sled before its directory moves: its threads would recreate files under the old name.
         drop(packing);
         let named = sealed.and_then(|()| {
+            // From here on any start takes the copy, so the name comes after the flush and the
+            // comparison.
             fs::rename(dir.join(NEW), dir.join(WHOLE))?;
             Ok(sync_directory(&dir)?)
         });
@@ -311,13 +288,6 @@ fn give_up(packing: &mut Option<Packing>, error: &StoreError) {
     log::error!("the sled ledger could not be packed, and goes on as it was: {error}");
 }
 
-/// Frees what nobody reads any more.
-pub(super) fn collect() {
-    for _ in 0..COLLECTIONS {
-        crossbeam_epoch::pin().flush();
-    }
-}
-
 fn remove(path: &Path) -> std::io::Result<()> {
     if path.exists() { fs::remove_dir_all(path) } else { Ok(()) }
 }
@@ -331,6 +301,8 @@ pub(crate) fn settle(dir: &Path) -> std::io::Result<()> {
     if whole.exists() {
         if here.exists() {
             remove(&old)?;
+            // A crash between the two renames leaves the whole copy and no `sled`: the next start comes
+            // here again.
             fs::rename(&here, &old)?;
         }
         fs::rename(&whole, &here)?;

@@ -85,7 +85,7 @@ impl Source for MemoryRows {
 }
 
 /// Snapshot of rows while a checkpoint is written.
-pub(crate) struct AtRest {
+pub(crate) struct RowsSnapshot {
     /// Position up to which the journal was applied.
     pub(crate) end: Position,
     /// The hash of the state.
@@ -97,13 +97,17 @@ impl Store {
     /// Gives all rows to `take`, while nothing is applied. `None` when nothing ever was.
     pub(crate) fn at_rest<T>(
         &self,
-        take: impl FnOnce(AtRest, &mut dyn Iterator<Item = Result<Row, StoreError>>) -> T,
+        take: impl FnOnce(RowsSnapshot, &mut dyn Iterator<Item = Result<Row, StoreError>>) -> T,
     ) -> Result<Option<T>, StoreError> {
+        // Hash and rows must be of one record: a window that was applied between them would fail the
+        // check of every start.
         let _applied = self.applying.lock();
         let Some(end) = self.end()? else { return Ok(None) };
         let mut cores = new_cores();
         self.load(&mut cores)?;
         let state_hash = audit::state_hash(cores.iter());
+        // The whole state a second time: freed before the rows are read, which takes as long as the
+        // disk.
         drop(cores);
         let before = self.db.range::<&[u8], _>(..&[ENTRIES][..]);
         let behind: (Bound<&[u8]>, Bound<&[u8]>) =
@@ -120,7 +124,7 @@ impl Store {
             self.cached_bytes.fetch_add(bytes, Ordering::Relaxed);
             Ok(row)
         });
-        Ok(Some(take(AtRest { end, state_hash, layout: LAYOUT_VERSION }, &mut rows)))
+        Ok(Some(take(RowsSnapshot { end, state_hash, layout: LAYOUT_VERSION }, &mut rows)))
     }
 
     /// Fills an empty store with the rows of a checkpoint, which knows of the journal up to `end`. They
@@ -130,6 +134,8 @@ impl Store {
         end: Position,
         rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StoreError>>,
     ) -> Result<(), StoreError> {
+        // A crash may have left rows without their position; together with these they would pass for one
+        // state.
         self.clear()?;
         let (mut batch, mut waiting) = (Batch::default(), 0);
         for row in rows {

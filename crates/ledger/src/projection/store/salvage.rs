@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ENTRIES, Store, StoreError, read_chunk};
-use crate::records::record::{Record, Reservation};
+use crate::records::record::Record;
+use crate::records::reservation::Reservation;
 use tollgate_types::ids::Seq;
 
 impl Store {

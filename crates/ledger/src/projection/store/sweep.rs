@@ -9,8 +9,8 @@ use std::ops::Bound;
 use sha2::{Digest as _, Sha256};
 use sled::IVec;
 
+use super::batch::Batch;
 use super::customers::{ACT, ACT_ID, ACT_OF};
-use super::pack::Batch;
 use super::rows::MemoryRows;
 use super::{Store, StoreError, is_for_queries, load, losses, tasks};
 use crate::journal::segment::Position;
@@ -128,6 +128,8 @@ impl Store {
         if slot.is_some() {
             return None;
         }
+        // Random, since the store may be replaced while a reader waits: a counter would begin again and
+        // name another's reading.
         let name = fastrand::u64(..);
         *slot = Some(Sweep { name, ..Sweep::default() });
         Some(name)
@@ -163,6 +165,7 @@ impl Store {
             }
         }
         let end = self.end()?;
+        // Under the same lock as the last rows, so that the tasks are those of the same record.
         self.add_open_tasks(&mut sweep.state)?;
         // The empty one in its place follows nothing.
         let Sweep { state, acts, figures, .. } =

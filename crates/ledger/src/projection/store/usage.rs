@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::{Batch, SPENT, Store, StoreError, key, put};
 use crate::projection::grain::Grain;
 use crate::projection::window::{UsageCell, UsageTotal, Window};
-use crate::rules::spend::SpendTotals;
+use crate::rules::key_spend::SpendTotals;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId};
 
@@ -22,7 +22,7 @@ pub(super) const PREFIXES: [u8; 4] = [BY_HOUR, BY_DAY, OF_ALL_BY_HOUR, OF_ALL_BY
 const HOURS_PER_DAY: u32 = 24;
 
 /// Usage of the whole gateway: the hour or day, the model, and what was used.
-pub(crate) type OfAll = (u32, Arc<str>, UsageTotal);
+pub(crate) type GatewayUsage = (u32, Arc<str>, UsageTotal);
 
 impl Store {
     /// Adds what a window used to all rows that it belongs to.
@@ -50,7 +50,7 @@ impl Store {
     ) -> Result<Vec<(UsageCell, UsageTotal)>, StoreError> {
         let account = account.number().to_be_bytes();
         let mut found = Vec::new();
-        for Stretch { by_day, times, hours } in self.stretches(grain, times)? {
+        for RowRange { by_day, times, hours } in self.stretches(grain, times)? {
             let prefix = if by_day { BY_DAY } else { BY_HOUR };
             let bound = |time: u32| key(prefix, &[&account, &time.to_be_bytes()]);
             for row in self.db.range(bound(times.start)..bound(times.end)) {
@@ -68,9 +68,9 @@ impl Store {
         &self,
         grain: Grain,
         times: Range<u32>,
-    ) -> Result<Vec<OfAll>, StoreError> {
+    ) -> Result<Vec<GatewayUsage>, StoreError> {
         let mut found = Vec::new();
-        for Stretch { by_day, times, hours } in self.stretches(grain, times)? {
+        for RowRange { by_day, times, hours } in self.stretches(grain, times)? {
             let prefix = if by_day { OF_ALL_BY_DAY } else { OF_ALL_BY_HOUR };
             let bound = |time: u32| key(prefix, &[&time.to_be_bytes()]);
             for row in self.db.range(bound(times.start)..bound(times.end)) {
@@ -84,16 +84,16 @@ impl Store {
 
     /// The rows that tell of `times`. Where hours are not kept any more, the row of a day stands at its
     /// first hour, so that stretches of time that follow each other still add up.
-    fn stretches(&self, grain: Grain, times: Range<u32>) -> Result<Vec<Stretch>, StoreError> {
+    fn stretches(&self, grain: Grain, times: Range<u32>) -> Result<Vec<RowRange>, StoreError> {
         if grain == Grain::Day {
-            return Ok(vec![Stretch { by_day: true, times, hours: 1 }]);
+            return Ok(vec![RowRange { by_day: true, times, hours: 1 }]);
         }
         let from = self.hours_from()?;
         let day = |hour: u32| hour.div_ceil(HOURS_PER_DAY);
         let days = day(times.start)..day(times.end.min(from));
         let hours = times.start.max(from)..times.end;
-        let by_day = Stretch { by_day: true, times: days, hours: HOURS_PER_DAY };
-        let by_hour = Stretch { by_day: false, times: hours, hours: 1 };
+        let by_day = RowRange { by_day: true, times: days, hours: HOURS_PER_DAY };
+        let by_hour = RowRange { by_day: false, times: hours, hours: 1 };
         let mut stretches = vec![by_day, by_hour];
         stretches.retain(|stretch| stretch.times.start < stretch.times.end);
         Ok(stretches)
@@ -114,7 +114,7 @@ impl Store {
 }
 
 /// Rows by the hour or by the day.
-struct Stretch {
+struct RowRange {
     by_day: bool,
     /// Of these hours or days.
     times: Range<u32>,

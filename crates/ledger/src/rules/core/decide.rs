@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::Core;
 use crate::records::error::{LedgerError, Refusal};
-use crate::records::record::{OpenHold, Record, Reservation};
+use crate::records::record::Record;
+use crate::records::reservation::{OpenHold, Reservation};
 use crate::rules::account::{Balance, Movement};
 use crate::rules::credit::{CreditChange, CreditFault, CreditState};
 use tollgate_money::money::Nanousd;
@@ -143,9 +144,7 @@ impl Post {
     /// Amount under the hold at its end, for a hold of `amount`.
     pub(crate) fn held(&self, amount: Nanousd) -> Nanousd {
         match &self.extension {
-            Some(Record::Extended { amount: more, .. }) => {
-                amount.checked_add(*more).unwrap_or(Nanousd::MAX)
-            }
+            Some(Record::Extended { amount: more, .. }) => amount.saturating_add(*more),
             _ => amount,
         }
     }
@@ -365,7 +364,7 @@ impl Core {
         if !self.is_shared && debt > Nanousd::ZERO {
             return Err(Refusal::InDebt { debt, available });
         }
-        if amount > available.checked_add(held).unwrap_or(Nanousd::MAX) {
+        if amount > available.saturating_add(held) {
             return Err(Refusal::Insufficient { available });
         }
         match key.and_then(|key| state.spendings.room(key, at, self.is_shared)) {

@@ -7,7 +7,8 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use super::*;
 use crate::records::error::{LedgerError, Refusal};
-use crate::records::record::{Reservation, VoidReason};
+use crate::records::hold_end::VoidReason;
+use crate::records::reservation::Reservation;
 use crate::rules::audit::{state_hash, violations};
 use crate::rules::core::{Core, Decision, UNPAID_REFUND};
 use crate::rules::general_ledger::{BookState, GeneralLedger};

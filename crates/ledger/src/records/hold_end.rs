@@ -1,0 +1,53 @@
+//! Ends of holds: the charge of a settled one, and the reason for one without a charge.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use tollgate_money::money::Nanousd;
+use tollgate_money::price::{Usage, UsageSource};
+
+/// Charge of a settled hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Amount paid by the customer.
+    pub charged: Nanousd,
+    /// Debt: the part that the account could not pay.
+    pub owed: Nanousd,
+    /// Amount borne by the operator.
+    pub written_off: Nanousd,
+    /// Usage.
+    pub usage: Usage,
+    /// Source of the usage figures.
+    pub source: UsageSource,
+}
+
+/// Reason why a hold ended without a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VoidReason {
+    /// No upstream could be reached, or none took the request.
+    Unreached,
+    /// The upstream answered with an error and no usage.
+    UpstreamError,
+    /// The client disconnected before the upstream had begun.
+    #[serde(rename = "client_gone")]
+    ClientDisconnected,
+    /// The hold was let go without a word: a bug, and logged as one.
+    Abandoned,
+    /// Another model was asked in the place of this one: the same call goes on with a hold for that one.
+    Replaced,
+}
+
+impl VoidReason {
+    /// The word used in logs and the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreached => "unreached",
+            Self::UpstreamError => "upstream_error",
+            Self::ClientDisconnected => "client_gone",
+            Self::Abandoned => "abandoned",
+            Self::Replaced => "replaced",
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The response of a request: the client's view of it, and an upstream's response that is being relayed.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::balance::{Candidate, CredentialScan, Outcome};
+use crate::error::GatewayError;
+use crate::gateway::request::orphan::Orphan;
+use crate::gateway::request::sending;
+use crate::gateway::wire::memory::budget::BudgetShare;
+use crate::ledger::TaskId;
+use crate::metrics::Metrics;
+use crate::pipeline::Relaying;
+use crate::protocols::Framing;
+
+/// The response to the client, as far as it has come.
+#[derive(Default)]
+pub(crate) struct ClientResponse {
+    /// Time from the request to the first byte of the response.
+    pub(crate) first_byte: Option<Duration>,
+    /// Response in the place of an upstream that cannot give one.
+    pub(crate) local_answer: Option<Bytes>,
+    /// The failure for `fail_to_proxy` and the log.
+    pub(crate) failure: Option<GatewayError>,
+    /// The id that the upstream gave the request that it failed or refused.
+    pub(crate) upstream_request_id: Option<String>,
+    /// The task that the request has started.
+    pub(crate) task: Option<TaskId>,
+    /// Present while the upstream's response is read on after the client has disconnected.
+    pub(crate) orphan: Option<Orphan>,
+}
+
+/// A response that is being relayed.
+pub(crate) struct Response {
+    pub(crate) relaying: Relaying,
+    pub(crate) framing: Framing,
+    pub(crate) candidate: Candidate,
+    pub(crate) began: Instant,
+    /// Memory of the part that is held back, in the budget of bodies.
+    pub(crate) held: BudgetShare,
+    /// The closing event was passed, for this reason; whatever still comes is not the customer's.
+    pub(crate) cut: Option<CutReason>,
+    /// A piece that no hold on disk pays for yet, and whether it is the last.
+    pub(crate) uncovered: Option<(Bytes, bool)>,
+    /// Its body has shown that it is what its head says.
+    pub(crate) is_framing_confirmed: bool,
+    /// Looks for the operator's credential in what the customer gets.
+    pub(crate) scan: CredentialScan,
+}
+
+/// Reason for ending a response before its upstream did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutReason {
+    /// Hold and balance are used up.
+    Exhausted,
+    /// It took longer than answers may.
+    Overdue,
+    /// The process is about to end.
+    Stopping,
+    /// It held the operator's credential.
+    Withheld,
+}
+
+impl Response {
+    /// Notes that it did not end well.
+    pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
+        sending::report(&mut self.candidate, self.began, outcome, metrics);
+    }
+}
