@@ -34,7 +34,7 @@ Examples:
   tollgate migrate up --routes /etc/tollgate/routes.yaml --models /etc/tollgate/models.yaml
 
 {CODES} Here 4 is an unsuitable database or schema, and 5 a database that does not answer."))]
-pub(super) struct DatabaseUp {
+pub(crate) struct DatabaseUp {
     /// Print the statements without running them.
     #[arg(long)]
     dry_run: bool,
@@ -51,7 +51,7 @@ Examples:
 
 {CODES} Here 1 is a schema that lacks steps, 4 an unsuitable database or schema, and 5 a \
 database that does not answer."))]
-pub(super) struct DatabaseStatus {
+pub(crate) struct DatabaseStatus {
     /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,

@@ -47,7 +47,7 @@ Examples:
 
 {CODES} Here 4 is a ledger or a fleet that cannot move as it is, and 5 a database that does not \
 answer."))]
-pub(super) struct MoveLedger {
+pub(crate) struct MoveLedger {
     #[command(flatten)]
     way: MoveDirection,
     /// Data directory: of the stopped gateway that moves in, or an empty one for the new ledger. Default

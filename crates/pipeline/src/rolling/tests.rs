@@ -39,7 +39,7 @@ impl FakeAccount {
         if let Some((at, amount)) = self.arrives
             && self.now >= at
         {
-            self.available = sum(self.available, amount);
+            self.available = self.available.saturating_add(amount);
             self.arrives = None;
         }
     }
@@ -64,7 +64,7 @@ impl GrowthFunds for FakeAccount {
             return Err(Refusal::Insufficient { available: self.available });
         }
         self.available = self.available.saturating_sub(amount);
-        self.held = sum(self.held, amount);
+        self.held = self.held.saturating_add(amount);
         self.written = self.now + FLUSH;
         self.extensions.push(self.now);
         Ok(())
@@ -96,7 +96,7 @@ struct FakeStream {
 
 impl FakeStream {
     fn new(now: Instant, balance: Nanousd, bound: Nanousd, input: Nanousd) -> Self {
-        let held = sum(input, SLICE).min(bound);
+        let held = input.saturating_add(SLICE).min(bound);
         let account = FakeAccount::new(now, balance.saturating_sub(held), held);
         let roll = Roll::new(RollCosts { bound, slice: SLICE, step: STEP, input }, now);
         let (tokens, waits) = (0, Vec::new());
@@ -108,7 +108,7 @@ impl FakeStream {
     fn take(&mut self, tokens: i64) {
         self.tokens += tokens;
         let output = Nanousd::new(self.tokens * TOKEN);
-        let all = sum(self.input, output);
+        let all = self.input.saturating_add(output);
         self.roll.note(RelayedCost { total: all, output }, false, self.account.now);
         let began = self.account.now;
         if !self.roll.covers(&mut self.account, began) {
@@ -165,7 +165,7 @@ fn tokens(count: i64) -> Nanousd {
 fn a_steady_stream_never_waits_and_seldom_writes() {
     for pace in [20, 80, 400, 2_000, 10_000] {
         let now = Instant::now();
-        let bound = sum(tokens(3_000), tokens(64_000));
+        let bound = tokens(3_000).saturating_add(tokens(64_000));
         // Twice the bound: it is never rich enough to hold the rest at once.
         let mut stream = FakeStream::new(now, tokens(134_000), bound, tokens(3_000));
         let chunk = (pace / 50).max(1);
@@ -190,10 +190,10 @@ fn random_streams_stay_within_their_durable_holds() {
     for round in 0..4_000 {
         let input = tokens(random.i64(1..20_000));
         let output_max = [300, 4_096, 16_000, 64_000, 128_000][random.usize(..5)];
-        let bound = sum(input, tokens(output_max));
-        let least = sum(input, SLICE).min(bound);
+        let bound = input.saturating_add(tokens(output_max));
+        let least = input.saturating_add(SLICE).min(bound);
         let more_max = [1, 2_000, 40_000, 2_000_000][random.usize(..4)];
-        let balance = sum(least, tokens(random.i64(0..more_max)));
+        let balance = least.saturating_add(tokens(random.i64(0..more_max)));
         let mut stream = FakeStream::new(Instant::now(), balance, bound, input);
         if random.u8(..4) == 0 {
             // Half of what is there is at other nodes.
@@ -214,8 +214,9 @@ fn random_streams_stay_within_their_durable_holds() {
                 // Another call of the account takes what it can, or gives it back.
                 let part = Nanousd::new(random.i64(0..=stream.account.available.get()));
                 let back = if random.bool() { taken_by_others } else { Nanousd::ZERO };
-                stream.account.available = sum(stream.account.available.saturating_sub(part), back);
-                taken_by_others = sum(taken_by_others.saturating_sub(back), part);
+                stream.account.available =
+                    stream.account.available.saturating_sub(part).saturating_add(back);
+                taken_by_others = taken_by_others.saturating_sub(back).saturating_add(part);
             }
             stream.account.advance(Duration::from_millis(random.u64(0..=pace)));
             let burst = if random.u8(..200) == 0 { 64_000 } else { 40 };
@@ -228,7 +229,11 @@ fn random_streams_stay_within_their_durable_holds() {
         let in_flight = account.arrives.map_or(Nanousd::ZERO, |(_, amount)| amount);
         let parts =
             [account.held, account.available, account.elsewhere, in_flight, taken_by_others];
-        assert_eq!(parts.into_iter().fold(Nanousd::ZERO, sum), balance, "{of}: money is kept");
+        assert_eq!(
+            parts.into_iter().fold(Nanousd::ZERO, Nanousd::saturating_add),
+            balance,
+            "{of}: money is kept"
+        );
         assert!(stream.delivered <= balance, "{of}");
         waited += usize::from(!stream.waits.is_empty());
         if stream.is_cut { cut += 1 } else { ended += 1 }
@@ -242,7 +247,7 @@ fn random_streams_stay_within_their_durable_holds() {
 
 #[test]
 fn an_account_that_has_plenty_by_then_holds_the_rest_at_once() {
-    let bound = sum(tokens(1_000), tokens(64_000));
+    let bound = tokens(1_000).saturating_add(tokens(64_000));
     let mut stream = FakeStream::new(Instant::now(), tokens(600_000), bound, tokens(1_000));
     while stream.tokens < 60_000 {
         stream.account.advance(Duration::from_millis(100));
@@ -253,7 +258,7 @@ fn an_account_that_has_plenty_by_then_holds_the_rest_at_once() {
 
 #[test]
 fn a_stream_takes_what_is_there_and_is_cut_when_nothing_is_left() {
-    let (bound, input) = (sum(tokens(1_000), tokens(64_000)), tokens(1_000));
+    let (bound, input) = (tokens(1_000).saturating_add(tokens(64_000)), tokens(1_000));
     let balance = tokens(1_000 + 4_096 + 700);
     let mut stream = FakeStream::new(Instant::now(), balance, bound, input);
     while !stream.is_cut {
@@ -267,7 +272,7 @@ fn a_stream_takes_what_is_there_and_is_cut_when_nothing_is_left() {
 
 #[test]
 fn money_of_a_fleet_arrives_ahead_of_use() {
-    let (bound, input) = (sum(tokens(1_000), tokens(64_000)), tokens(1_000));
+    let (bound, input) = (tokens(1_000).saturating_add(tokens(64_000)), tokens(1_000));
     let mut stream = FakeStream::new(Instant::now(), tokens(1_000 + 4_096 + 300), bound, input);
     stream.account.elsewhere = tokens(100_000);
     while stream.tokens < 60_000 {
