@@ -170,7 +170,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
     Failure { code: FAILED, message, help }
 }
 
-/// Tell the predecessor to end, and wait until it has. Blocks. `grace` is its grace period for requests.
+/// Asks the predecessor to end and waits until it has. Blocks. `grace` is its grace period for requests.
 ///
 /// # Errors
 /// It does not end.

@@ -9,9 +9,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 /// one makes it purge its caches.
 const LARGE_BYTES: usize = 768 * 1024;
 
-/// Has the kernel get back what is no longer needed, for as long as it is polled: at first what only the
-/// start has used of the program, then, twice a second, memory that was freed. `body_bytes_max` says what
-/// bodies may take at the moment.
+/// Returns unused memory to the kernel while it is polled: first the program pages that only startup used,
+/// then, twice per second, freed memory. `body_bytes_max` is the current limit of bodies.
 pub async fn give_back(body_bytes_max: impl Fn() -> usize) {
     let mut is_first = true;
     loop {

@@ -55,7 +55,7 @@ use crate::traces;
 /// Time limit for ending requests that the drain's deadline has cut.
 const CUT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The parts of the program that its commands call.
+/// Functions of the process that the commands call.
 pub const PROGRAM: Program = Program { serve: run, admin_openapi: admin::openapi_document };
 
 /// Run a gateway until a signal ends it. `ready` is called once it accepts requests.

@@ -187,7 +187,7 @@ fn every_exit_code_means_one_thing() {
         (2, &["accounts", "shove"][..], "unrecognized subcommand"),
         (2, &["accounts", "limit", &account], "nothing is to be changed"),
         (2, &["keys", "update", "key_1", "--requests-per-minute", "many"], "invalid value"),
-        (3, &["accounts", "show", "acct_0000000000000000"], "There is no such account."),
+        (3, &["accounts", "show", "acct_0000000000000000"], "The account does not exist."),
         (3, &["keys", "show", "../accounts"], "There is no such key."),
         (3, &["accounts", "show", &account, "--token-file", "no-such-file"], "no-such-file"),
         (3, &["fleet"], "This gateway is in no fleet."),

@@ -21,7 +21,7 @@ use tollgate_money::money::Nanousd;
 /// The characters that [`check_text`] takes.
 pub(super) const TEXT_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
 
-/// An account as it is shown.
+/// An account with its balance, limits and login.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Account")]
 pub(super) struct AccountView {
@@ -34,30 +34,30 @@ pub(super) struct AccountView {
     email: Option<String>,
     balance: BalanceView,
     limits: RatesView,
-    /// Hold rules in the place of those for all.
+    /// Hold rules of the account, instead of the configured ones.
     holds: HoldsView,
 }
 
-/// `granted` and `credit_limit` together are the sum of `available`, `held` and `spent`. In a fleet it is what the nodes have reported: within a
-/// second, unless one is cut off.
+/// `granted` and `credit_limit` together equal the sum of `available`, `held` and `spent`. In a fleet, the
+/// figures are what the nodes have reported, usually within one second.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Balance")]
 pub(super) struct BalanceView {
-    /// Everything ever paid in, without what is lent.
+    /// Sum of all credit ever added, without the credit line.
     pub(super) granted: Nanousd,
     /// Money that can be spent now, the unused part of the credit line included. In a fleet it includes what
     /// is leased to nodes, with their holds for calls in flight.
     pub(super) available: Nanousd,
     /// Money held for calls in flight; in a fleet for open tasks, and the leases of silent nodes.
     pub(super) held: Nanousd,
-    /// Cost of settled calls, less refunds, as far as it was paid.
+    /// Paid cost of settled calls, less refunds.
     pub(super) spent: Nanousd,
-    /// Cost of settled calls beyond the balance; no part of the sum. Money that becomes available pays it
-    /// first, and new requests are refused until then.
+    /// Debt: cost of settled calls beyond the balance; not part of the sum. Money that becomes available pays
+    /// it first, and new requests are refused until then.
     pub(super) debt: Nanousd,
-    /// The credit line: money that the operator lends, spent after what was paid in; zero for none.
+    /// The credit line: money that the operator lends, spent after the account's own money; zero for none.
     pub(super) credit_limit: Nanousd,
-    /// The part of the credit line that has been spent. A grant restores it first.
+    /// Spent part of the credit line. A grant repays it first.
     pub(super) credit_used: Nanousd,
 }
 
@@ -70,7 +70,7 @@ impl From<Balance> for BalanceView {
 }
 
 impl AccountView {
-    /// With the figures that the whole fleet has of it.
+    /// The account with figures from the whole fleet.
     async fn now(state: &AdminState, account: Account) -> ApiResult<Self> {
         // A write returns this node's figures only; in a fleet the balance is what all nodes have reported.
         let shown = state.ledger.with_figures(vec![account]).await?;
@@ -112,16 +112,16 @@ pub(super) async fn create(
     Ok(WrittenOnce { repeated: written.repeated, body })
 }
 
-/// The accounts that are asked for.
+/// Query of the list of accounts.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountsQuery {
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
-    /// The last item of the page before: its `next_after`.
+    /// `next_after` of the previous page.
     after: Option<AccountId>,
-    /// Only accounts whose id begins with this, or whose name does, in capitals or not.
+    /// Prefix of the account's id or name; the letter case of names is ignored.
     query: Option<String>,
 }
 
@@ -158,23 +158,23 @@ pub(super) async fn show(
     Ok(Json(AccountView::new(&state, account.ok_or_else(unknown_account)?)))
 }
 
-/// Changes to an account: a field that is left out stays as it is.
+/// Changes to an account. Omitted fields keep their values.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AccountPatch {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
-    /// True to refuse the keys of the account from now on. Calls in flight go on.
+    /// True to refuse all keys of the account. Calls in flight continue.
     #[serde(default)]
     suspended: Option<bool>,
     #[serde(default)]
     limits: Option<Object<RatesBody>>,
-    /// Another credit line; `null` or zero for none. A lower one takes back what is available of it, and
-    /// what was spent of the rest is owed; 409 while calls in flight hold it.
+    /// The new credit line; `null` or zero for none. A lower line withdraws available money; the part already
+    /// spent becomes debt. 409 while calls in flight hold the money.
     #[serde(default, deserialize_with = "present")]
     credit_limit: Option<Option<CreditLimit>>,
-    /// Other rules by which its requests are held.
+    /// New hold rules for the account.
     #[serde(default)]
     holds: Option<Object<HoldsBody>>,
 }
@@ -207,26 +207,26 @@ pub(super) fn find(state: &AdminState, id: &str) -> ApiResult<Account> {
 }
 
 fn unknown_account() -> ApiError {
-    ApiError::not_found("There is no such account.")
+    ApiError::not_found("The account does not exist.")
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewGrant {
     amount: Amount,
-    /// The caller's own id, such as an invoice number: the same id is granted once.
+    /// Id chosen by the caller, such as an invoice number. The same id is granted once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
-/// A grant that was made.
+/// A grant that is in the journal.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Grant")]
 pub(super) struct GrantView {
     id: String,
     account_id: AccountId,
     amount: Nanousd,
-    /// Its place in the journal.
+    /// Position in the journal.
     seq: Seq,
 }
 
@@ -251,12 +251,12 @@ pub(super) struct NewRefund {
     /// The settled hold, from the account's entries.
     hold: HoldId,
     amount: Amount,
-    /// The caller's own id: the same id is refunded once.
+    /// Id chosen by the caller. The same id is refunded once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
-/// A refund that was made.
+/// A refund that is in the journal.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Refund")]
 pub(super) struct RefundView {
@@ -264,7 +264,7 @@ pub(super) struct RefundView {
     account_id: AccountId,
     hold: HoldId,
     amount: Nanousd,
-    /// Its place in the journal.
+    /// Position in the journal.
     seq: Seq,
 }
 
@@ -290,12 +290,12 @@ pub(super) struct NewWriteOff {
     /// Reason for writing the debt off, shown in the customer's statement.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     note: String,
-    /// The caller's own id: the same id is written off once.
+    /// Id chosen by the caller. The same id is written off once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
 }
 
-/// A debt that was given up, wholly or in part.
+/// A write-off of a debt, wholly or in part.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "WriteOff")]
 pub(super) struct WriteOffView {
@@ -303,7 +303,7 @@ pub(super) struct WriteOffView {
     account_id: AccountId,
     amount: Nanousd,
     note: String,
-    /// Its place in the journal.
+    /// Position in the journal.
     seq: Seq,
 }
 

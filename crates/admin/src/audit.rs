@@ -12,33 +12,33 @@ use super::value::Time;
 use tollgate_ledger::{AccountId, ListedAct, Seq};
 use tollgate_web_kit::cut_page;
 
-/// The part of the audit that is asked for.
+/// Query of the audit log.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AuditQuery {
-    /// Only what was done on this account.
+    /// Writes on this account only.
     account: Option<AccountId>,
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
-    /// The last item of the page before: its `next_before`.
+    /// `next_before` of the previous page.
     #[schemars(range(max = Seq::MAX))]
     before: Option<Seq>,
 }
 
-/// One thing that someone did.
+/// One write in the audit log.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Act")]
 struct ActView {
-    /// Its place in the journal.
+    /// Position in the journal.
     seq: Seq,
     at: Time,
     by: ActorView,
     /// Name of the write, such as `account.create`.
     what: String,
-    /// On which account; `null` where it is no customer's.
+    /// The account; `null` if the write concerns no account.
     account_id: Option<AccountId>,
-    /// The id of the thing that was written.
+    /// Id of the changed object.
     subject: String,
     /// Idempotency key that the caller gave the write.
     idempotency_key: Option<String>,
@@ -49,7 +49,7 @@ struct ActView {
 #[schemars(rename = "Actor")]
 struct ActorView {
     kind: ActorKind,
-    /// The name of the operator, as `admin.operators` has it.
+    /// Name of the operator in `admin.operators`.
     name: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl From<ListedAct> for ActView {
     }
 }
 
-/// A part of the audit.
+/// A page of the audit log.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Audit")]
 pub(super) struct AuditView {

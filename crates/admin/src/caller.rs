@@ -57,8 +57,8 @@ pub(super) async fn middleware(
     response
 }
 
-/// Lets in whoever presents an operator's token, and notes on the request who that is and what a
-/// write asks for. Paths that are not guarded pass as they are.
+/// Authenticates operators by their token, and stores the operator and the idempotency key in the request.
+/// Public paths pass unchanged.
 ///
 /// # Errors
 /// A request without a token that is known, and a body that does not arrive whole.
@@ -201,6 +201,7 @@ impl HandlerInput for Caller {
             &json!({"type": "string", "pattern": format!("^[!-~]{{1,{KEY_BYTES_MAX}}}$")}),
         );
         operation.refusal(StatusCode::BAD_REQUEST, "Invalid value; `param` names it.");
-        operation.refusal(StatusCode::CONFLICT, "The key was used before for another request.");
+        operation
+            .refusal(StatusCode::CONFLICT, "The idempotency key was used for a different request.");
     }
 }

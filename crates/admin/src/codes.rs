@@ -17,7 +17,7 @@ use tollgate_money::money::Nanousd;
 /// Pattern of notes: any text without control characters.
 pub(super) const NOTE_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
 
-/// A code as it is shown: everything but the code.
+/// A code as returned: everything except the secret code itself.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Code")]
 pub(super) struct CodeView {
@@ -29,7 +29,7 @@ pub(super) struct CodeView {
     uses_max: u32,
     /// Number of accounts that have used it.
     used: usize,
-    /// From when on nobody can use it; `null` for never.
+    /// Expiry; `null` for never.
     expires_at: Option<Time>,
     /// Time of revocation.
     revoked_at: Option<Time>,
@@ -53,18 +53,17 @@ impl From<IssuedCode> for CodeView {
     }
 }
 
-/// The answer to a new code.
+/// The new code, with its secret.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct CreatedCode {
-    /// The code itself. It is shown in this answer and never again: not even where the request is
-    /// repeated.
+    /// The code, returned only in this answer, not even when the request is repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     code: Option<String>,
     #[serde(flatten)]
     view: CodeView,
 }
 
-/// A code to be made.
+/// Parameters of a new code.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "NewCode")]
 #[serde(deny_unknown_fields)]
@@ -77,7 +76,7 @@ pub(super) struct NewCodeBody {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = CODE_USES_MAX))]
     uses_max: u32,
-    /// From when on nobody can use it; `null` for never.
+    /// Expiry; `null` for never.
     #[serde(default)]
     expires_at: Option<Time>,
     /// Note of the operator.

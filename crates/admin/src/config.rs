@@ -23,12 +23,12 @@ use tollgate_reload::{self as reload, Attempt};
 pub(super) struct ConfigView {
     /// The hash of both files.
     hash: String,
-    /// Both files in one document, as they were typed, with fingerprints in the place of secrets.
+    /// Both files in one document, as written, with fingerprints instead of secrets.
     config: Value,
 }
 
-/// `GET /admin/v1/config`: what is in force, as it was typed. The caller's token is the key of the
-/// fingerprints: the command line makes the same of its own files.
+/// `GET /admin/v1/config`: the active configuration as written. Fingerprints are keyed with the caller's
+/// token; the command line computes the same for its own files.
 pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<ConfigView> {
     let config = state.config.load();
     // Fingerprints are keyed with the caller's token: an eavesdropper of the document cannot test guesses of
@@ -41,7 +41,7 @@ pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReloadQuery {
-    /// Only say what it would do.
+    /// Report the result without any change.
     #[serde(default)]
     dry_run: bool,
 }
@@ -60,8 +60,8 @@ impl IntoResponse for ReloadResponse {
 
 impl Output for ReloadResponse {
     fn describe(operation: &mut Operation<'_>) {
-        operation.reply::<reload::Document>(StatusCode::OK, "The files are in order.");
-        let why = "They are not: the configuration that runs stays.";
+        operation.reply::<reload::Document>(StatusCode::OK, "The files are valid.");
+        let why = "The files are not valid: the active configuration stays.";
         operation.reply::<reload::Document>(StatusCode::UNPROCESSABLE_ENTITY, why);
     }
 }
@@ -80,8 +80,8 @@ pub(super) async fn reload(
     Ok(ReloadResponse(attempt))
 }
 
-/// Puts the files in force in the name of `operator`, once for the id that `by` has, and notes it
-/// where it was done.
+/// Reloads the files on behalf of `operator`, once per idempotency key of `by`, and records it in the audit
+/// log.
 pub(super) async fn put_in_force(
     state: &AdminState,
     operator: &Actor,

@@ -16,7 +16,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// them is cut.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// All connections that are open.
+/// Table of open connections.
 pub(super) struct Connections {
     max: usize,
     taken: Mutex<Vec<Arc<ConnectionSlot>>>,
@@ -50,7 +50,7 @@ pub(super) struct SlotGuard {
 pub(super) struct ActiveRequest(Arc<ConnectionSlot>);
 
 impl Connections {
-    /// So many, all free.
+    /// A table with `max` free slots.
     pub(super) fn new(max: usize) -> Arc<Self> {
         // At least one, so that a configured zero does not shut the operator out.
         Arc::new(Self { max: max.max(1), taken: Mutex::default(), freed: Notify::new() })
@@ -67,7 +67,7 @@ impl Connections {
         }
     }
 
-    /// A slot, or none: then somebody has been told to give way, if anybody can.
+    /// A free slot, if there is one; otherwise an idle connection is asked to close.
     fn take_now(self: &Arc<Self>) -> Option<SlotGuard> {
         let mut taken = self.taken.lock();
         if taken.len() < self.max {

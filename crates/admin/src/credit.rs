@@ -62,7 +62,7 @@ impl JsonSchema for CreditLimit {
     }
 }
 
-/// A way to serve a request that does not fit what its account has.
+/// A way to serve a request that exceeds the account's balance.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -84,17 +84,17 @@ impl From<MeansBody> for Means {
     }
 }
 
-/// The hold rules of an account; `null` where the rule for all counts.
+/// Hold rules of an account; `null` for the configured ones.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "AccountHolds")]
 pub(super) struct HoldsView {
-    /// The means in the order in which they are tried; one that is left out is never used.
+    /// The means in the order in which they are tried; omitted means are never used.
     means: Option<Vec<&'static str>>,
-    /// The lowest output limit, in tokens, that a request may be clamped to.
+    /// Lowest output limit, in tokens, to which a request may be clamped.
     output_floor: Option<u64>,
-    /// Output, in tokens, that a rolling hold covers at first.
+    /// Output, in tokens, that a rolling hold covers initially.
     slice: Option<u64>,
-    /// The longest wait for money of the calls before it, in milliseconds.
+    /// Longest wait for money held by earlier calls, in milliseconds.
     wait_ms: Option<u64>,
 }
 
@@ -109,12 +109,12 @@ impl From<&HoldOverrides> for HoldsView {
     }
 }
 
-/// The hold rules to change: one that is left out stays as it is, and `null` lets the rule for all count.
+/// Changes to hold rules. Omitted rules keep their values; `null` restores the configured rule.
 #[derive(Default, Deserialize, JsonSchema)]
 #[schemars(rename = "AccountHoldsPatch")]
 #[serde(deny_unknown_fields)]
 pub(super) struct HoldsBody {
-    /// The means in the order in which they are tried, each once.
+    /// The means, each at most once, in the order in which they are tried.
     #[serde(default, deserialize_with = "present")]
     #[schemars(extend("uniqueItems" = true))]
     means: Option<Option<Vec<MeansBody>>>,

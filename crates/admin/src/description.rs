@@ -82,7 +82,7 @@ impl<'a> Operation<'a> {
         self.parameters.push(parameter);
     }
 
-    /// A header that may be sent.
+    /// Declares an optional header.
     pub(super) fn header(&mut self, name: &str, description: &str, schema: &Value) {
         self.parameters.push(json!({
             "name": name,

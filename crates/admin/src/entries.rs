@@ -17,7 +17,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
 use tollgate_web_kit::cut_page;
 
-/// One movement of money as it is shown; which fields there are depends on its `kind`.
+/// One entry of a statement; its fields depend on `kind`.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Entry")]
 struct EntryView {
@@ -28,7 +28,7 @@ struct EntryView {
     call: Option<CallView>,
 }
 
-/// The call that a movement belongs to.
+/// The call that an entry belongs to.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Call")]
 struct CallView {
@@ -36,12 +36,12 @@ struct CallView {
     request_id: RequestId,
     key_id: KeyId,
     model: Arc<str>,
-    /// The version of the price that it was charged by; `null` for calls from before there were versions.
+    /// Version of the price at which the call was charged; `null` for calls older than price versions.
     price: Option<PriceVersion>,
     held: Nanousd,
 }
 
-/// A call that was in flight in a crash.
+/// A call that was in flight during a crash.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "HoldInDoubt")]
 pub(super) struct InDoubtView {
@@ -88,19 +88,19 @@ impl From<InDoubt> for InDoubtView {
     }
 }
 
-/// The part of a statement that is asked for: up to `limit` entries from before `before`.
+/// Query of a statement: up to `limit` entries before `before`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntriesQuery {
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
-    /// The last item of the page before: its `next_before`.
+    /// `next_before` of the previous page.
     #[schemars(range(max = Seq::MAX))]
     before: Option<Seq>,
 }
 
-/// A part of a statement.
+/// A page of a statement.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Statement {
     data: Vec<EntryView>,

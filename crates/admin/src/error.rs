@@ -20,7 +20,7 @@ pub(super) struct ApiError {
     param: Option<String>,
 }
 
-/// An error as it is answered.
+/// Body of an error of the admin API.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub(super) struct ErrorEnvelope {
@@ -118,7 +118,8 @@ impl ApiError {
         Self::request(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
     }
 
-    /// It cannot be had now: too many ask for the same at one time, or what it needs is away.
+    /// The request cannot be served now: too many of its kind are in progress, or a dependency is
+    /// unavailable.
     pub(super) fn crowded(message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             kind: "api_error",
@@ -140,12 +141,12 @@ impl ApiError {
         }
     }
 
-    /// An answer of 429: as many do the same thing as may at one time.
+    /// A 429: the maximum number of such requests is in progress.
     fn busy(message: String) -> Self {
         Self::request(StatusCode::TOO_MANY_REQUESTS, "busy", message)
     }
 
-    /// The ledger did not answer: nobody knows whether it did what was asked.
+    /// The ledger did not answer: it is unknown whether the change was made.
     pub(super) fn unavailable() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,

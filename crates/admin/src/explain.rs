@@ -21,9 +21,9 @@ use tollgate_protocols::codec_choice::{CodecChoice, CodecKind};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExplainQuery {
-    /// The name that the customer would use.
+    /// Name of the model as customers use it.
     pub(super) model: String,
-    /// The key's id; any key without one.
+    /// Id of the key; default any key.
     pub(super) key: Option<KeyId>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Explanation {
     pub(super) refused: Option<&'static str>,
     pub(super) affinity: &'static str,
     pub(super) targets: Vec<ExplainedTarget>,
-    /// The models that serve it when no target can, in order.
+    /// Fallback models in order, used when no target can serve the request.
     pub(super) fallbacks: Vec<ExplainedFallback>,
 }
 
@@ -56,8 +56,7 @@ pub(super) struct ExplainedTarget {
     pub(super) upstream: String,
     /// The model's name at the upstream.
     pub(super) target: String,
-    /// Operations whose requests are translated for it. Where another target speaks one of them, it comes
-    /// behind that.
+    /// Operations whose requests are translated for this target. Targets that need no translation come first.
     pub(super) translated: Vec<&'static str>,
     pub(super) credential: String,
     pub(super) priority: u32,
@@ -65,7 +64,7 @@ pub(super) struct ExplainedTarget {
     pub(super) in_flight: u32,
     /// Operator's cost at the target, by the names of `models.yaml`; `null` if unknown.
     pub(super) cost: Option<String>,
-    /// The share of calls that it gets now.
+    /// Current share of calls, in percent.
     pub(super) percent: f64,
     pub(super) why: String,
 }

@@ -35,17 +35,17 @@ pub(super) fn require_fleet(state: &AdminState) -> ApiResult<Arc<Fleet>> {
     state.ledger.fleet().ok_or_else(|| ApiError::not_found(NO_FLEET))
 }
 
-/// A fleet, as one of its nodes sees it.
+/// A fleet as seen by one of its nodes.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Fleet")]
 pub(super) struct FleetView {
     this_node: StandingView,
     money: MoneyView,
-    /// All nodes that there ever were, by their numbers.
+    /// All nodes that ever joined, sorted by number.
     nodes: Vec<NodeView>,
 }
 
-/// The node that answers.
+/// The node that sent this answer.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "NodeStanding")]
 struct StandingView {
@@ -54,16 +54,16 @@ struct StandingView {
     name: String,
     /// True if the node has not reached the database for so long that it answers calls with 503.
     cut_off: bool,
-    /// Time for which the node may go on spending its leases without reaching the database.
+    /// Time for which the node may spend its leases without reaching the database.
     term_left_ms: u64,
-    /// Records of its journal that the treasury does not have yet.
+    /// Records of the node's journal that have not been reported to the treasury.
     unreported_records: u64,
     /// Largest age of unreported calls.
     report_lag_ms: u64,
-    /// The last write of operators and customers that it has taken over.
+    /// Position of the last write by operators and customers that the node has applied.
     #[schemars(range(max = Seq::MAX))]
     directory_followed: Seq,
-    /// The last one that it has seen.
+    /// Position of the last directory entry that the node has applied.
     #[schemars(range(max = Seq::MAX))]
     directory_head: Seq,
     /// Reason why the node's copy of the directory is no longer updated; `null` while it is.
@@ -76,7 +76,7 @@ struct StandingView {
 #[schemars(rename = "FleetMoney")]
 struct MoneyView {
     accounts: u64,
-    /// Everything ever paid in, without what is lent.
+    /// Sum of all credit ever added, without the credit line.
     granted: Nanousd,
     /// Money that can be leased to nodes.
     available: Nanousd,
@@ -87,19 +87,19 @@ struct MoneyView {
     spent: Nanousd,
     /// Money leased to silent nodes.
     suspense: Nanousd,
-    /// Cost of calls that their accounts owe; no part of the sum.
+    /// Unpaid cost of calls, owed by the accounts; not part of the sum.
     debt: Nanousd,
-    /// Cost of calls that was written off; no part of the sum.
+    /// Cost of calls that was written off; not part of the sum.
     written_off: Nanousd,
     /// All credit lines together.
     credit_limits: Nanousd,
-    /// The part of all credit lines that has been spent, account by account.
+    /// Spent part of all credit lines.
     credit_used: Nanousd,
     /// True if every account adds up, and the sum of all nodes' leases is what the accounts have leased.
     adds_up: bool,
 }
 
-/// A node, as the treasury sees it.
+/// A node as seen by the treasury.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Node")]
 struct NodeView {
@@ -108,23 +108,23 @@ struct NodeView {
     name: String,
     /// Version of the gateway; empty before the node has joined for the first time.
     version: String,
-    /// `alive` in its term; `joining` when a process has joined and has nothing yet; `silent` with
-    /// money out when the term is over; `gone` without any.
+    /// `alive` during its term; `joining` after a start, before the first sync; `silent` after its term with
+    /// leased money; `gone` without.
     state: StateView,
-    /// Raised with each join: processes of an older one are shut out.
+    /// Number of the node's current join; processes of an earlier one are rejected.
     epoch: u64,
     joined_at: Time,
-    /// Time at which the database heard of the node last.
+    /// Time of the node's last contact with the database.
     seen_at: Time,
-    /// Since when what it has out is in suspense; `null` while it is not.
+    /// Time since when the node's leases are in suspense; `null` while it is alive.
     suspended_at: Option<Time>,
-    /// Time that the database still waits for the node.
+    /// Remaining time for which the database waits for the node.
     term_left_ms: u64,
-    /// Records of its journal that the treasury has.
+    /// Records of the node's journal that have been reported to the treasury.
     reported_records: u64,
     /// Leases of the node, over all accounts.
     out: Nanousd,
-    /// Of how many accounts that is.
+    /// Number of accounts with leases.
     accounts: u64,
 }
 
@@ -220,15 +220,15 @@ pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<Flee
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeasesQuery {
-    /// Only what this node has out.
+    /// Leases of this node only.
     #[schemars(range(min = 1, max = NODE_MAX))]
     node: Option<u16>,
-    /// Only what nodes have out of this account.
+    /// Leases of this account only.
     account: Option<AccountId>,
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
-    /// The last item of the page before: its `next_after`.
+    /// `next_after` of the previous page.
     after: Option<String>,
 }
 
@@ -242,7 +242,7 @@ pub(super) struct LeaseView {
     account_id: AccountId,
     account_name: String,
     amount: Nanousd,
-    /// Since when it is in suspense; `null` while the node is heard of.
+    /// Time since when the money is in suspense; `null` while the node is alive.
     suspended_at: Option<Time>,
 }
 
@@ -314,19 +314,19 @@ fn place(text: &str) -> ApiResult<(NodeId, AccountId)> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SuspenseResolution {
-    /// The silent node that has the money out.
+    /// The silent node that leased the money.
     #[schemars(range(min = 1, max = NODE_MAX))]
     node: u16,
     account: AccountId,
-    /// `release` gives it back to the customer, `charge` counts it as spent.
+    /// `release` returns the money to the customer, `charge` counts it as spent.
     how: SuspenseEnd,
-    /// Finding of the operator.
+    /// Note of the operator about the outcome.
     #[serde(default)]
     #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
     note: String,
 }
 
-/// Money that is in suspense no more.
+/// Money in suspense that was resolved.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ResolvedSuspense")]
 pub(super) struct ResolvedView {

@@ -10,7 +10,8 @@ use sha2::{Digest as _, Sha256};
 use tollgate_client_address::network;
 use tollgate_web_kit::Attempts;
 
-/// So many wrong tokens of one address within [`WINDOW`]: a script with an old token says so before.
+/// Maximum number of wrong tokens per address within [`WINDOW`]; a script with an old token is noticed
+/// before.
 const WRONG_MAX: u32 = 20;
 /// Afterwards tokens of that address are not looked at until this has passed.
 const WINDOW: Duration = Duration::from_secs(60);

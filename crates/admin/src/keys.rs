@@ -20,14 +20,14 @@ use tollgate_ledger::key_rules::{
 use tollgate_ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
 use tollgate_types::clock::UnixMs;
 
-/// A key as it is shown: everything but the key.
+/// A key as returned: everything except the secret.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Key")]
 pub(super) struct KeyView {
     id: KeyId,
     account_id: AccountId,
     name: String,
-    /// The models that it may call; `null` for all.
+    /// Models that the key may use; `null` for all.
     models: Option<Vec<String>>,
     /// Expiry; `null` for never.
     expires_at: Option<Time>,
@@ -53,7 +53,7 @@ impl KeyView {
     }
 }
 
-/// The answer to a change: the key, and what the operator may not have meant.
+/// The changed key, with warnings about possible mistakes.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ChangedKey")]
 pub(super) struct ChangedKeyView {
@@ -69,19 +69,18 @@ impl ChangedKeyView {
     }
 }
 
-/// The answer to a new key: the key, its secret, and what the operator may not have meant.
+/// The new key with its secret, and warnings about possible mistakes.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CreatedKey")]
 pub(super) struct CreatedKeyView {
-    /// The key itself. It is shown in this answer and never again: not even where the request is
-    /// repeated.
+    /// The secret key, returned only in this answer, not even when the request is repeated.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(flatten)]
     changed: ChangedKeyView,
 }
 
-/// A key to be made.
+/// Parameters of a new key.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "NewKey")]
 #[serde(deny_unknown_fields)]
@@ -89,7 +88,7 @@ pub(super) struct NewKeyBody {
     /// Name that its owner gives the key.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: String,
-    /// The models that it may call; `null` for all.
+    /// Models that the key may use; `null` for all.
     #[serde(default)]
     #[schemars(schema_with = "models_schema")]
     models: Option<Vec<String>>,
@@ -151,7 +150,7 @@ fn find(state: &AdminState, id: &str) -> ApiResult<Arc<Key>> {
     key.ok_or_else(|| ApiError::not_found("There is no such key."))
 }
 
-/// Changes to a key: a field that is left out stays as it is.
+/// Changes to a key. Omitted fields keep their values.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "KeyPatch")]
 #[serde(deny_unknown_fields)]
@@ -159,7 +158,7 @@ pub(super) struct KeyPatchBody {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
-    /// The models that it may call; `null` for all.
+    /// Models that the key may use; `null` for all.
     #[serde(default, deserialize_with = "present")]
     #[schemars(schema_with = "models_schema")]
     models: Option<Option<Vec<String>>>,

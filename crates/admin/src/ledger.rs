@@ -25,7 +25,7 @@ use tollgate_ledger::{
 };
 use tollgate_money::money::Nanousd;
 
-/// Bytes that are sent together.
+/// Size of a chunk of an export, in bytes.
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks that wait for a slow reader. Behind them the reading of the journal waits.
 const CHUNKS_MAX: usize = 4;
@@ -34,12 +34,12 @@ const CHUNKS_MAX: usize = 4;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExportQuery {
-    /// The first record; the journal's first when it is left out.
+    /// First record; default the beginning of the journal.
     #[schemars(range(max = Seq::MAX))]
     pub(super) from_seq: Option<Seq>,
-    /// `jsonl` when it is left out; `focus` has a row for each charge and refund.
+    /// Format, default `jsonl`; `focus` has one row per charge and refund.
     pub(super) format: Option<ExportFormat>,
-    /// Only the records of this account.
+    /// Records of this account only.
     pub(super) account: Option<AccountId>,
 }
 
@@ -58,14 +58,17 @@ impl IntoResponse for ExportedRecord {
 
 impl Output for ExportedRecord {
     fn describe(operation: &mut Operation<'_>) {
-        let lines = json!({"type": "string", "description": "A `LedgerRecord` a line."});
+        let lines = json!({"type": "string", "description": "One `LedgerRecord` per line."});
         let rows =
-            json!({"type": "string", "description": "A line of names, then a row a record."});
+            json!({"type": "string", "description": "A header line, then one row per record."});
         for (format, schema) in [(ExportFormat::Jsonl, lines), (ExportFormat::Csv, rows)] {
             operation.reply_as(StatusCode::OK, "The records.", format.media_type(), &schema);
         }
         operation.name::<tollgate_ledger::ExportedRecord<'_>>();
-        operation.refusal(StatusCode::TOO_MANY_REQUESTS, "As many read the journal as may.");
+        operation.refusal(
+            StatusCode::TOO_MANY_REQUESTS,
+            "The maximum number of journal readers is reached.",
+        );
     }
 }
 
@@ -119,7 +122,7 @@ fn send(scan: Scan, mut exporter: Exporter, sender: &mpsc::Sender<std::io::Resul
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LossesQuery {
-    /// The most losses that are listed; 100 when it is left out.
+    /// Maximum number of listed losses; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
 }
@@ -128,12 +131,12 @@ pub(super) struct LossesQuery {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Loss")]
 struct LossView {
-    /// Its place in the journal, in a fleet of the node's.
+    /// Position in the journal; in a fleet, in the node's journal.
     seq: Seq,
     at: Time,
-    /// Such as `retry`, `connection_lost`, `untold` or `unpriced`.
+    /// Cause of a loss, such as `retry`, `connection_lost`, `untold` or `unpriced`.
     cause: String,
-    /// The most that it can be.
+    /// Upper bound of the loss.
     amount: Nanousd,
     account_id: AccountId,
     key_id: KeyId,
@@ -146,9 +149,9 @@ struct LossView {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Losses")]
 pub(super) struct LossesView {
-    /// All of it, by cause.
+    /// Sums of the losses by cause.
     totals: LossSums,
-    /// The last ones, newest first.
+    /// The most recent losses, newest first.
     data: Vec<LossView>,
 }
 
@@ -185,20 +188,19 @@ pub(super) async fn losses(
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "JournalReport")]
 pub(super) struct JournalReportView {
-    /// True if nothing is wrong.
+    /// True if there are no violations.
     pub(super) ok: bool,
     /// Files of the journal that were read.
     pub(super) segments: usize,
-    /// Groups of records that were written as one.
+    /// Groups of records that were written together.
     pub(super) frames: u64,
-    /// Records, and so the place of the last one that was checked.
+    /// Number of checked records, which is also the position of the last one.
     pub(super) records: u64,
-    /// The hash chain over all of it. Noted elsewhere, it proves later that nothing was changed.
+    /// Hash chain over all records. Stored elsewhere, it proves later that nothing was changed.
     pub(super) chain: String,
-    /// The hash of the state that it gives.
+    /// Hash of the state at the last record.
     pub(super) state_hash: String,
-    /// The hash of the state that sled gave, as it stood at the record of `sled`; `null` where it was not
-    /// compared.
+    /// Hash of sled's state at `sled.record`; `null` if it was not compared.
     pub(super) sled_hash: Option<String>,
     /// Part of sled that was read while requests went on.
     pub(super) sled: SledReading,
@@ -245,7 +247,7 @@ pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<Jo
     Ok(Json(noted(state.ledger.verify().await?).into()))
 }
 
-/// The report, once what is wrong stands in the log.
+/// Logs the violations of a report and returns it.
 fn noted(report: Report) -> Report {
     for violation in &report.violations {
         log::error!("the journal is not in order: {violation}");

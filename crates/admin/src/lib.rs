@@ -94,7 +94,7 @@ pub struct AdminState {
     pub guesses: Arc<Guesses>,
 }
 
-/// The name of whoever uses [`AdminState::token`].
+/// Name of users of [`AdminState::token`] in the audit log.
 const ADMIN: &str = "admin";
 
 impl AdminState {
@@ -145,7 +145,7 @@ pub fn app(state: AdminState) -> std::io::Result<Router> {
     Ok(app.layer(map_response(nosniff)))
 }
 
-/// No browser takes an answer for anything but what its type says: the console has the same origin.
+/// Prevents browsers from guessing a content type: the console has the same origin.
 async fn nosniff<B>(mut response: Response<B>) -> Response<B> {
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response

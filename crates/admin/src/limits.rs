@@ -29,7 +29,7 @@ impl From<Rates> for RatesView {
     }
 }
 
-/// Limits of a key; `null` for none of its own.
+/// Limits of a key; `null` for the configured ones.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "KeyLimits")]
 pub(super) struct KeyLimitsView {
@@ -49,7 +49,7 @@ impl From<KeyLimits> for KeyLimitsView {
     }
 }
 
-/// Changes to an account's rate limits: a limit that is left out stays as it is, `null` removes it.
+/// Changes to an account's rate limits. Omitted limits keep their values; `null` removes a limit.
 #[derive(Deserialize, JsonSchema)]
 #[schemars(rename = "AccountLimitsPatch")]
 #[serde(deny_unknown_fields)]
@@ -111,7 +111,7 @@ impl From<KeyLimitsBody> for KeyLimitsPatch {
     }
 }
 
-/// Tells `null` from a field that is left out.
+/// Distinguishes `null` from an omitted field.
 pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -25,14 +25,14 @@ pub(super) struct LoginView {
     since: Time,
 }
 
-/// A login to be set. Nothing of it is printed.
+/// A new login. Its fields are never printed.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLogin {
-    /// The address, in any case: no two accounts have the same.
+    /// E-mail address, unique among accounts regardless of letter case.
     #[schemars(extend("maxLength" = 254, "pattern" = "^[!-?A-~]+@[!-?A-~]+$"))]
     email: String,
-    /// The password; only its Argon2id hash is kept.
+    /// The password; only its Argon2id hash is stored.
     #[schemars(extend("minLength" = CHARS_MIN, "maxLength" = CHARS_MAX))]
     password: String,
 }

@@ -30,13 +30,13 @@ pub(super) enum MarginBy {
     Upstream,
 }
 
-/// The margins that are asked for.
+/// Query of margins.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MarginQuery {
-    /// From the day of this time; 30 days ago when it is left out.
+    /// First day of the period, as any time within it; default 30 days ago.
     from: Option<Time>,
-    /// Up to the day of this time, which is in it; today when it is left out.
+    /// Last day of the period, inclusive, as any time within it; default today.
     to: Option<Time>,
     /// Grouping; when left out, each combination of day, account, model and upstream is a row.
     by: Option<MarginBy>,
@@ -46,7 +46,7 @@ pub(super) struct MarginQuery {
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "MarginRow")]
 pub(super) struct MarginRow {
-    /// The beginning of the day; `null` where all days are added up, and so on.
+    /// Beginning of the day; `null` if the row covers all days.
     pub(super) day: Option<Time>,
     pub(super) account_id: Option<AccountId>,
     pub(super) model: Option<Arc<str>>,
@@ -57,9 +57,9 @@ pub(super) struct MarginRow {
     pub(super) charged: Nanousd,
     /// Cost to the operator.
     pub(super) cost: Nanousd,
-    /// The one without the other; below zero where they cost more.
+    /// `charged` minus `cost`; negative for a loss.
     pub(super) margin: Nanousd,
-    /// The most that tries cost beside them for which no customer paid; no part of `cost`.
+    /// Maximum cost of attempts that no customer paid for; not part of `cost`.
     pub(super) unpaid: Nanousd,
 }
 

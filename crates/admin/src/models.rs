@@ -35,9 +35,9 @@ struct ModelView {
     price_version: PriceVersion,
     /// Prices of requests that meet a condition; the first that is met counts.
     prices_when: Vec<PricesWhen>,
-    /// Tokens of input that it takes; 0 where they are not counted.
+    /// Input limit in tokens; 0 if not limited by tokens.
     input_tokens_max: u64,
-    /// Tokens that it puts out in one answer; 0 where they are not counted.
+    /// Output limit in tokens; 0 if not limited by tokens.
     output_tokens_max: u64,
     /// Limits of the model over all customers.
     limits: RatesView,
@@ -84,21 +84,21 @@ struct PricesWhen {
     prices: PricesView,
 }
 
-/// Condition on requests; `null` where a property does not matter.
+/// A condition on requests; `null` if the property does not matter.
 #[derive(Serialize, JsonSchema)]
 struct Condition {
-    /// More input tokens than this, cached ones among them.
+    /// Applies above this number of input tokens, including cached ones.
     input_tokens_above: Option<u64>,
-    /// The tier that serves it, as its answer says.
+    /// Service tier reported in the answer.
     service_tier: Option<&'static str>,
     speed: Option<&'static str>,
     inference_geo: Option<&'static str>,
-    /// True for requests that make the model think.
+    /// Applies to requests with thinking enabled.
     thinking: Option<bool>,
-    /// The time of the day in UTC at which it comes, such as `16:30-00:30`.
+    /// Time of day in UTC at which the request arrives, such as `16:30-00:30`.
     time_utc: Option<String>,
     resolution: Option<&'static str>,
-    /// The resolution that the price is for: width by height in pixels.
+    /// Resolution that the price applies to: width by height in pixels.
     size: Option<String>,
     quality: Option<&'static str>,
     audio: Option<bool>,

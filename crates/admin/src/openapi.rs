@@ -36,7 +36,7 @@ pub(super) fn document_of(routes: &[AdminRoute]) -> (Value, Vec<String>) {
         "components": {
             "schemas": components,
             "headers": {"x-request-id": {
-                "description": "The id under which the log tells of this request.",
+                "description": "Id of this request in the log.",
                 "required": true,
                 "schema": {"type": "string", "pattern": "^req_[0-9a-f]{32}$"},
             }},

@@ -19,28 +19,28 @@ use tollgate_ledger::{AccountPrices, IfMatch, PriceGroup, PriceNote};
 use tollgate_money::money::{Factor, Rate};
 use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, PricedUnit, RULES_MAX, UNITS};
 
-/// Rule for the prices of some models: a factor of the list, or other prices.
+/// A rule for the prices of some models: a factor on the list prices, or fixed prices.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PriceRule")]
 #[schemars(extend("oneOf" = [{"required": ["factor"]}, {"required": ["prices"]}]))]
 #[serde(deny_unknown_fields)]
 pub(super) struct RuleBody {
-    /// A model's name, the beginning of names and an asterisk, or an asterisk for all. The narrowest
-    /// rule counts.
+    /// A model name, a prefix with an asterisk, or an asterisk for all models. The most specific rule
+    /// applies.
     #[schemars(extend("pattern" = "^[A-Za-z0-9_.:/@-]{0,127}[A-Za-z0-9_.:/@*-]$"))]
     pub(super) models: String,
     /// Factor of every list price: 0 to 1000, with six decimals at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = "^([0-9]{1,3}(\\.[0-9]{1,6})?|1000)$"))]
     pub(super) factor: Option<String>,
-    /// US dollars by the names of `models.yaml`, whatever conditions a request meets. A unit that is
-    /// not here costs what the list says.
+    /// Fixed prices in US dollars, by the names of `models.yaml`, under all conditions. Units that are not
+    /// named keep their list price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) prices: Option<BTreeMap<String, String>>,
-    /// The first moment of it; left out for at once.
+    /// Begin of the rule; omitted for immediately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) from: Option<Time>,
-    /// The first moment behind it; left out for ever.
+    /// End of the rule, exclusive; omitted for no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) until: Option<Time>,
 }
@@ -121,11 +121,11 @@ fn rules(bodies: Vec<RuleBody>) -> ApiResult<Vec<PriceRule>> {
 #[schemars(rename = "AccountPrices")]
 #[serde(deny_unknown_fields)]
 pub(super) struct PricesBody {
-    /// The price group whose rules count where none of its own does.
+    /// Price group whose rules apply where none of the account's own does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = GROUP_PATTERN))]
     group: Option<String>,
-    /// Rules of its own.
+    /// Price rules of the account.
     #[schemars(extend("maxItems" = RULES_MAX))]
     rules: Vec<RuleBody>,
 }
@@ -211,11 +211,11 @@ pub(super) async fn put_group(
     Ok(Json(GroupView::from(&*written.value)))
 }
 
-/// A price that calls were charged by.
+/// A price that calls were charged at.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ChargedPrice")]
 pub(super) struct ChargedPrice {
-    /// Its version, which the entries of calls name.
+    /// Version of the price, which the entries of calls name.
     version: PriceVersion,
     /// The public id of the model.
     model: Arc<str>,
@@ -224,7 +224,7 @@ pub(super) struct ChargedPrice {
     /// The prices, as `GET /v1/models` shows them.
     #[schemars(with = "serde_json::Value")]
     pricing: Box<RawValue>,
-    /// Time of the first call that was charged by it.
+    /// Time of the first call charged at this price.
     since: Time,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct ReadinessView {
     /// Part that does not work although requests are served: `ledger_projection` while statements, usage,
     /// ended tasks and the audit cannot be read, else `null`.
     degraded: Option<&'static str>,
-    /// The hash of the configuration that runs.
+    /// Hash of the active configuration.
     config: String,
 }
 
@@ -47,8 +47,11 @@ impl IntoResponse for ReadinessView {
 
 impl Output for ReadinessView {
     fn describe(operation: &mut Operation<'_>) {
-        operation.reply::<Self>(StatusCode::OK, "Requests are wanted.");
-        operation.reply::<Self>(StatusCode::SERVICE_UNAVAILABLE, "They are not, and why.");
+        operation.reply::<Self>(StatusCode::OK, "The gateway accepts requests.");
+        operation.reply::<Self>(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "The gateway accepts no requests; `reason` says why.",
+        );
     }
 }
 

@@ -6,7 +6,7 @@ const STARTING: u8 = 0;
 const READY: u8 = 1;
 const DRAINING: u8 = 2;
 
-/// Begins as starting, becomes ready, ends as draining. There is no way back.
+/// State of the process: starting, ready, draining. It never goes back.
 #[derive(Debug, Default)]
 pub struct Readiness(AtomicU8);
 

@@ -25,7 +25,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Items of a list when the caller does not say.
 pub(super) const PAGE_DEFAULT: usize = 100;
-/// The most items of a list.
+/// Maximum number of items of a list.
 pub(super) const PAGE_MAX: usize = 500;
 
 /// The longest time that is shown by the day: a leap year and the day that has begun.
@@ -33,7 +33,7 @@ pub(super) const DAYS_MAX: u64 = 367;
 /// Default range of a list, in days.
 const DAYS_DEFAULT: u64 = 30;
 
-/// From when up to when something is asked for: the last 30 days where nothing is said.
+/// Period of a query; by default the last 30 days.
 pub(super) fn period(from: Option<Time>, to: Option<Time>) -> (UnixMs, UnixMs) {
     let to = to.map_or_else(UnixMs::now, |to| to.0);
     let default = UnixMs(to.0.saturating_sub(DAYS_DEFAULT * MS_PER_DAY));
@@ -119,7 +119,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
         // A name that is not even text names nothing.
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(names)) => Ok(Self(names)),
-            Err(_) => Err(ApiError::not_found("There is nothing with this id.")),
+            Err(_) => Err(ApiError::not_found("No object has this id.")),
         }
     }
 }
@@ -127,7 +127,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
 /// A 404, since the table of routes names the parameters of a path already.
 impl<T> HandlerInput for Path<T> {
     fn describe(operation: &mut Operation<'_>) {
-        operation.refusal(StatusCode::NOT_FOUND, "There is nothing with this id.");
+        operation.refusal(StatusCode::NOT_FOUND, "No object has this id.");
     }
 }
 
@@ -168,29 +168,29 @@ impl<T: Serialize> IntoResponse for WrittenOnce<T> {
 impl<T: JsonSchema> Output for WrittenOnce<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.reply::<T>(StatusCode::CREATED, "Done.");
-        operation.reply::<T>(StatusCode::OK, "It was done before; nothing has changed.");
+        operation.reply::<T>(StatusCode::OK, "Repeated request: nothing has changed.");
         let why = "The id was used before with another content.";
         operation.refusal(StatusCode::CONFLICT, why);
     }
 }
 
-/// The part of a list that is asked for: up to `limit` items behind the one named by `after`.
+/// Query of a list: up to `limit` items after `after`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery<Id> {
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     pub(super) limit: Option<usize>,
-    /// The last item of the page before: its `next_after`.
+    /// `next_after` of the previous page.
     pub(super) after: Option<Id>,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ListOf{View}")]
 pub(super) struct ListView<View, Id> {
     data: Vec<View>,
-    /// True if the list goes on.
+    /// True if there are more items.
     has_more: bool,
     /// Value of `after` for the next page; `null` on the last.
     next_after: Option<Id>,

@@ -39,17 +39,17 @@ const NOBODY: &str = "none";
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoggedKind")]
 enum RecordKind {
-    /// A request that is over.
+    /// A finished request in the log.
     Request,
-    /// A task that has ended.
+    /// A task that has reached its final state.
     Task,
 }
 
-/// One request, or the end of one task, as it is shown.
+/// One request, or the end of one task.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LoggedRequest")]
 pub(super) struct LoggedView {
-    /// Its place in the log; later ones have larger ones.
+    /// Position in the log; increases over time.
     position: Position,
     kind: RecordKind,
     request_id: Option<RequestId>,
@@ -62,7 +62,7 @@ pub(super) struct LoggedView {
     route: Option<String>,
     operation: Option<String>,
     model: Option<String>,
-    /// The model that the request names, where a fallback answered or was tried last.
+    /// Requested model, if a fallback answered or was tried last.
     #[serde(rename = "asked_model")]
     requested_model: Option<String>,
     upstream: Option<String>,
@@ -79,8 +79,7 @@ pub(super) struct LoggedView {
     duration_ms: f64,
     bytes_in: u64,
     bytes_out: u64,
-    /// The output limit, in tokens for each choice, to which the request was lowered to what its account
-    /// could pay.
+    /// Output limit, in tokens per choice, to which the request was lowered to fit the balance.
     max_tokens_clamped: Option<u64>,
 }
 
@@ -186,19 +185,19 @@ impl JsonSchema for Statuses {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsQuery {
-    /// Only those of this account; `none`: those whose key was not recognised.
+    /// Requests of this account only; `none` for requests with an unknown key.
     account: Option<AccountFilter>,
-    /// Only those of this key.
+    /// Requests of this key only.
     key: Option<KeyId>,
-    /// Only those of the model with this id.
+    /// Requests of this model only.
     model: Option<String>,
-    /// Only those with this status, or with one of this class, such as `4xx`.
+    /// Requests with this status or class of status only, such as `4xx`.
     status: Option<Statuses>,
-    /// Only those where something went wrong.
+    /// Failed requests only.
     errors: Option<bool>,
-    /// The last item of the page before: its `next_before`.
+    /// `next_before` of the previous page.
     before: Option<Position>,
-    /// The most items of the answer; 100 when it is left out.
+    /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
 }
@@ -207,15 +206,15 @@ pub(super) struct RequestsQuery {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TailQuery {
-    /// Only those of this account; `none`: those whose key was not recognised.
+    /// Requests of this account only; `none` for requests with an unknown key.
     account: Option<AccountFilter>,
 }
 
-/// A part of the log.
+/// A page of the request log.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct LoggedPage {
     data: Vec<LoggedView>,
-    /// True if there may be older ones: a page also ends where many records were read and few matched.
+    /// True if there may be older items: a page also ends when many records were read and few matched.
     has_more: bool,
     /// Value of `before` for the next page; `null` on the last.
     next_before: Option<Position>,

@@ -21,11 +21,11 @@ use tollgate_tasks::Resolution;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HoldResolution {
-    /// Finding of the operator.
+    /// Note of the operator about the outcome.
     #[serde(default)]
     #[schemars(extend("maxLength" = NOTE_CHARS_MAX, "pattern" = NOTE_PATTERN))]
     note: String,
-    /// Refund of a part of what the recovery policy has charged.
+    /// Refund of the charge made by the recovery policy, wholly or in part.
     #[serde(default)]
     refund: Option<Object<RefundBody>>,
 }
@@ -34,13 +34,13 @@ pub(super) struct HoldResolution {
 #[schemars(rename = "DoubtRefund")]
 #[serde(deny_unknown_fields)]
 struct RefundBody {
-    /// The caller's own id: the same id is refunded once.
+    /// Id chosen by the caller. The same id is refunded once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
     amount: Amount,
 }
 
-/// A call that is in doubt no more.
+/// A call in doubt that was resolved.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct ResolvedHold {
     hold: HoldId,
@@ -77,7 +77,7 @@ pub(super) async fn hold(
 #[serde(deny_unknown_fields)]
 pub(super) struct TaskResolution {
     action: Action,
-    /// Amount that the customer pays; only with `charge`, and within the hold.
+    /// Amount that the customer pays; only with `charge`, at most the hold.
     #[serde(default)]
     amount: Option<Amount>,
 }

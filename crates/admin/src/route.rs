@@ -29,10 +29,10 @@ pub(super) struct AdminRoute {
     id: &'static str,
     /// One sentence without a full stop.
     summary: &'static str,
-    /// The chapter that it stands in.
+    /// Section of the documentation.
     tag: &'static str,
     describe: fn(&mut Operation<'_>),
-    /// Refusals that its types do not tell.
+    /// Errors that the handler's types do not declare.
     refusals: Vec<(StatusCode, &'static str)>,
     /// The time within which it must have answered.
     within: Duration,
@@ -90,7 +90,7 @@ impl AdminRoute {
         self
     }
 
-    /// It takes this long at most, rather than as long as any other.
+    /// Sets a timeout instead of the default one.
     pub(super) fn within(mut self, limit: Duration) -> Self {
         self.within = limit;
         self
@@ -118,11 +118,11 @@ impl AdminRoute {
             operation.refusal(StatusCode::UNAUTHORIZED, "No token, or a wrong one.");
             operation.refusal(
                 StatusCode::INTERNAL_SERVER_ERROR,
-                "The gateway failed; its log says why.",
+                "The gateway failed; its log has the cause.",
             );
             operation.refusal(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "The ledger did not confirm in time, or is closing.",
+                "The ledger did not confirm in time, or is shutting down.",
             );
         }
         // The handler comes before the general refusals of 429: where both refuse with one status, its

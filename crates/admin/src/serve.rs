@@ -24,7 +24,7 @@ use tollgate_web_kit::Client;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The life of a connection; the request that is under way then gets [`LAST_REQUEST_TIMEOUT`].
+/// Lifetime of a connection; a request in progress then has [`LAST_REQUEST_TIMEOUT`] to finish.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(600);
 /// The time that a connection's last request gets.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);

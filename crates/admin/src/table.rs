@@ -49,11 +49,7 @@ pub(super) fn routes() -> Vec<AdminRoute> {
 
 fn accounts_and_keys() -> Vec<AdminRoute> {
     vec![
-        get(
-            "/admin/v1/accounts",
-            Title("listAccounts", ACCOUNTS, "All accounts, oldest first"),
-            accounts::list,
-        ),
+        get("/admin/v1/accounts", Title("listAccounts", ACCOUNTS, "List accounts"), accounts::list),
         post(
             "/admin/v1/accounts",
             Title("createAccount", ACCOUNTS, "Create an account"),
@@ -61,12 +57,12 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
         ),
         get(
             "/admin/v1/accounts/{account}",
-            Title("showAccount", ACCOUNTS, "One account"),
+            Title("showAccount", ACCOUNTS, "Get an account"),
             accounts::show,
         ),
         patch(
             "/admin/v1/accounts/{account}",
-            Title("updateAccount", ACCOUNTS, "Rename, suspend or resume an account, or limit it"),
+            Title("updateAccount", ACCOUNTS, "Update an account"),
             accounts::update,
         ),
         put(
@@ -77,7 +73,7 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
         .or(StatusCode::CONFLICT, "Another account has this address."),
         get(
             "/admin/v1/accounts/{account}/keys",
-            Title("listKeys", KEYS, "The keys of an account, oldest first"),
+            Title("listKeys", KEYS, "List an account's keys"),
             keys::list,
         ),
         post(
@@ -85,8 +81,8 @@ fn accounts_and_keys() -> Vec<AdminRoute> {
             Title("createKey", KEYS, "Create a key; only this response contains it"),
             keys::create,
         ),
-        get("/admin/v1/keys/{key}", Title("showKey", KEYS, "One key, by its id"), keys::show),
-        patch("/admin/v1/keys/{key}", Title("updateKey", KEYS, "Change a key"), keys::update),
+        get("/admin/v1/keys/{key}", Title("showKey", KEYS, "Get a key"), keys::show),
+        patch("/admin/v1/keys/{key}", Title("updateKey", KEYS, "Update a key"), keys::update),
     ]
 }
 
@@ -129,7 +125,7 @@ fn money() -> Vec<AdminRoute> {
         ),
         put(
             "/admin/v1/price-groups/{group}",
-            Title("setPriceGroup", MONEY, "Set the price rules of a group"),
+            Title("setPriceGroup", MONEY, "Set a price group"),
             prices::put_group,
         ),
         get(
@@ -185,7 +181,7 @@ fn doubts_and_tasks() -> Vec<AdminRoute> {
         ),
         post(
             "/admin/v1/tasks/{task}/resolve",
-            Title("resolveTask", TASKS, "End a task whose submit is in doubt"),
+            Title("resolveTask", TASKS, "Resolve a task in doubt"),
             resolve::task,
         ),
     ]
@@ -193,13 +189,13 @@ fn doubts_and_tasks() -> Vec<AdminRoute> {
 
 fn codes_and_audit() -> Vec<AdminRoute> {
     vec![
-        get("/admin/v1/codes", Title("listCodes", CODES, "All codes, oldest first"), codes::list),
+        get("/admin/v1/codes", Title("listCodes", CODES, "List codes"), codes::list),
         post(
             "/admin/v1/codes",
             Title("createCode", CODES, "Create a code; only this response contains it"),
             codes::create,
         ),
-        get("/admin/v1/codes/{code}", Title("showCode", CODES, "One code, by its id"), codes::show),
+        get("/admin/v1/codes/{code}", Title("showCode", CODES, "Get a code"), codes::show),
         post(
             "/admin/v1/codes/{code}/revoke",
             Title("revokeCode", CODES, "Revoke a code"),
@@ -216,13 +212,13 @@ fn logged() -> Vec<AdminRoute> {
             Title("listRequests", REQUESTS, "Finished requests, newest first"),
             requests::list,
         )
-        .or(StatusCode::NOT_FOUND, "There is no such account."),
+        .or(StatusCode::NOT_FOUND, "The account does not exist."),
         get(
             "/admin/v1/requests/tail",
             Title("followRequests", REQUESTS, "Finished requests as server-sent events"),
             requests::tail,
         )
-        .or(StatusCode::NOT_FOUND, "There is no such account, or the request log is off.")
+        .or(StatusCode::NOT_FOUND, "The account does not exist, or the request log is off.")
         .or(StatusCode::TOO_MANY_REQUESTS, "Too many clients follow requests already."),
         get(
             "/admin/v1/requests/{request}",
@@ -292,17 +288,13 @@ fn of_fleet() -> Vec<AdminRoute> {
             Title("resolveSuspense", FLEET, "Resolve money in suspense"),
             fleet::resolve,
         )
-        .or(StatusCode::NOT_FOUND, "Nothing of it is in suspense, or there is no fleet."),
+        .or(StatusCode::NOT_FOUND, "There is no such suspense, or no fleet."),
     ]
 }
 
 fn gateway() -> Vec<AdminRoute> {
     vec![
-        get(
-            "/admin/v1/models",
-            Title("listModels", CONFIGURATION, "The models, with targets, prices and limits"),
-            models::list,
-        ),
+        get("/admin/v1/models", Title("listModels", CONFIGURATION, "List models"), models::list),
         get(
             "/admin/v1/upstreams",
             Title("listUpstreams", UPSTREAMS, "Health of upstreams and their targets"),
@@ -313,7 +305,7 @@ fn gateway() -> Vec<AdminRoute> {
             Title("explainRoute", UPSTREAMS, "Explain which targets a request would try"),
             explain::route,
         )
-        .or(StatusCode::NOT_FOUND, "There is no such model or key."),
+        .or(StatusCode::NOT_FOUND, "The model or key does not exist."),
         get(
             "/admin/v1/config",
             Title("showConfig", CONFIGURATION, "The running configuration, as written"),
@@ -336,7 +328,7 @@ fn gateway() -> Vec<AdminRoute> {
             Title("metrics", PROBES, "Metrics in the Prometheus text format"),
             probes::metrics,
         ),
-        get("/openapi.json", Title("openapi", PROBES, "This document"), openapi),
+        get("/openapi.json", Title("openapi", PROBES, "OpenAPI document"), openapi),
     ]
 }
 
@@ -349,7 +341,7 @@ pub fn document() -> Value {
     DOCUMENT.clone()
 }
 
-/// `GET /openapi.json`. It asks for no token: it tells nothing of customers.
+/// `GET /openapi.json`. Needs no token, since it contains nothing about customers.
 async fn openapi() -> Json<Value> {
     Json(document())
 }

@@ -24,7 +24,7 @@ use tollgate_web_kit::show;
 pub(super) enum TaskState {
     /// It has not ended.
     Open,
-    /// Nobody knows whether its upstream took it.
+    /// It is unknown whether the upstream accepted the submit.
     InDoubt,
     Succeeded,
     Failed,
@@ -59,7 +59,7 @@ impl TaskState {
     }
 }
 
-/// A task as it is shown.
+/// An asynchronous task, such as a video.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Task")]
 pub(super) struct TaskView {
@@ -70,24 +70,24 @@ pub(super) struct TaskView {
     model: String,
     upstream: String,
     upstream_model: String,
-    /// The upstream's id of it, once there is one.
+    /// The upstream's id of the task, once known.
     upstream_id: Option<String>,
     state: TaskState,
     submitted_at: Time,
     ended_at: Option<Time>,
     /// Charge to the customer; `null` until the end.
     charged: Option<Nanousd>,
-    /// The announcement of its end; `null` where nobody is told.
+    /// The task's webhook; `null` without one.
     webhook: Option<WebhookView>,
 }
 
-/// The announcement of a task's end.
+/// The webhook of a finished task.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Delivery")]
 struct WebhookView {
     url: String,
     state: DeliveryState,
-    /// Tries that failed, as long as it is due.
+    /// Failed attempts while delivery is due.
     tries: Option<u32>,
     /// Time of the next attempt.
     next_try_at: Option<Time>,
@@ -107,7 +107,7 @@ enum DeliveryState {
     GivenUp,
 }
 
-/// The last try to announce the end of the task.
+/// The last delivery attempt.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Try")]
 struct TriedView {
@@ -168,19 +168,18 @@ fn shown(text: &str) -> String {
     show::cut(text, TEXT_CHARS_MAX).into_owned()
 }
 
-/// The tasks that are asked for.
+/// Query of the list of tasks.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TasksQuery {
-    /// Only those of this account.
+    /// Items of this account only.
     account: Option<AccountId>,
-    /// Only those that are so.
+    /// Tasks in this state only.
     state: Option<TaskState>,
-    /// The most items of the answer; 100 when it is left out. There may be fewer though the list goes
-    /// on.
+    /// Maximum number of items; default 100. There may be fewer although the list continues.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
-    /// The `next_after` of the page before.
+    /// `next_after` of the previous page.
     after: Option<TaskId>,
 }
 
@@ -199,12 +198,12 @@ pub(super) async fn list(
     Ok(Json(ListView::new(data, page.next_after)))
 }
 
-/// One task of the account, with how far it is.
+/// One task of the account with its progress.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct OneTask {
     #[serde(flatten)]
     task: TaskView,
-    /// The task as the customer reads it.
+    /// The task as its customer sees it.
     record: Value,
 }
 

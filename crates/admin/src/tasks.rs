@@ -14,7 +14,7 @@ use super::value::Time;
 use tollgate_ledger::{AccountId, HoldId, Task, TaskId};
 use tollgate_tasks::ReannounceOutcome;
 
-/// Every submit of which nobody knows whether its upstream took it.
+/// Every submit whose outcome at the upstream is unknown.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct TasksInDoubt {
     data: Vec<UnresolvedTaskView>,
@@ -72,7 +72,7 @@ pub(super) async fn webhook_secret(
     Ok(Json(WebhookSecret { secret: state.tasks.webhook_secret(account) }))
 }
 
-/// A task whose end is announced again.
+/// A task whose webhook is sent again.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Announcement {
     id: TaskId,
@@ -83,7 +83,7 @@ pub(super) struct Announcement {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Due")]
 enum AnnouncementState {
-    /// The first try is due now.
+    /// The first delivery is due now.
     Due,
 }
 

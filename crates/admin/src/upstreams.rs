@@ -27,14 +27,14 @@ pub(super) struct UpstreamsView {
 pub(super) struct UpstreamView {
     pub(super) name: String,
     pub(super) protocol: &'static str,
-    /// The host, with the port if it is not the usual one.
+    /// Host, with the port unless it is the default.
     pub(super) authority: String,
     /// Result of its health check.
     pub(super) healthy: bool,
     pub(super) in_flight: u32,
-    /// Calls whose answers nobody waits for any more, and that are read on for their usage.
+    /// Calls whose client disconnected while the answer is still read for its usage.
     pub(super) orphans: u32,
-    /// The last connection to it that did not come about.
+    /// The last failed connection attempt.
     pub(super) last_connect_failure: Option<ConnectFailureView>,
     pub(super) targets: Vec<TargetView>,
 }
@@ -43,13 +43,13 @@ pub(super) struct UpstreamView {
 #[schemars(rename = "ConnectFailure")]
 pub(super) struct ConnectFailureView {
     pub(super) at: Time,
-    /// The kind of the failure, as in `tollgate_upstream_connect_failures_total`.
+    /// Reason of the failure, as in `tollgate_upstream_connect_failures_total`.
     pub(super) reason: &'static str,
     /// Upstream that could not be reached, its addresses, and the reason.
     pub(super) text: String,
 }
 
-/// A target with one of its upstream's credentials.
+/// A target with one credential of its upstream.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "TargetStanding")]
 pub(super) struct TargetView {
@@ -62,27 +62,26 @@ pub(super) struct TargetView {
     pub(super) state: TargetState,
     /// Remaining time for which it is `busy` or `open`.
     pub(super) for_seconds: Option<f64>,
-    /// The part of its weight that a target gets in its `slow_start`.
+    /// Share of its weight that a target gets during `slow_start`.
     pub(super) share: Option<f64>,
-    /// Accounts that get no calls because their own failed, of those that called last.
+    /// Recently active accounts that get no calls because their own calls failed.
     pub(super) accounts_shut_out: usize,
-    /// Kinds of calls that get nothing through for the moment while the others do, such as counts of
-    /// tokens.
+    /// Kinds of calls that are currently refused while others are served, such as token counts.
     pub(super) shut_kinds: Vec<ShutKindView>,
-    /// Calls under way that are paid for.
+    /// Paid calls that are in flight.
     pub(super) in_flight: u32,
     /// Remaining lifetime of the token that was issued last for the credential; absent where there is none.
     pub(super) token_seconds: Option<u64>,
     pub(super) last_failure: Option<LastFailure>,
-    /// The least that the provider says is left of your requests, until its reset.
+    /// Smallest remaining request quota at the provider, until its reset.
     pub(super) requests_left: Option<u64>,
-    /// The least that the provider says is left of your tokens but for those of answers, until its reset.
+    /// Smallest remaining token quota at the provider, without quotas for output tokens, until its reset.
     pub(super) tokens_left: Option<u64>,
     /// Remaining quotas as the provider reports them, without expired reports.
     pub(super) quotas: Vec<QuotaView>,
 }
 
-/// A quota of yours at a provider, as its last answers to this target tell.
+/// The operator's quota at a provider, from its last answers to this target.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Quota")]
 pub(super) struct QuotaView {
@@ -90,9 +89,10 @@ pub(super) struct QuotaView {
     /// those of a day or an hour.
     pub(super) kind: &'static str,
     pub(super) limit: Option<u64>,
-    /// Less what calls have taken since the last answer. Where it does not last, others are asked first.
+    /// Remaining quota, less the calls since the last answer. If it is too small for a request, other targets
+    /// are tried first.
     pub(super) remaining: u64,
-    /// Until it is there again, 300 at most.
+    /// Seconds until the quota is restored, at most 300.
     pub(super) reset_seconds: f64,
 }
 
@@ -103,11 +103,11 @@ impl From<QuotaStanding> for QuotaView {
     }
 }
 
-/// A kind of calls that a target does not serve for the moment, while it serves others.
+/// A kind of call that the target currently refuses while it serves other kinds.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "ShutKind")]
 pub(super) struct ShutKindView {
-    /// `token_count`, `compact`, `embeddings` and so on.
+    /// Kind of call, such as `token_count`, `compact` or `embeddings`.
     pub(super) kind: &'static str,
     pub(super) state: TargetState,
     /// Remaining time for which it is `busy` or `open`.

@@ -31,15 +31,15 @@ enum BucketLength {
     Day,
 }
 
-/// The usage that is asked for.
+/// Query of usage.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UsageQuery {
-    /// From the hour or day of this time; 30 days ago when it is left out.
+    /// First hour or day of the period, as any time within it; default 30 days ago.
     from: Option<Time>,
-    /// Up to this time; now when it is left out.
+    /// End of the period; default now.
     to: Option<Time>,
-    /// In hours or in days; days when it is left out.
+    /// Length of a period; default `day`.
     by: Option<BucketLength>,
 }
 

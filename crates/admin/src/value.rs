@@ -110,7 +110,7 @@ impl JsonSchema for Amount {
 /// itself takes somewhat more, and leading zeros.
 pub(super) const AMOUNT_PATTERN: &str = r"^([1-9][0-9]{0,8}(\.[0-9]{1,9})?|0\.[0-9]{0,8}[1-9])$";
 
-/// The most whole dollars that fit an amount.
+/// Maximum number of whole dollars of an amount.
 pub(super) const DOLLARS_MAX: u64 = 9_223_372_036;
 
 /// A time in RFC 3339.

@@ -11,9 +11,9 @@ use super::AdminState;
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Version")]
 pub(super) struct VersionView {
-    /// The version of the program, as `tollgate --version` says it.
+    /// Version of the program, as printed by `tollgate --version`.
     version: &'static str,
-    /// The hash of both files of the configuration that is in force, as in `GET /admin/v1/config`.
+    /// Hash of the active configuration, as in `GET /admin/v1/config`.
     configuration: String,
 }
 

@@ -15,8 +15,8 @@ const WINDOW_PIECES: usize = 6;
 const PIECE: Duration = Duration::from_secs(WINDOW.as_secs() / WINDOW_PIECES as u64);
 /// Fewest calls in the window for which a share of failures is judged.
 const WINDOW_CALLS_MIN: u32 = 20;
-/// Fewest accounts behind a streak of failures that opens the circuit for all: each counts for at most a
-/// third of it.
+/// Minimum number of accounts behind a streak of failures that opens the circuit for all: each account counts
+/// for at most a third of it.
 const ROW_ACCOUNTS_MIN: u32 = 3;
 
 /// Latest callers, least recently seen replaced first.

@@ -56,7 +56,7 @@ pub(super) struct Breaker {
     /// Openings since the last success, for the back-off.
     openings: u32,
     busy_until: Option<Instant>,
-    /// Limit in force for long prompts only.
+    /// State of rate limits that concern only long prompts.
     long_busy: Option<LongBusy>,
 }
 

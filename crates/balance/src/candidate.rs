@@ -82,8 +82,7 @@ impl Candidate {
         Self { target, channel, rank, is_retry, token, free_call, slot, call, rules, probes }
     }
 
-    /// Begin a free call that has got its slot: one that still waits would keep other calls from
-    /// probing.
+    /// Begins a free call that has its slot: a waiting one would keep other calls from probing.
     pub fn begin_free(&mut self, place: FreeCall, now: Instant) {
         self.free_call = Some(place);
         let PlannedCall { caller, kind } = self.call;

@@ -53,7 +53,7 @@ pub enum Verdict {
 /// Transition caused by a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Opened for all, for this long.
+    /// The circuit opened for all, for this long.
     Opened(Duration),
     /// Opened for the account whose call failed, for this long.
     OpenedForOne(Duration),

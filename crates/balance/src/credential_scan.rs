@@ -18,7 +18,7 @@ const WORD_BYTES_MIN: usize = 24;
 /// Finds a credential's secrets in texts.
 #[derive(Debug)]
 pub struct CredentialFinder {
-    /// One per secret, and one more for its form with escaped slashes, as some JSON writers have it.
+    /// One finder per secret, and one for its form with escaped slashes, as some JSON writers produce it.
     finders: Vec<Finder<'static>>,
     /// Source secrets, to recognize an equal finder.
     secrets: Vec<String>,

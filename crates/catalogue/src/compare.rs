@@ -19,7 +19,7 @@ use crate::report::{
     UnknownPrice,
 };
 
-/// A list, and where it came from.
+/// A price list with its source.
 #[derive(Clone, Debug)]
 pub struct NamedCatalogue {
     /// The file or URL, as it was named.

@@ -28,7 +28,7 @@ impl UnitScale {
 /// Reason why a figure is not a valid rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum FigureError {
-    /// The text is something else.
+    /// The text is not a number.
     #[error("it is not a number")]
     NotANumber,
     /// Variable price, which some lists write as -1.

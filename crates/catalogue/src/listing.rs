@@ -29,7 +29,7 @@ impl ListFormat {
     }
 }
 
-/// A price list that was read.
+/// A parsed price list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     /// Format of the price list.
@@ -49,7 +49,7 @@ pub struct Listing {
     pub listed_as: String,
     /// Prices in units that exist here.
     pub rates: Vec<ListedRate>,
-    /// Prices that cannot be said here.
+    /// Prices that `models.yaml` cannot express.
     pub unsayable: Vec<Unsayable>,
     /// Reason why the entry is malformed; it is then ignored.
     pub malformed: Option<String>,
@@ -86,8 +86,8 @@ pub struct Unsayable {
 pub(crate) enum Meaning {
     /// The price of a unit.
     Price(Unit, UnitScale),
-    /// A price for a part of what a unit counts, which is charged as that unit here: right where both
-    /// prices are the same, and else nothing that can be said.
+    /// The price of a part of a unit, which is charged at the unit's price here. It can be expressed only if
+    /// both prices are equal.
     PartOf(Unit, UnitScale),
     /// The price of a part that may be the only one: of the first unit if that has no price, and of the
     /// second beside it.
@@ -117,12 +117,12 @@ pub(crate) struct EntryReading {
     malformed: Option<String>,
 }
 
-/// A price for a part of what a unit counts.
+/// The price of a part of a unit.
 #[derive(Debug)]
 struct PartPrice {
     key: String,
     figure: String,
-    /// The unit of the part alone, where there is one.
+    /// Separate unit of the part, if there is one.
     alone: Option<Unit>,
     listed: ListedRate,
 }
@@ -170,7 +170,7 @@ impl EntryReading {
         self.malformed.get_or_insert_with(|| format!("`{key}` {why}"));
     }
 
-    /// A price of something that nothing here counts. One of zero is no matter.
+    /// Records a price without a corresponding unit, unless it is zero.
     fn unknown(&mut self, key: &str, value: &Tree<'_>) {
         const WHY: &str = "there is no unit for it";
         match value {

@@ -34,7 +34,7 @@ pub struct OwnTarget {
 }
 
 impl OwnModel {
-    /// The beginning of the names that a pattern stands for; `None` of a plain id.
+    /// Prefix of a pattern; `None` for a plain id.
     pub(crate) fn pattern(&self) -> Option<&str> {
         self.id.strip_suffix('*')
     }

@@ -31,7 +31,7 @@ pub(crate) fn price(unit: Unit, rate: Rate) -> String {
     format!("{}: {}", info.price, rate.dollars(info.per))
 }
 
-/// A model's id as a key, in quotes where YAML would read something else.
+/// A model's id as a YAML key, quoted if necessary.
 fn key(id: &str) -> String {
     // YAML 1.1 reads these as booleans or null.
     let is_word = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"]

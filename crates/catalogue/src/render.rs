@@ -15,8 +15,7 @@ const LINE_CHARS_MAX: usize = 1_000;
 /// A line of a group: its subject and its text.
 type ReportLine = (String, String);
 
-/// The report as text: the groups that have something in them, and the changes as entries of
-/// `models.yaml` behind them.
+/// The report as text: all non-empty groups, followed by the changes as entries of `models.yaml`.
 #[must_use]
 pub fn as_text(report: &PriceReport) -> String {
     let mut text = String::new();

@@ -8,7 +8,7 @@ use crate::listing::ListFormat;
 /// Differences between price lists and `models.yaml`, in groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PriceReport {
-    /// Price lists that were compared.
+    /// Compared price lists.
     pub sources: Vec<ListSummary>,
     /// Prices that are lower in the lists.
     pub cheaper: Vec<Difference>,
@@ -20,7 +20,7 @@ pub struct PriceReport {
     pub limits: Vec<LimitDifference>,
     /// Prices of which the lists say different things.
     pub disagree: Vec<Disagreement>,
-    /// Prices that cannot be said here. What their entries alone have is not proposed.
+    /// Prices that `models.yaml` cannot express. Models that only have such prices are not proposed.
     pub unknown: Vec<UnknownPrice>,
     /// Entries for our models that cannot be read.
     pub malformed: Vec<MalformedEntry>,
@@ -30,7 +30,7 @@ pub struct PriceReport {
     pub proposed: Vec<Proposal>,
 }
 
-/// Price list that was compared.
+/// A compared price list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListSummary {
     /// Short name of the list in the groups.
@@ -101,7 +101,7 @@ pub struct LimitDifference {
     pub field: &'static str,
     /// Our limit, in tokens.
     pub ours: u64,
-    /// The label of each list that has one, and what it says.
+    /// Label and value of each list that has one.
     pub figures: Vec<(String, u64)>,
 }
 

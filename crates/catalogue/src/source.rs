@@ -95,7 +95,7 @@ fn begin(entry: &Tree<'_>) -> EntryReading {
     reading
 }
 
-/// A whole number of tokens, where there is one.
+/// A whole number of tokens, if present.
 fn tokens(value: Option<&Tree<'_>>) -> Option<u64> {
     crate::figure::tokens(value?.text()?)
 }

@@ -149,7 +149,7 @@ Examples:
         /// Start, rounded down to the hour or day, such as `2026-01-31T00:00:00Z`. Default: 30 days ago.
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
-        /// End. Default: now.
+        /// End of the period. Default: now.
         #[arg(long, value_name = "TIME")]
         to: Option<String>,
         /// Row interval: `hour` or `day`. Default: `day`.

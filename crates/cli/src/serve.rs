@@ -106,9 +106,9 @@ pub struct Start {
     pub sources: Sources,
     /// Values of the command line that replace those of the files, also after a reload.
     pub overrides: Overrides,
-    /// The configuration as it was loaded.
+    /// The loaded configuration.
     pub config: Snapshot,
-    /// The least severe log lines that are written.
+    /// Minimum level of log lines.
     pub log: log::LevelFilter,
     /// Relation to another process that serves the same ledger.
     pub role: Role,

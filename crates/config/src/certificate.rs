@@ -26,7 +26,7 @@ pub struct CertificateFiles {
 }
 
 impl CertificateFiles {
-    /// The path of one of them.
+    /// Path of one of the files.
     #[must_use]
     pub fn path(&self, file: CertificateFile) -> &Path {
         match file {
@@ -131,7 +131,7 @@ fn both<A, B>(
     }
 }
 
-/// Without the key, and without what it is of.
+/// Omits the key and the certificate's subject.
 impl fmt::Debug for Certificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { files, not_after, .. } = self;

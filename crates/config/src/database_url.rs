@@ -8,7 +8,7 @@ use tollgate_options::database_url::{Host, hosts_of};
 pub(super) struct DatabaseUrl {
     /// The URL as the operator wrote it.
     pub(super) text: String,
-    /// The machines that it names.
+    /// Hosts of the URL.
     pub(super) hosts: Vec<Host>,
 }
 

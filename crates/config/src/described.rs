@@ -14,12 +14,12 @@ const FINGERPRINT_HEX_DIGITS: usize = 8;
 const HIDDEN: &str = "\0";
 /// Fields of `routes.yaml` that take effect at a restart.
 const RESTART_ONLY: [&str; 4] = ["listeners", "admin", "store", "shutdown"];
-/// One of them that takes effect at once: a token that leaked must not wait.
+/// A field that takes effect without a restart: a leaked token must not wait for one.
 const TAKEN_UP: &str = "admin.operators";
-/// Fields that say which item of a list is which.
+/// Fields that identify an item of a list.
 const NAMES: [&str; 3] = ["path", "address", "upstream"];
 
-/// Something that differs between two configurations.
+/// A difference between two configurations.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Change {
     /// Path of the field, such as `upstreams.openai.timeouts.read`.
@@ -48,7 +48,7 @@ impl RedactedConfig {
     }
 }
 
-/// Puts fingerprints in the place of digests.
+/// Replaces digests by fingerprints.
 fn show(value: &mut Value, key: &[u8]) {
     match value {
         Value::Object(fields) => {

@@ -15,20 +15,20 @@ use tollgate_types::printable::{escaped, is_steering};
 pub enum Severity {
     /// The configuration cannot be used.
     Error,
-    /// It can be used, but probably not as meant.
+    /// Usable, but probably a mistake.
     Warning,
     /// Information that the operator should know.
     Note,
 }
 
-/// One thing to say about a configuration file.
+/// One finding in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnostic {
     /// Severity of the diagnostic.
     pub severity: Severity,
     /// Message: one sentence without a full stop.
     pub message: String,
-    /// The file, as the operator named it.
+    /// Path of the file as the operator gave it.
     pub file: String,
     /// Excerpt of the file; `None` for a fault of the file as a whole.
     #[serde(flatten)]
@@ -37,7 +37,7 @@ pub struct Diagnostic {
     pub help: Option<String>,
 }
 
-/// A piece of one line.
+/// A part of one line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename = "Place")]
 pub struct SourceExcerpt {
@@ -47,7 +47,7 @@ pub struct SourceExcerpt {
     pub column: usize,
     /// Number of marked characters, at least 1.
     pub width: usize,
-    /// The line, with secrets overwritten by asterisks; of a long one a part, with `…` where it was cut.
+    /// The line with secrets masked by asterisks; long lines are cut, marked with `…`.
     pub text: String,
     /// Column of the first character of `text`; more than 1 where the line was cut before it.
     #[serde(default = "first_column", skip_serializing_if = "is_first_column")]
@@ -128,11 +128,11 @@ impl fmt::Display for Diagnostic {
 }
 
 impl SourceExcerpt {
-    /// A piece of a line; of a long line what stands around the piece.
+    /// The part of a line around a range, if the line is long.
     pub(super) fn around(line_chars: &[char], line: usize, column: usize, width: usize) -> Self {
-        /// The most characters of a line that are shown: the rest says nothing on a terminal.
+        /// Maximum number of characters of a line that are shown; more is useless on a terminal.
         const SHOWN_MAX: usize = 200;
-        /// Characters before the piece that say what it is in.
+        /// Characters of context before the range.
         const BEFORE: usize = 60;
         let line = line.max(1);
         let whole = |text: &[char]| text.iter().collect::<String>();
@@ -159,7 +159,7 @@ impl SourceExcerpt {
         self.text.chars().map(sign).collect()
     }
 
-    /// The piece that is meant, as bytes of what is printed.
+    /// The marked range, as bytes of the printed text.
     fn bytes(&self) -> std::ops::Range<usize> {
         let text = self.printable();
         let byte_of = |column: usize| {
@@ -180,7 +180,7 @@ pub struct DiagnosticReport {
     pub errors: usize,
     /// Number of warnings among the diagnostics.
     pub warnings: usize,
-    /// The hash of files that can be used.
+    /// Hash of the files if they are valid.
     pub configuration: Option<String>,
     /// All diagnostics, in the order of the files.
     pub diagnostics: Vec<Diagnostic>,

@@ -17,7 +17,7 @@ use tollgate_types::printable::shortened;
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
-/// The most problems of a file that are listed, those first that stand first.
+/// Maximum number of listed problems per file, in the order of the file.
 const DIAGNOSTICS_MAX: usize = 1_000;
 /// The longest message or help, in characters: long enough for a list of upstreams that are switched off.
 const MESSAGE_CHARS_MAX: usize = 4_000;
@@ -25,7 +25,7 @@ const MESSAGE_CHARS_MAX: usize = 4_000;
 /// A file whose YAML is in order; its fields may not be.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// The file, as the operator named it.
+    /// Path of the file as the operator gave it.
     file: String,
     text: String,
     /// The JSON Schema of the file.
@@ -121,8 +121,7 @@ impl Document {
         }
     }
 
-    /// Takes a top-level field out, as a document of its own with all that was noted of it; `None` where
-    /// it is not there.
+    /// Moves a top-level field into its own document, with its notes; `None` if the field is missing.
     pub(super) fn split_off(&mut self, field: &str) -> Option<Self> {
         let taken = self.value.as_mapping_mut()?.shift_remove(field)?;
         let is_inside =
@@ -191,8 +190,8 @@ impl Document {
         }
     }
 
-    /// Notes every variable and file that is missing as a warning: what it stands in is left out when
-    /// the document is read.
+    /// Adds a warning for every missing variable and file: the values that need them are omitted when the
+    /// document is read.
     pub(super) fn leave_unfilled_out(&mut self) {
         let unfilled = self.unfilled.iter();
         let noted: Vec<Fault> = unfilled
@@ -236,7 +235,7 @@ impl Document {
         self.faults.iter().any(|fault| fault.severity == Severity::Error)
     }
 
-    /// Notes something about this document.
+    /// Adds a finding about this document.
     pub(super) fn note(&mut self, fault: Fault) {
         self.faults.push(fault);
     }
@@ -274,7 +273,7 @@ impl Document {
     }
 }
 
-/// Copies what is at `path` in `from` to the same place in `to`.
+/// Copies the value at `path` in `from` to the same path in `to`.
 fn graft(from: &Value, to: &mut serde_yaml::Mapping, path: &[&str]) {
     let Some((key, rest)) = path.split_first() else { return };
     let Some(found) = from.get(*key) else { return };

@@ -12,7 +12,7 @@ use super::fault::Fault;
 use super::shown::is_variable_name;
 use super::spans::{Path, Spans};
 
-/// Answers what an environment variable holds.
+/// Looks up the value of an environment variable.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// A secret in a file is at most this long, in bytes: a key or a token, not a device.
@@ -37,9 +37,9 @@ pub(super) struct Expansion<'a> {
     pub(super) directory: &'a FilePath,
     /// The values as they were typed, with their places.
     pub(super) spans: &'a Spans,
-    /// Variables and files that are missing.
+    /// Missing variables and files.
     pub(super) unfilled: Vec<ExpansionError>,
-    /// Expressions that are wrong in themselves.
+    /// Malformed expressions.
     pub(super) faults: Vec<Fault>,
 }
 

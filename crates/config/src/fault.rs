@@ -3,7 +3,7 @@
 use super::diagnostic::Severity;
 use super::spans::Path;
 
-/// Something to say about a value of a document.
+/// A finding about a value of a document.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     /// The path of the value at fault.
@@ -33,12 +33,12 @@ impl Fault {
         Self { on_key: true, ..Self::at_value(path, message) }
     }
 
-    /// Makes it a warning.
+    /// Reduces the severity to a warning.
     pub(super) fn warning(self) -> Self {
         Self { severity: Severity::Warning, ..self }
     }
 
-    /// Makes it a note.
+    /// Reduces the severity to a note.
     pub(super) fn note(self) -> Self {
         Self { severity: Severity::Note, ..self }
     }

@@ -70,10 +70,10 @@ pub enum Sources {
     Files {
         /// The path of `routes.yaml`, which may have the models itself.
         routes: PathBuf,
-        /// The path of `models.yaml`. There is none beside a `routes.yaml` that has the models itself.
+        /// Path of `models.yaml`. Unused if `routes.yaml` contains the models.
         models: PathBuf,
     },
-    /// The pair that is shipped, as it was when this build was made.
+    /// The files that are compiled into this build.
     Embedded,
 }
 
@@ -110,8 +110,8 @@ pub struct Overrides {
     pub admin: Option<SocketAddr>,
     /// The directory of the ledger, in the place of `store.data_dir`.
     pub data_dir: Option<PathBuf>,
-    /// One server without TLS that stands for every upstream. Path prefixes are kept; credentials
-    /// are replaced by a fixed text, so that none is needed and none can leak.
+    /// One server without TLS that replaces every upstream. Path prefixes are kept; credentials are replaced
+    /// by a fixed text, so that none is needed and none can leak.
     pub every_upstream_at: Option<SocketAddr>,
     /// Variables and files that are missing are warnings: keys count as given, and what depends on
     /// anything else is left out. For looking at files where the service's secrets are not.
@@ -175,7 +175,7 @@ struct FileBytes {
     models: Option<Vec<u8>>,
 }
 
-/// Reads both files, or the one that has all.
+/// Reads both files, or the single file with both.
 fn read_files(
     routes_path: &std::path::Path,
     models_path: &std::path::Path,
@@ -262,7 +262,7 @@ pub fn models_schema() -> serde_json::Value {
     shape::schema_of::<raw::Models>().to_value()
 }
 
-/// One of the two files, as it was read.
+/// One of the two files, as read.
 #[derive(Clone, Copy)]
 struct SourceFile<'a> {
     /// The name that diagnostics show.

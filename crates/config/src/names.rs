@@ -42,7 +42,7 @@ impl Protocol {
         }
     }
 
-    /// The word used in YAML.
+    /// Name in YAML.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Dialect(dialect) => dialect.as_str(),

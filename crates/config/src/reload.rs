@@ -12,7 +12,7 @@ use super::snapshot::{Listener, Snapshot};
 use super::{Diagnostic, Overrides, RedactedConfig, Sources};
 use tollgate_types::clock::UnixMs;
 
-/// Hands out the configuration in force. A reload replaces it whole or not at all.
+/// Holder of the active configuration. A reload replaces it completely or not at all.
 #[derive(Debug)]
 pub struct ConfigHandle {
     current: ArcSwap<Snapshot>,
@@ -115,7 +115,7 @@ impl ConfigHandle {
         }
     }
 
-    /// The configuration in force. A request asks once.
+    /// The active configuration. A request loads it once.
     #[must_use]
     pub fn load(&self) -> Arc<Snapshot> {
         self.current.load_full()
@@ -130,7 +130,7 @@ impl ConfigHandle {
         self.reload_locked(&mut tried)
     }
 
-    /// Does the same if the files hold something else than when they were last tried.
+    /// Reloads the files if their content has changed since the last attempt.
     ///
     /// # Errors
     /// As of [`ConfigHandle::reload`].
@@ -146,7 +146,7 @@ impl ConfigHandle {
         self.sources.content() != tried
     }
 
-    /// Says what a reload would, and changes nothing.
+    /// Reports the result of a reload without any change.
     ///
     /// # Errors
     /// Everything that is wrong with the files.

@@ -39,7 +39,7 @@ pub struct RoutesFile {
     document: Document,
 }
 
-/// The settings that can be read one by one. A setting that is not read is absent.
+/// The independently parsed settings. A setting that cannot be read is absent.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct RoutesSettings {

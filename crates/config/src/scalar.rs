@@ -16,9 +16,9 @@ use tollgate_types::secret::Secret;
 /// The reason why a text is not valid for a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScalarError {
-    /// Message that says what is wrong.
+    /// Message about the problem.
     pub(super) message: String,
-    /// Value that was probably intended.
+    /// Probably intended value.
     pub(super) help: Option<String>,
 }
 

@@ -25,8 +25,7 @@ pub(super) fn schema_of<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-/// Takes `null` out of a schema. An optional field is one that can be left out; one that is there
-/// and says nothing is a mistake more often than not.
+/// Removes `null` from a schema. Optional fields are omitted; an explicit `null` is usually a mistake.
 #[derive(Clone, Debug)]
 pub struct WithoutNull;
 

@@ -195,7 +195,7 @@ fn a_picture_holds_at_most_ten_times_what_it_costs_on_every_model_that_takes_one
     }
 }
 
-/// Every shipped model of a dialect that searches, with its hold of `body` and what the turn really costs.
+/// Every shipped model of a dialect with web search, with its hold for `body` and the real cost of the turn.
 fn holds(operation: Operation, dialect: Dialect, body: &str, real: &Usage) -> ModelHolds {
     let snapshot = shipped();
     let natively = |model: &&std::sync::Arc<Model>| {

@@ -38,7 +38,7 @@ pub use upstreams::{
     UpstreamHeader, UpstreamTimeouts,
 };
 
-/// Everything that the two YAML files say.
+/// The compiled contents of both YAML files.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The first 12 hex digits of the SHA-256 of both files' text: says which configuration runs.
@@ -59,7 +59,7 @@ pub struct Snapshot {
     pub shutdown_grace: Duration,
     /// Settings of automatic reloads.
     pub reload: Reload,
-    /// Bounds on what is taken in.
+    /// Limits on requests.
     pub limits: Limits,
     /// Rate limits of keys and accounts without limits of their own.
     pub rate_limits: RateLimits,
@@ -81,9 +81,9 @@ pub struct Snapshot {
     pub proxies: Arc<ProxyRules>,
     /// Paths and their operations, in the order of `routes.yaml`.
     pub routes: Vec<Arc<Route>>,
-    /// Every upstream that is switched on, by name.
+    /// Every enabled upstream, by name.
     pub upstreams: HashMap<String, Arc<Upstream>>,
-    /// Every model that can be called, in the order of `models.yaml`.
+    /// Every callable model, in the order of `models.yaml`.
     pub models: Vec<Arc<Model>>,
     /// The models of `models.yaml` by their ids.
     pub models_by_id: HashMap<Arc<str>, Arc<Model>, foldhash::fast::RandomState>,
@@ -151,9 +151,9 @@ pub struct Console {
 /// Rule for who may register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignUp {
-    /// Nobody: the operator makes the accounts.
+    /// Nobody: operators create the accounts.
     Closed,
-    /// Whoever has a code of the operator's.
+    /// Anyone with an invite code.
     Invite,
     /// Everybody who reaches the console.
     Open,
@@ -171,7 +171,7 @@ pub struct PublicUrl {
 /// An operator with a token of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operator {
-    /// The name under which the audit tells what they did.
+    /// Name of the operator in the audit log.
     pub name: String,
     /// The bearer token by which the operator is known.
     pub token: Secret,
@@ -201,7 +201,7 @@ pub struct Postgres {
     pub node: String,
     /// Time that this gateway continues without the database.
     pub lease: Duration,
-    /// For how long ahead it borrows what is spent.
+    /// Period for which money is leased in advance.
     pub cover: Duration,
 }
 
@@ -210,7 +210,7 @@ pub struct Postgres {
 pub struct RequestLog {
     /// True if finished requests are stored.
     pub enabled: bool,
-    /// The most that it takes of the disk, in bytes.
+    /// Maximum size on disk, in bytes.
     pub size_max: u64,
 }
 
@@ -221,12 +221,12 @@ pub struct Reload {
     pub watch: bool,
 }
 
-/// Bounds on what is taken in.
+/// Limits on requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The largest request body, in bytes. Routes may set less or more.
     pub body_bytes_max: usize,
-    /// All request bodies held at one time, in bytes.
+    /// Memory for all request bodies, in bytes.
     pub body_memory_bytes_max: usize,
     /// The values that a JSON body may have. Routes may set less or more.
     pub json_values_max: usize,
@@ -236,7 +236,7 @@ pub struct Limits {
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
-    /// The customers' requests that are served at one time.
+    /// Maximum number of customers' requests in flight.
     pub requests_in_flight_max: usize,
     /// Limits of unauthenticated requests.
     pub unauthenticated: UnauthenticatedLimits,
@@ -250,7 +250,7 @@ pub struct Limits {
     pub body_memory_is_default: bool,
     /// Customers' connections at one time; by the limit on file descriptors where it is left out.
     pub connections_max: Option<usize>,
-    /// Connections of one address at one time; half of `connections_max` where it is left out.
+    /// Maximum number of connections per address; default half of `connections_max`.
     pub connections_per_address_max: Option<usize>,
     /// Calls to upstreams at one time; by file descriptors and memory where it is left out.
     pub upstream_calls_max: Option<usize>,
@@ -283,7 +283,7 @@ impl Limits {
 /// Limits of unauthenticated requests, and of the console's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedLimits {
-    /// Most requests in flight.
+    /// Maximum number of requests in flight.
     pub requests_in_flight_max: usize,
     /// Most requests in flight from one address.
     pub per_address_max: usize,
@@ -291,7 +291,7 @@ pub struct UnauthenticatedLimits {
     pub timeout: Duration,
 }
 
-/// The most that one account may have at one time.
+/// Shares of one account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerAccount {
     /// Requests of the account in flight.
@@ -316,7 +316,7 @@ pub struct FreeCallLimits {
     pub account_per_minute: NonZeroU32,
     /// Calls of all accounts to one upstream in a minute.
     pub upstream_per_minute: NonZeroU32,
-    /// Calls under way at one upstream.
+    /// Maximum number of concurrent calls to one upstream.
     pub upstream_concurrent_max: usize,
     /// The share of one account of the calls to an upstream, in percent of what it has and what is free.
     pub account_percent: usize,
@@ -327,7 +327,7 @@ pub struct FreeCallLimits {
 pub struct RateLimits {
     /// Limits of every key.
     pub key: Rates,
-    /// Every account: all of its keys together.
+    /// Limits of every account, for all its keys together.
     pub account: Rates,
 }
 
@@ -342,7 +342,7 @@ pub struct Tasks {
     pub waiting_max: u32,
     /// Time after the answer in which a repeated submit without an `Idempotency-Key` is recognised.
     pub repeat_window: Option<Duration>,
-    /// The tasks of one account that may come to nothing in a minute.
+    /// Maximum number of unsuccessful tasks per account and minute.
     pub unpaid_per_minute: u32,
     /// Hosts that webhooks may be sent to although they are not on the public internet.
     pub webhook_hosts: Vec<WebhookHost>,
@@ -355,9 +355,9 @@ pub struct Tasks {
 /// Largest numbers of concurrent webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookShares {
-    /// The most in the whole process.
+    /// Maximum for the whole process.
     pub all: usize,
-    /// The most of one account.
+    /// Maximum per account.
     pub per_account: usize,
     /// To one receiver: a scheme, host and port.
     pub per_receiver: usize,
@@ -410,7 +410,7 @@ words! {
 /// Rules for opening a circuit, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitRules {
-    /// After so many failures in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
     /// Percentage of failures within 30 s, of at least 20 calls, that opens the circuit.
     pub failure_percent: u32,
@@ -445,13 +445,13 @@ pub struct AccessLog {
 }
 
 impl Default for AccessLog {
-    /// Every request is logged, and one that takes 10 s is slow.
+    /// Every request is logged, and counts as slow from 10 s.
     fn default() -> Self {
         Self { sample_per_million: 1_000_000, slow: Duration::from_secs(10) }
     }
 }
 
-/// A path and what it does.
+/// A path and its operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The exact path, such as `/v1/chat/completions`.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-/// The way from the root of a document to one of its values.
+/// Path from the root of a document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Path(Vec<Step>);
 
@@ -102,7 +102,7 @@ impl Path {
         self.0.len() == keys.len() && self.meets(keys)
     }
 
-    /// True if one of this path and the path of these keys contains the other.
+    /// True if this path and the path of these keys contain one another.
     pub(super) fn meets(&self, keys: &[&str]) -> bool {
         let mut pairs = self.0.iter().zip(keys);
         pairs.all(|(step, key)| matches!(step, Step::Key(name) if name == *key))
@@ -150,7 +150,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A piece of text on one line.
+/// A range of text on one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The line in the file, from 1.
@@ -200,7 +200,7 @@ pub(super) struct Scalar<'a> {
     pub(super) text: &'a str,
 }
 
-/// Something that may not be in a file, wherever it is.
+/// An unsupported YAML construct.
 #[derive(Clone, Debug)]
 pub(super) struct SyntaxRefusal {
     pub(super) mark: Mark,
@@ -300,7 +300,7 @@ const DEPTH_MAX: usize = 32;
 const VALUES_MAX: usize = 500_000;
 /// The longest key, in bytes. Names are shorter by far, and every value below it has it in its path.
 const KEY_BYTES_MAX: usize = 512;
-/// The most that is said to be refused.
+/// Maximum length of a quoted refused text.
 const REFUSED_MAX: usize = 100;
 
 /// Builds [`Spans`] out of the parser's events.

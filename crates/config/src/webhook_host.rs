@@ -21,7 +21,7 @@ enum Ports {
 }
 
 impl WebhookHost {
-    /// Every port of `host`.
+    /// Matches every port of `host`.
     pub(crate) fn any_port_of(host: &str) -> Self {
         Self { host: host.to_owned(), ports: Ports::Any }
     }

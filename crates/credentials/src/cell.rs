@@ -17,7 +17,7 @@ const GIVE_UP_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Cell {
     state: Mutex<CellState>,
-    /// Counts the fetches that are over.
+    /// Number of completed fetches.
     fetched: watch::Sender<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum CellStanding {
     Nothing,
 }
 
-/// The one fetch that is under way for a cell, until it is dropped.
+/// The fetch in progress for a cell; ends when it is dropped.
 pub(crate) struct Fetch(Arc<Cell>);
 
 impl Default for Cell {
@@ -70,14 +70,14 @@ impl Cell {
         }
     }
 
-    /// Returns the credential that is usable now.
+    /// The currently usable credential.
     pub(crate) fn good(&self) -> Option<Arc<IssuedCredential>> {
         let issued = self.state.lock().issued.clone();
         issued.filter(|issued| uptime() < issued.ends_at)
     }
 
-    /// Gives up what an upstream has refused, unless the one before it was given up just now. Says
-    /// whether another one is there, or is to be had.
+    /// Discards a credential that an upstream has refused, unless one was discarded just now. Returns true if
+    /// another is available or can be fetched.
     pub(crate) fn give_up(&self, refused: &Arc<IssuedCredential>) -> bool {
         let now = uptime();
         let mut state = self.state.lock();
@@ -94,7 +94,7 @@ impl Cell {
 }
 
 impl Fetch {
-    /// Puts in place what was fetched.
+    /// Stores a fetched credential.
     pub(crate) fn put(&self, issued: IssuedCredential) {
         let mut state = self.0.state.lock();
         (state.issued, state.is_refused) = (Some(Arc::new(issued)), false);

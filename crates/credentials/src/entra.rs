@@ -8,7 +8,7 @@ use url::form_urlencoded::Serializer;
 
 use crate::question::TokenRequest;
 
-/// Asks for a token.
+/// Builds the request for a token.
 pub(crate) fn request(entra: &EntraAuth) -> TokenRequest<'_> {
     let form = Serializer::new(String::new())
         .append_pair("grant_type", "client_credentials")

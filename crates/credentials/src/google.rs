@@ -20,7 +20,7 @@ const ASSERTION_SECONDS: u64 = 3600;
 /// The grant type of the token request (RFC 7523).
 const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Asks for a token, at this moment by the other side's clock.
+/// Builds the request for a token, at the current time of the server's clock.
 pub(crate) fn request(google: &GoogleAuth, now: UnixMs) -> Result<TokenRequest<'_>, &'static str> {
     let assertion = assertion(google, now)?;
     let form = Serializer::new(String::new())

@@ -15,7 +15,7 @@ pub(crate) struct IssuedCredential {
     pub(crate) proof: Proof,
     /// From here on it is renewed, while it is still used: by [`tollgate_types::clock::uptime`].
     pub(crate) renew_at: Duration,
-    /// From here on it is not used any more, by the same clock.
+    /// End of use, by the same clock.
     pub(crate) ends_at: Duration,
 }
 
@@ -48,7 +48,7 @@ pub struct UnsignedRequest<'a> {
     pub authority: &'a str,
     /// The path as it is sent, with its query.
     pub path: &'a str,
-    /// All of the body, in pieces.
+    /// The whole body, in pieces.
     pub body: &'a [Bytes],
 }
 
@@ -62,7 +62,7 @@ pub struct SignedHeaders {
 }
 
 impl Signer {
-    /// A signer with these keys, in the place of those that are configured.
+    /// A signer with these keys instead of the configured ones.
     pub(crate) fn new(aws: &AwsAuth, keys: AwsKeys, ahead_ms: i64) -> Self {
         let (region, service) = (aws.region.clone(), aws.service.clone());
         Self { keys, region, service, ahead_ms }

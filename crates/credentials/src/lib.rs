@@ -51,8 +51,7 @@ pub use source::RefreshOutcome;
 use source::TokenSource;
 pub use token::Token;
 
-/// Credentials of earlier configurations that are kept beside those in force: what is in flight may
-/// still need them.
+/// Maximum number of retained credentials of earlier configurations, which requests in flight may still need.
 const SOURCES_MAX: usize = 512;
 
 /// A callback for the outcome of each token request, with the upstream's name.
@@ -93,7 +92,7 @@ impl std::error::Error for Unavailable {}
 pub struct CredentialStanding {
     /// The remaining lifetime of the newest token; `None` without one.
     pub left: Option<Duration>,
-    /// Accounts that have something of their own, or 1 for all together.
+    /// Number of accounts with their own session, or 1 for a common one.
     pub sessions: usize,
     /// Calls in a row that came to nothing.
     pub failures: u32,
@@ -106,7 +105,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Nothing is issued yet.
+    /// A manager without issued credentials.
     #[must_use]
     pub fn new(client: FormClient, observer: Observer) -> Self {
         Self { sources: RwLock::default(), client, observer }
@@ -168,7 +167,7 @@ impl Credentials {
         Arc::clone(sources.entry(auth.id()).or_insert_with(made))
     }
 
-    /// Has a token fetched beside the requests that want it: none of them ends it by leaving.
+    /// Starts a fetch as a task of its own, so that no request ends it by disconnecting.
     fn begin(&self, source: &Arc<TokenSource>, account: Option<AccountId>, fetch: Option<Fetch>) {
         let Some(fetch) = fetch else { return };
         let (client, observer) = (self.client.clone(), Arc::clone(&self.observer));

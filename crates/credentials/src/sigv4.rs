@@ -12,7 +12,7 @@ use ring::hmac;
 use tollgate_options::auth::AwsKeys;
 use tollgate_types::clock::UnixMs;
 
-/// The name of the way to sign.
+/// Name of the signing algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// The last word of what a signing key is for.
 const TERMINATOR: &str = "aws4_request";
@@ -23,7 +23,7 @@ pub(crate) const QUERY: &AsciiSet =
 /// The characters encoded in a path: the same, except the slash.
 const PATH: &AsciiSet = &QUERY.remove(b'/');
 
-/// The signed parts of a request.
+/// Signed parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Signable<'a> {
     /// The method, in capital letters.
@@ -79,7 +79,7 @@ pub(crate) fn authorization(keys: &AwsKeys, request: &Signable<'_>, scope: &Scop
     )
 }
 
-/// A moment as it is signed: `20150830T123600Z`.
+/// Timestamp in signatures: `20150830T123600Z`.
 pub(crate) fn timestamp(at: UnixMs) -> String {
     let text = at.to_rfc3339();
     let digits =

@@ -28,7 +28,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The longest pause that a token endpoint may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-/// One credential, and what was issued for it.
+/// A configured credential with the tokens issued for it.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     pub(crate) auth: Arc<Auth>,
@@ -82,7 +82,7 @@ pub enum RefreshOutcome {
     Failed,
     /// No connection came about, or it broke.
     Unreachable,
-    /// There was no answer in time.
+    /// Timeout without an answer.
     TimedOut,
     /// The response is not a token response.
     Unreadable,
@@ -91,7 +91,7 @@ pub enum RefreshOutcome {
 }
 
 impl RefreshOutcome {
-    /// Every one, in the order in which documents list them: of resources that are exhausted, the first.
+    /// All values, in the order of the documentation; of several exhausted resources the first is reported.
     pub const ALL: [Self; 7] = [
         Self::Ok,
         Self::Refused,

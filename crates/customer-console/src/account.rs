@@ -90,7 +90,7 @@ pub(super) async fn page(
     HtmlPage(page).into_response()
 }
 
-/// The way on to the page of the account, which says what was done.
+/// Redirect to the page of the account, which confirms the action.
 fn redirect(console: &CustomerConsole, done: &'static str) -> Response {
     DONE.redirect(&console.at("/account"), done)
 }
@@ -117,7 +117,7 @@ pub(super) async fn rename(
     Ok(redirect(&console, "name"))
 }
 
-/// The login of whoever shows that they know its password; else the page that says what is wrong.
+/// Requires the current password; returns an error page without it.
 async fn require_login(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

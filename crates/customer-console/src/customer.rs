@@ -17,7 +17,7 @@ use tollgate_web_kit::{FailurePage, FlashLevel, Form, HtmlPage, PageFrame, Sessi
 /// Result of a page: its response, or the page that says why it is not available.
 pub(super) type PageResult<T = Response> = Result<T, Response>;
 
-/// Somebody who is logged in; whoever is not is shown the way in.
+/// A logged-in customer; other visitors are redirected to the log-in.
 pub(super) struct LoggedInCustomer {
     /// Their account, as it was when the request came.
     pub(super) account: Account,
@@ -71,7 +71,7 @@ impl LoggedInCustomer {
         Ok(writes.create_key(self.account.id, new).await?.value.0)
     }
 
-    /// Changes a key of theirs.
+    /// Changes one of the customer's keys.
     pub(super) async fn update_key(
         &self,
         console: &CustomerConsole,
@@ -91,14 +91,13 @@ impl LoggedInCustomer {
         (StatusCode::NOT_FOUND, HtmlPage(page)).into_response()
     }
 
-    /// The page for what the ledger could not do. What is wrong with what was typed is said beside
-    /// the field, before the ledger is asked.
+    /// Error page for a failure of the ledger. Invalid input is reported beside its field before.
     pub(super) fn failed(&self, console: &CustomerConsole, error: &LedgerError) -> Response {
         log::error!("a page of the customers' console failed: {error}");
         self.broken(console)
     }
 
-    /// The page for what could not be done, through no fault of whoever asks.
+    /// Error page for an internal failure.
     pub(super) fn broken(&self, console: &CustomerConsole) -> Response {
         let page = FailurePage {
             frame: self.frame(console, "failed"),

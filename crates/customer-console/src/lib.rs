@@ -140,7 +140,7 @@ struct CustomerConsole {
     log_ins: Arc<LogIns>,
     /// Tries at the password of the account that one is logged in to.
     own_passwords: Arc<OwnAttempts<AccountId>>,
-    /// Accounts that are opened.
+    /// Limits on sign-ups.
     sign_ups: Arc<SignUps>,
     /// Tries at redeeming codes, by address and by account.
     redemptions: Arc<OwnAttempts<AccountId>>,
@@ -253,7 +253,7 @@ fn router(console: CustomerConsole) -> Router {
         .layer(CompressionLayer::new())
 }
 
-/// Tells the pages who asks, in their words.
+/// Provides client address and language to the pages.
 async fn introduce(
     State(console): State<CustomerConsole>,
     mut request: Request,

@@ -15,7 +15,7 @@ pub(super) struct StatementLine {
     pub(super) badge_class: &'static str,
     /// Further remark: the reason why a call was free, or the name of a grant or refund.
     pub(super) note: String,
-    /// The call that it belongs to.
+    /// Call of the line.
     pub(super) call: Option<LineCall>,
     /// The settled hold of a refund.
     pub(super) refunded: Option<HoldId>,

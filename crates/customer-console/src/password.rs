@@ -6,7 +6,7 @@ use tollgate_web_kit::password::CHARS_MIN;
 /// The longest password in bytes: longer than any that a person or a program makes.
 pub(super) const BYTES_MAX: usize = 256;
 
-/// Says what is wrong with a new password, beside its field.
+/// Validates a new password; errors appear beside its field.
 pub(super) fn check_new(
     errors: &mut FieldErrors,
     field: &'static str,

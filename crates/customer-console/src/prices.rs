@@ -18,10 +18,10 @@ const MODELS_MAX: usize = 300;
 #[template(path = "customer_prices.html")]
 struct PricesPage {
     frame: PageFrame,
-    /// The part of names that is looked for.
+    /// Search text for model names.
     search: String,
     models: Vec<PricedModel>,
-    /// Models that are left out.
+    /// Number of omitted models.
     left_out: usize,
 }
 
@@ -35,7 +35,7 @@ struct PricedModel {
     conditional: Vec<PriceLine>,
 }
 
-/// The part of a model's name that is looked for.
+/// Query of the page of prices.
 #[derive(Deserialize)]
 pub(super) struct PricesQuery {
     #[serde(default)]

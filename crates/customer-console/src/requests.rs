@@ -128,7 +128,7 @@ pub(super) async fn page(
     Ok((status, HtmlPage(shown)).into_response())
 }
 
-/// The keys to choose from, the newest first: those that are in use, and the one that was chosen.
+/// Keys to select from, newest first: active keys and the selected one.
 fn options(keys: &KeyNames, chosen: Option<KeyId>) -> Vec<KeyOption> {
     let all = keys.all().iter().rev();
     // The chosen key stays in the list, or the form would silently filter by another.

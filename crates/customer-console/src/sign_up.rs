@@ -118,7 +118,7 @@ pub(super) async fn sign_up(
     }
 }
 
-/// Says what is wrong with what was typed.
+/// Validates the form.
 fn check(page: &SignUpPage, password: &str) -> FieldErrors {
     let mut errors = FieldErrors::default();
     check_short_name(&mut errors, "name", &page.name, NAME_CHARS_MAX);

@@ -46,14 +46,14 @@ struct UsagePage {
     by_day: UsageTable,
 }
 
-/// One table of sums.
+/// A table of sums.
 struct UsageTable {
     rows: Vec<UsageLine>,
-    /// Rows that are left out.
+    /// Number of omitted rows.
     left_out: usize,
 }
 
-/// One of its rows.
+/// A row of the table.
 struct UsageLine {
     name: String,
     calls: u64,
@@ -94,7 +94,7 @@ struct UsagePeriod {
 }
 
 impl UsagePeriod {
-    /// One of [`DAYS`]; what is none of them is [`DAYS_DEFAULT`].
+    /// The requested period if it is one of [`DAYS`], else [`DAYS_DEFAULT`].
     fn from_query(query: &UsageDaysQuery, now: UnixMs) -> Self {
         let days = query.days.as_deref().and_then(|days| days.parse().ok());
         // Only these periods: any number would let a link make the ledger add up years.

@@ -46,7 +46,7 @@ struct Videos {
 
 /// A row in the list of tasks.
 struct VideoRow {
-    /// By which its page is found.
+    /// Id in the URL of its page.
     id: String,
     short: String,
     at: String,

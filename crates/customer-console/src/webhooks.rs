@@ -13,7 +13,7 @@ use tollgate_ledger::{Actor, ListedTask, TaskFilter, TaskId, Webhook};
 use tollgate_tasks::ReannounceOutcome;
 use tollgate_web_kit::{FlashLevel, HtmlPage, PageFrame, show};
 
-/// A receiver that checks what it gets.
+/// Example of a receiver that verifies signatures.
 pub(super) const RECEIVER: &str = r#"from http.server import BaseHTTPRequestHandler, HTTPServer
 from standardwebhooks import Webhook
 

@@ -30,8 +30,8 @@ const AHEAD_S: i64 = 2;
 /// The idle time after which an account needs no money here; the covered time instead, if that is longer and
 /// the account has plenty.
 const IDLE: Duration = Duration::from_secs(5);
-/// The least that is borrowed where it is there: a cent, so that an account's first calls do not each
-/// wait for the treasury.
+/// Minimum lease, if available: a cent, so that the first calls of an account do not each wait for the
+/// treasury.
 const FLOOR: Nanousd = Nanousd::new(10_000_000);
 
 /// The most loan requests of one sync: a busy database grants as many within a second. A sync too large to
@@ -138,8 +138,8 @@ impl Borrower {
         id
     }
 
-    /// Some wait no longer. All of them at one time: where the treasury does not answer, they may be all
-    /// the calls of seconds.
+    /// Removes waiters that gave up, in one pass: if the treasury does not answer, they may be all calls of
+    /// several seconds.
     pub fn forget(&mut self, cancelled: &[(AccountId, Waiter)]) {
         let waiters: HashSet<_> = cancelled.iter().map(|(_, waiter)| *waiter).collect();
         let accounts: BTreeSet<_> = cancelled.iter().map(|(account, _)| *account).collect();
@@ -159,7 +159,7 @@ impl Borrower {
         }
     }
 
-    /// Makes the next sync due now, as another node is short of something.
+    /// Makes the next sync due now, since another node needs money.
     pub fn hurry(&mut self) {
         self.synced_at = None;
     }
@@ -320,7 +320,7 @@ impl Borrower {
         }
     }
 
-    /// Returns money that others need more, that is too much, or that is idle here.
+    /// Returns money that others need more, or that is unused here.
     fn give_back(&mut self, now: Duration, local: &mut impl Local) {
         let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
@@ -387,7 +387,7 @@ impl Borrower {
     }
 }
 
-/// So many seconds, the last one begun.
+/// Duration in seconds, rounded up.
 fn seconds_up(time: Duration) -> i64 {
     let begun = u64::from(time.subsec_nanos() > 0);
     i64::try_from(time.as_secs().saturating_add(begun)).unwrap_or(i64::MAX)

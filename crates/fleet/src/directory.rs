@@ -16,10 +16,10 @@ use tollgate_ledger::{
     AppendOutcome, LedgerError, Record, Seq, WriteGroup, WriteLog, WritePage, WriteTurn,
 };
 
-/// The most writes that are pulled at one time: some 500 bytes each, and a new node pulls all.
+/// Maximum number of writes read at once: some 500 bytes each, and a new node reads all.
 const PULLED_MAX: u32 = 1000;
 
-/// A node's part of the directory.
+/// A node's access to the directory.
 #[derive(Debug)]
 pub struct Directory {
     db: Db,

@@ -38,7 +38,7 @@ pub struct LoanRequest {
     pub account: AccountId,
     /// The smallest useful loan: the shortfall of one hold. Zero if no call waits.
     pub least: Nanousd,
-    /// More is not needed.
+    /// Maximum useful amount.
     pub most: Nanousd,
 }
 
@@ -67,7 +67,7 @@ pub enum Loan {
 /// A sync that the treasury rejects. It has changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncRefusal {
-    /// There is no such node.
+    /// The node does not exist.
     UnknownNode,
     /// Another process has joined as this node.
     Superseded,
@@ -75,7 +75,7 @@ pub enum SyncRefusal {
     OutOfOrder {
         /// The last record that the treasury has.
         reported: Seq,
-        /// The last turn that it has.
+        /// Last turn of the node.
         turn: Turn,
     },
     /// A reported or requested account does not exist, or its money does not add up.

@@ -74,9 +74,9 @@ pub struct FleetOptions {
     pub name: String,
     /// The time for which the node may spend its leases after the last answered sync.
     pub term: Duration,
-    /// For how long ahead it borrows what is spent, at the pace of the last seconds.
+    /// Period for which money is leased in advance, at the current rate of spending.
     pub cover: Duration,
-    /// The data directory, which becomes this node's.
+    /// Data directory of the node.
     pub data_dir: PathBuf,
 }
 
@@ -151,7 +151,7 @@ pub struct Fleet {
     overview_query: OverviewQuery,
     /// Events for the next sync.
     inbox: Mutex<Vec<NodeEvent>>,
-    /// Something is in the inbox.
+    /// Notified when an event is queued.
     hurry: Notify,
     /// Requests that wait for shares of limits.
     share_queue: ShareQueue,
@@ -170,11 +170,11 @@ pub struct LastSync {
 
 /// Something that a node's next sync is to see to.
 enum NodeEvent {
-    /// Someone waits for money.
+    /// A call waits for money.
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<LeaseWait> },
     /// Little is left of an account here.
     RunsLow(AccountId),
-    /// Another node is short of something.
+    /// Another node needs money.
     Recalled,
 }
 
@@ -297,7 +297,7 @@ impl Fleet {
         sent_at.map_or(Duration::ZERO, |sent_at| self.now().saturating_sub(sent_at))
     }
 
-    /// Notes what a sync that was sent at `sent_at` has brought.
+    /// Applies the result of a sync that was sent at `sent_at`.
     fn note_sync(&self, sent_at: Duration, reported: Seq, nodes: u32) {
         *self.last_sync.lock() = LastSync { sent_at: Some(sent_at), reported, nodes };
     }
@@ -341,7 +341,7 @@ async fn own_node(db: &Db, name: &str, data_dir: &Path) -> Result<NodeId, FleetE
     Ok(node)
 }
 
-/// Makes a node. Those that begin together take the numbers one after the other.
+/// Creates a node. Simultaneous joins get consecutive numbers.
 async fn made_node(db: &Db, name: &str) -> Result<NodeId, FleetError> {
     for _ in 0..NEW_NODE_TRIES {
         if let Some(node) = db.new_node(name).await? {

@@ -26,9 +26,9 @@ use tollgate_ledger::moving::DirectoryState;
 pub use tollgate_ledger::moving::{Tallies, Tally};
 use tollgate_ledger::{OpenError, Record, Seq};
 
-/// The most writes of the directory that are pulled at one time.
+/// Maximum number of directory writes read at once.
 const PULLED_MAX: u32 = 1000;
-/// The most faults that a message lists.
+/// Maximum number of errors in a message.
 const LISTED_MAX: usize = 20;
 
 /// The result of a move.
@@ -51,7 +51,7 @@ pub enum MoveError {
     Unsound(Vec<String>),
     /// Holds that a crash left open.
     LeftOpen(usize),
-    /// There is nothing in the ledger.
+    /// The ledger is empty.
     Empty,
     /// The fleet has other things of the same names.
     Collides(Vec<String>),

@@ -36,7 +36,7 @@ const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
 /// joins again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A node that has joined.
+/// A joined node.
 pub struct Node {
     fleet: Arc<Fleet>,
     ledger: Arc<Ledger>,
@@ -51,7 +51,7 @@ pub struct Node {
 
 /// The reason why a node stops syncing.
 enum NodeEnd {
-    /// It is to stop.
+    /// The node is asked to stop.
     Stopped,
     /// It must join again before it can continue.
     ShutOut(SyncRefusal),

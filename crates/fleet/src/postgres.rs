@@ -49,10 +49,10 @@ pub use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 /// A value of a statement, in the place of its `$1`, `$2` and so on.
 pub type Param<'a> = &'a (dyn tokio_postgres::types::ToSql + Sync);
 
-/// For one address to accept a connection: a machine that is there does so in a round trip.
+/// Timeout for connecting to one address; a reachable machine needs one round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// For a connection with all that belongs to it (addresses that do not answer, TLS, the password): two
-/// addresses are tried within it.
+/// Timeout for opening a connection, including unreachable addresses, TLS and authentication: enough for two
+/// addresses.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The wait for a connection of the pool: shorter than the operations that use it, so that the caller learns
 /// the reason.
@@ -65,11 +65,11 @@ const WORK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than a term of 2 s without the 500 ms between syncs; longer than a node on a busy machine takes
 /// between two statements.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Without an answer to what was sent, the kernel gives up on a connection after this.
+/// Time without an acknowledgement after which the kernel closes a connection.
 const USER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The interval of TCP keep-alive probes on an idle connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);
-/// Unanswered questions after which it does not.
+/// Number of unanswered keep-alive probes after which a connection is closed.
 const KEEPALIVE_RETRIES: u32 = 3;
 /// A migration may rewrite a large table, and waits for one that another process runs.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(600);
@@ -81,15 +81,15 @@ const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The outcome of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was applied.
+    /// The operation was performed.
     Done,
-    /// It was refused because others did the same at the same time; it is tried again.
+    /// A serialization conflict; the operation is retried.
     Retried,
-    /// It was not done.
+    /// The operation was not performed.
     Unavailable,
     /// It may have been done.
     Unknown,
-    /// It cannot be done.
+    /// The operation failed permanently.
     Failed,
 }
 
@@ -100,7 +100,7 @@ pub enum DbOperation {
     Transaction,
     /// A query outside a transaction.
     Query,
-    /// All of a sync of a node with the treasury. Its transactions count as such too.
+    /// A complete sync of a node with the treasury. Its transactions are also counted separately.
     Sync,
 }
 
@@ -272,7 +272,7 @@ impl Db {
         row.ok_or_else(|| transaction::no_row(sql))
     }
 
-    /// Gives up on what takes too long. Its connection is closed, since it was not given back whole.
+    /// Applies a timeout. The connection is closed, since its state is unknown.
     async fn within<T>(
         &self,
         work: impl Future<Output = Result<T, DbError>>,

@@ -34,7 +34,7 @@ pub(super) async fn share(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
     Ok(())
 }
 
-/// Makes the keys in the directory of a single gateway those of a fleet that has none yet.
+/// Offers the keys of a single gateway's directory to a fleet that has none.
 pub(super) async fn offer(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
     for name in [WEBHOOK_KEY, SESSION_KEY] {
         let path = data_dir.join(name);

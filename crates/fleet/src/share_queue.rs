@@ -26,7 +26,7 @@ pub struct ShareQueue {
     calls: AtomicU64,
 }
 
-/// The last sync that is over.
+/// The last completed sync.
 #[derive(Clone, Copy, Debug, Default)]
 struct CompletedSync {
     number: u64,
@@ -76,7 +76,7 @@ impl ShareQueue {
         }
     }
 
-    /// Asks for a sync soon.
+    /// Requests a sync soon.
     pub fn hurry(&self) {
         self.hurry.notify_one();
     }
@@ -88,7 +88,7 @@ impl ShareQueue {
         WaitingCall { share_queue: self, key: (account, key), number }
     }
 
-    /// All keys that the syncs are about, and what their calls wait for.
+    /// All keys of the syncs, with the amounts that their calls wait for.
     pub(crate) fn waiting(&self) -> Vec<CapDemand> {
         let keys = self.keys.lock();
         let waiting = keys.iter().map(|(&(account, key), calls)| CapDemand {
@@ -118,7 +118,7 @@ impl ShareQueue {
         self.begun.fetch_add(1, Ordering::AcqRel).saturating_add(1)
     }
 
-    /// Says that the sync `number` is over, and whether it was answered.
+    /// Completes the sync `number`, with or without an answer.
     pub(crate) fn end(&self, number: u64, is_answered: bool) {
         self.done.send_replace(CompletedSync { number, is_answered });
     }

@@ -25,14 +25,14 @@ use tollgate_ledger::{
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
-/// For how long behind the end of its term a node's calls wait for the sync that would renew it. A
-/// database that is busy answers late and is not away, and a load balancer takes about as long to see
-/// that the node is not ready.
+/// Time after the end of its term for which a node's calls wait for a sync that renews it. A busy database
+/// answers late without being away, and a load balancer takes about as long to see that the node is not
+/// ready.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
 /// The fleet of a ledger.
 pub trait HasFleet {
-    /// The fleet that it is a node of; `None` for a single gateway's.
+    /// Fleet of the node; `None` for a single gateway.
     fn fleet(&self) -> Option<Arc<Fleet>>;
 }
 

@@ -28,11 +28,11 @@ pub struct Claim {
     pub demand: u64,
     /// The size of its largest recent request.
     pub need: u32,
-    /// The part that it cannot return.
+    /// Part that cannot be returned.
     pub floor: u32,
 }
 
-/// The unclaimed part of a limit.
+/// Unclaimed part of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool {
     /// The size, in units of the limit.
@@ -82,9 +82,8 @@ pub struct ShareDecision {
     pub grant: ShareGrant,
 }
 
-/// One node's sync about one limit at `now_ms`. `others` are the rows of the other nodes that may
-/// still use theirs, `had` the share in this node's own, if it may still use it; `nodes` is how many
-/// there are.
+/// Settles one node's share of a limit at `now_ms`. `others` are the rows of other nodes that may still use
+/// theirs, `had` is this node's share, if it may still use it; `nodes` is the number of nodes.
 #[must_use]
 pub fn settle(
     pool: Pool,

@@ -24,9 +24,9 @@ pub const RECALL_FOR: Duration = Duration::from_secs(1);
 /// The money of an account, by location. Always `granted = available + leased + held + spent + suspense`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountFunds {
-    /// Everything that was ever paid in.
+    /// Sum of all credit ever added.
     pub granted: Nanousd,
-    /// The money that can be lent.
+    /// Money that can be leased.
     pub available: Nanousd,
     /// Leases of nodes.
     pub leased: Nanousd,
@@ -74,7 +74,7 @@ impl AccountFunds {
         }
     }
 
-    /// Pays what is owed out of what is available.
+    /// Pays the debt from the available money.
     fn pay(&mut self) {
         let paid = self.available.min(self.debt);
         shift(&mut self.available, &mut self.spent, paid);
@@ -88,7 +88,7 @@ impl AccountFunds {
 pub struct SuspenseRelease {
     /// The amount made available again.
     pub released: Nanousd,
-    /// The amount that counts as spent.
+    /// Amount counted as spent.
     pub charged: Nanousd,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct NodeRecord {
     pub(super) resolved: BTreeMap<AccountId, SuspenseRelease>,
 }
 
-/// All money of a fleet, or as much of it as a sync touches.
+/// All money of a fleet, or the part that a sync needs.
 #[derive(Clone, Debug, Default)]
 pub struct Treasury {
     pub(super) accounts: BTreeMap<AccountId, AccountFunds>,
@@ -200,7 +200,7 @@ impl Treasury {
         given_up
     }
 
-    /// A process becomes a node, or takes the place of the one that was it.
+    /// Adds a process as a node, or replaces the previous process of the node.
     pub fn join(&mut self, node: NodeId) -> JoinResponse {
         let row = self
             .nodes
@@ -339,7 +339,7 @@ impl Treasury {
         }
     }
 
-    /// Takes back what a node has lost sight of.
+    /// Returns the leases that a node has lost track of.
     fn clear(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         for (account, amount) in std::mem::take(&mut node.leases) {

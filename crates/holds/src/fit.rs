@@ -21,9 +21,9 @@ const RETRIES_MAX: u32 = 8;
 /// Extent of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldKind {
-    /// The most that it can cost.
+    /// The maximum cost of the call.
     Whole,
-    /// The most that it can cost with its output limit lowered, so that this is no more than the amount.
+    /// The maximum cost of the call with a lowered output limit, so that it is at most this amount.
     Clamped(Nanousd),
     /// Its input and a first slice of its output.
     Slice,
@@ -42,12 +42,12 @@ pub enum HoldFailure<E> {
 
 /// A call for which money is tight, as the gateway serves it.
 pub trait TightCall {
-    /// A hold that was made for it.
+    /// Hold of the call.
     type Held;
     /// A refusal that no means can change.
     type Refused;
 
-    /// Read what its account has now.
+    /// Reads the account's current money.
     ///
     /// # Errors
     /// A refusal that no means can change, such as that of an account that owes.

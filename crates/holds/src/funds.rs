@@ -18,9 +18,9 @@ pub struct Funds {
 pub struct Allowance {
     /// Its fair share of all that the account has.
     pub share: Nanousd,
-    /// All that no open hold covers.
+    /// Money that no open hold covers.
     pub available: Nanousd,
-    /// All that the account has, once the calls in flight have ended for nothing.
+    /// All money of the account, if every call in flight ended without a charge.
     pub total: Nanousd,
 }
 
@@ -40,7 +40,7 @@ impl Funds {
     }
 }
 
-/// An equal part of `amount`, rounded down.
+/// An equal share of `amount`, rounded down.
 fn part(amount: Nanousd, parts: u64) -> Nanousd {
     let parts = i64::try_from(parts.max(1)).unwrap_or(i64::MAX);
     Nanousd::new(amount.get().checked_div(parts).unwrap_or(0))

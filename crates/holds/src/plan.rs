@@ -12,10 +12,9 @@ const COUNT_GAIN_MAX: i64 = 16;
 /// Amount to hold for a call, for each way of serving it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The most that it can cost as it is.
+    /// Maximum cost of the unchanged call.
     pub whole: Nanousd,
-    /// The most that it can cost at the lowest output limit that it may be clamped to; `None` where it
-    /// may not be clamped.
+    /// Maximum cost at the lowest output limit to which the call may be clamped; `None` if it may not be.
     pub at_floor: Option<Nanousd>,
     /// Its input and a first slice of its output; `None` where not all that it costs is shown.
     pub slice: Option<Nanousd>,
@@ -34,7 +33,7 @@ impl Needs {
 /// Next step for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanStep {
-    /// Hold the most that it can cost.
+    /// Hold the maximum cost.
     HoldWhole,
     /// Ask the provider how many tokens its prompt has, and come back with smaller needs.
     Count,

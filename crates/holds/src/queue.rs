@@ -102,7 +102,7 @@ impl AccountCalls {
 }
 
 impl HoldQueue {
-    /// Takes a call in that has no hold yet.
+    /// Adds a call without a hold.
     #[must_use]
     pub fn enqueue(self: &Arc<Self>, account: AccountId) -> QueuedCall {
         let number = self.next.fetch_add(1, Ordering::Relaxed);

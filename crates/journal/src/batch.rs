@@ -24,7 +24,7 @@ pub struct BatchLimits {
 }
 
 impl BatchLimits {
-    /// Gives a buffer that has no memory room for all that may wait.
+    /// Reserves memory in an empty buffer for everything that may wait.
     fn make_room(&self, buffer: &mut Vec<u8>) {
         if buffer.capacity() == 0 {
             buffer.reserve_exact(self.bytes_max + self.reserved_bytes);
@@ -63,16 +63,16 @@ impl BatchLimits {
 pub struct BatchQueue {
     limits: BatchLimits,
     state: Mutex<QueueState>,
-    /// Tells the writer that there is something to do.
+    /// Notifies the writer of work.
     wake: Condvar,
-    /// Tells [`BatchQueue::flush`] that a batch was dealt with.
+    /// Notifies [`BatchQueue::flush`] of a processed batch.
     written: Condvar,
 }
 
 #[derive(Debug)]
 struct QueueState {
     buffer: Vec<u8>,
-    /// Bytes that were ever taken in, and how many of them were dealt with.
+    /// Number of bytes ever queued.
     bytes_in: u64,
     bytes_done: u64,
     /// The writer waits for the first item.
@@ -89,7 +89,7 @@ struct QueueState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "BatchQueue::done wants to have it"]
 pub struct GatherResult {
-    /// All bytes taken in up to there.
+    /// Number of bytes queued up to this point.
     bytes_in: u64,
     /// Number of items dropped since the last batch.
     pub dropped: u64,
@@ -169,7 +169,7 @@ impl BatchQueue {
         }
     }
 
-    /// Takes nothing more; the writer gets what there is, and then `None`.
+    /// Stops accepting bytes; the writer gets the remaining ones, and then `None`.
     pub fn close(&self) {
         self.state.lock().closed = true;
         self.wake.notify_one();
@@ -208,7 +208,7 @@ impl BatchQueue {
         Some(GatherResult { bytes_in: state.bytes_in, dropped })
     }
 
-    /// For the writer: what it gathered is dealt with.
+    /// Reports to waiters that the writer has processed what it gathered.
     pub fn done(&self, gathered: &GatherResult) {
         self.state.lock().bytes_done = gathered.bytes_in;
         self.written.notify_all();

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::files::sync_directory;
 
-/// The file: what it says, and the hash of that as it stands there.
+/// Form of the file: the content and its hash.
 #[derive(Serialize, Deserialize)]
 struct ChecksummedFile {
     says: Box<RawValue>,

@@ -22,7 +22,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(3600);
 /// beyond that is freed.
 const RECORDS_KEPT: usize = 1024;
 
-/// One group that is on disk.
+/// A group that is on disk.
 #[derive(Debug)]
 pub struct CommittedGroup<'a, E> {
     /// Its records, in order.
@@ -145,7 +145,7 @@ where
         Ok(Some(end))
     }
 
-    /// Makes room, or waits a little for what is lacking.
+    /// Waits for a missing resource, or frees disk space for the write.
     fn wait(&mut self, error: &io::Error) {
         let event = if !is_full(error) {
             Event::WaitsForDescriptor { error }
@@ -163,8 +163,7 @@ where
         std::thread::sleep(FULL_RETRY_INTERVAL);
     }
 
-    /// Ends without these records and those behind them, as a crash would: nobody was told that they
-    /// are on disk.
+    /// Ends without these records and later ones, like a crash: none was reported as durable.
     fn give_up(&mut self, records: usize) {
         let records = records.saturating_add(self.journal.drop_queued());
         // The frame may stand in the file already: left there, the next start would take calls as

@@ -53,7 +53,7 @@ pub fn encode<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) -> Result<(
     value.serialize(&mut Encoder { bytes })
 }
 
-/// Writes into memory that is there.
+/// Encoder into existing memory.
 struct Encoder<'a> {
     bytes: &'a mut Vec<u8>,
 }
@@ -339,7 +339,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
     }
 }
 
-/// Takes what is printed.
+/// Formatter output.
 struct DisplayWriter<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for DisplayWriter<'_> {

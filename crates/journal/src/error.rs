@@ -31,14 +31,14 @@ pub enum Error {
     Behind {
         /// The last record found.
         end: Seq,
-        /// The last record that was expected.
+        /// Last expected record.
         expected: Seq,
     },
     /// The directory is a copy of another one, or has the journal of another one: history would go two
     /// ways from here.
     #[error("{}: {what}", .dir.display())]
     Forked {
-        /// The directory that was opened.
+        /// The opened directory.
         dir: PathBuf,
         /// Description of the contents, for people.
         what: String,
@@ -48,7 +48,7 @@ pub enum Error {
     OtherJournal {
         /// The file of the segment.
         path: PathBuf,
-        /// The place that was noted, in bytes from the segment's beginning.
+        /// Recorded position, in bytes from the segment's beginning.
         offset: u64,
         /// The last record before it.
         seq: Seq,

@@ -9,19 +9,19 @@ use std::path::Path;
 pub enum Event<'a> {
     /// Fewer bytes are free than there should be.
     LittleRoom {
-        /// The directory that is watched.
+        /// Directory of the journal.
         dir: &'a Path,
         /// Minimum free space, in bytes.
         free_bytes_min: u64,
     },
     /// There is room again after [`Event::LittleRoom`].
     RoomAgain {
-        /// The directory that is watched.
+        /// Directory of the journal.
         dir: &'a Path,
     },
-    /// Nobody knows how much room there is.
+    /// The free disk space cannot be determined.
     SpaceUnknown {
-        /// The directory that is watched.
+        /// Directory of the journal.
         dir: &'a Path,
         /// The error of the operating system.
         error: &'a io::Error,
@@ -37,7 +37,7 @@ pub enum Event<'a> {
     BallastGivenUp,
     /// The disk is full, and the journal waits for room. Said every 10 s.
     WaitsForRoom,
-    /// No file can be opened, and the journal waits for a descriptor. Said every 10 s.
+    /// No file can be opened; the journal waits for a descriptor. Reported every 10 s.
     WaitsForDescriptor {
         /// The error of the last try.
         error: &'a io::Error,

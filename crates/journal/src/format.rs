@@ -15,9 +15,9 @@ use crate::Seq;
 /// must say itself where it ends. No record may have 512 zero bytes in a row: by such a gap a reader
 /// recognises a sector that never reached the disk.
 pub trait Format {
-    /// A record as it is written, with whatever else goes with it to those who see it written.
+    /// A record for writing, with data for those who see it written.
     type Entry;
-    /// A record as it is read.
+    /// A record as read.
     type Record;
 
     /// Appends the bytes of a record.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::Seq;
 use crate::format::Format;
 
-/// A running SHA-256 over everything that the journal says: each frame hashes the one before.
+/// Running SHA-256 over the whole journal: each frame contains the hash of the one before.
 pub type Chain = [u8; 32];
 
 /// Length of a segment's header, in bytes.
@@ -24,7 +24,7 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 60;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"TGLEDGER";
 const FORMAT_VERSION: u32 = 1;
-/// No byte of it is zero: see [`is_torn`].
+/// Marker of a frame. It has no zero byte: see [`is_torn`].
 const FRAME_MAGIC: [u8; 4] = *b"TGfr";
 /// Closes a frame. It is not zero: see [`is_torn`].
 const FRAME_END: u8 = 0xff;
@@ -119,7 +119,7 @@ pub struct Frame<R> {
     pub records: Vec<R>,
     /// The hash chain after it.
     pub chain: Chain,
-    /// Its whole length in the file.
+    /// Length in the file, in bytes.
     pub bytes: usize,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn decode<F: Format>(
     header.frame::<F>(content)
 }
 
-/// Reads the frame at the beginning of `bytes`, wherever it belongs, and says whether it continues
+/// Decodes the frame at the beginning of `bytes` without checking its position; returns whether it continues
 /// `chain`.
 pub(crate) fn decode_anywhere<F: Format>(
     bytes: &[u8],

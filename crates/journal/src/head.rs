@@ -42,7 +42,7 @@ pub struct JournalHead<N = EmptyNote> {
     pub segment: Seq,
     /// The length of that segment.
     pub offset: u64,
-    /// The last record that was on disk.
+    /// Last record that was on disk.
     pub seq: Seq,
     /// The hash chain up to there.
     #[serde(with = "hex32")]
@@ -80,9 +80,9 @@ impl Identity {
 pub enum ForkPolicy {
     /// A copy is refused.
     Refused,
-    /// The operator says that this copy is the one that goes on.
+    /// The operator has accepted this copy as the one that continues.
     Accepted,
-    /// Somebody else watches over it: the treasury over the nodes of a fleet.
+    /// No check: the fleet's treasury detects copies of its nodes.
     Unchecked,
 }
 
@@ -157,7 +157,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         Self { id: String::new(), ..self }
     }
 
-    /// Removes what is noted in `dir`.
+    /// Removes the head file from `dir`.
     ///
     /// # Errors
     /// When the file cannot be removed.
@@ -280,7 +280,7 @@ fn check_order<N>(journal: &Path, head: Option<&JournalHead<N>>) -> Result<(), E
     Ok(())
 }
 
-/// The file of a journal that is open, for those who note something in it.
+/// Handle to the head file of an open journal.
 #[derive(Debug)]
 pub struct HeadFile<N = EmptyNote> {
     dir: PathBuf,

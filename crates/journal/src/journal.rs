@@ -10,7 +10,7 @@ use crate::schedule::{NextStep, Schedule};
 use crate::urgency::Urgency;
 use crate::waiters::Waiters;
 
-/// A journal that is open for writing, shared by all who record something.
+/// A journal open for writing, shared by all recorders.
 ///
 /// [`Journal::enqueue`] gives a record its number under a short lock and returns; one thread, the
 /// [`Committer`](crate::committer::Committer), writes what has gathered as one frame and flushes it
@@ -19,7 +19,7 @@ pub struct Journal<E> {
     queue: Mutex<Queue<E>>,
     /// Wakes the thread of the committer.
     work: Condvar,
-    /// The last record that is on disk.
+    /// Position of the last record on disk.
     durable: AtomicU64,
     /// True if disk space is low.
     disk_full: AtomicBool,
@@ -37,7 +37,7 @@ struct Queue<E> {
     ended: bool,
 }
 
-/// While it lives, what is recorded stays in one group: a crash takes all of it or nothing.
+/// Guard: records enqueued while it lives form one group, which a crash keeps or loses as a whole.
 #[must_use = "the group ends when it is dropped"]
 pub struct AtomicGroup<'a, E>(&'a Journal<E>);
 
@@ -48,7 +48,7 @@ impl<E> Drop for AtomicGroup<'_, E> {
     }
 }
 
-/// The journal takes no more records.
+/// Error: the journal accepts no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the journal takes no more records")]
 pub struct JournalStopped;
@@ -118,13 +118,13 @@ impl<E> Journal<E> {
         Ok(AtomicGroup(self))
     }
 
-    /// The last record that has its number.
+    /// Position of the last enqueued record.
     #[must_use]
     pub fn last_seq(&self) -> Seq {
         self.queue.lock().next_seq.saturating_sub(1)
     }
 
-    /// The last record that is on disk.
+    /// Position of the last record on disk.
     #[must_use]
     pub fn durable_seq(&self) -> Seq {
         self.durable.load(Ordering::Acquire)
@@ -168,7 +168,7 @@ impl<E> Journal<E> {
         self.disk_full.load(Ordering::Relaxed)
     }
 
-    /// Takes no more records; the committer writes those that it has and ends.
+    /// Stops accepting records; the committer writes the remaining ones and ends.
     pub fn stop(&self) {
         let wakes = self.queue.lock().schedule.stop();
         self.wake_if(wakes);

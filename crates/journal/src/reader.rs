@@ -178,7 +178,7 @@ impl<F: Format> Reader<F> {
         }
     }
 
-    /// At a segment's end: whether it is where the seal says that it ended.
+    /// At the end of a segment: checks its position against the seal.
     fn check_seal(&self) -> Result<(), Error> {
         if self.position.segment == 0 {
             return Ok(());

@@ -14,12 +14,12 @@ use crate::segment;
 /// opened does not change any more.
 pub struct Records<F: Format> {
     reader: Reader<F>,
-    /// The first that is wanted.
+    /// First requested position.
     from: Seq,
     /// The last that is wanted; `None` for the journal's end.
     to: Option<Seq>,
     frame: Vec<F::Record>,
-    /// The place of the record that is next in `frame`, which is in reverse.
+    /// Position of the next record in `frame`, which is reversed.
     next_seq: Seq,
     is_over: bool,
 }

@@ -45,7 +45,7 @@ pub struct Layout {
     pub extension: &'static str,
     /// The fewest bytes that a frame has.
     pub frame_bytes_min: usize,
-    /// The most bytes that a frame has.
+    /// Maximum size of a frame, in bytes.
     pub frame_bytes_max: usize,
 }
 
@@ -132,7 +132,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// The position behind its last frame.
+    /// Position after the last frame.
     #[must_use]
     pub fn end(&self) -> Position {
         self.base.saturating_add(self.bytes)
@@ -256,7 +256,7 @@ impl Reader {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
     }
 
-    /// The whole frame at `position`; `None` if there is none.
+    /// The complete frame at `position`; `None` if there is none.
     ///
     /// # Errors
     /// The operating system's.

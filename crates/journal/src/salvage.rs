@@ -9,7 +9,7 @@ use crate::format::Format;
 use crate::frame::{self, Chain, Frame};
 use crate::segment::{self, Position};
 
-/// Something that is wrong in a journal.
+/// A damaged range of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file of the segment.
@@ -28,7 +28,7 @@ pub enum SalvageItem<R> {
     /// A frame. Whether it is proven to follow what was found before: by the hash chain, across
     /// damage as well if that has left the chain.
     Frame(Frame<R>, bool),
-    /// Something that is no frame, and is passed over.
+    /// A range without a valid frame, which is skipped.
     Damage(Damage),
 }
 
@@ -79,7 +79,7 @@ impl<F: Format> Salvage<F> {
         self.torn_bytes
     }
 
-    /// The file that is read, and the byte behind what was found last.
+    /// Current file and the offset after the last result.
     #[must_use]
     pub fn place(&self, walk: &SalvageCursor) -> (PathBuf, u64) {
         (self.path.clone(), walk.offset)
@@ -148,7 +148,7 @@ impl<F: Format> Salvage<F> {
         }
     }
 
-    /// Begins a segment, and says what is wrong with its beginning.
+    /// Begins a segment, and reports damage of its header.
     fn enter(&mut self, first_seq: Seq, walk: &mut SalvageCursor) -> Result<Option<Damage>, Error> {
         self.path = segment::path(&self.dir, first_seq);
         let Some(bytes) = segment::content::<F>(&self.dir, first_seq)? else {
@@ -193,9 +193,9 @@ impl<F: Format> Salvage<F> {
 #[derive(Debug)]
 pub struct SalvageCursor {
     offset: u64,
-    /// The last record that was found.
+    /// Position of the last record found.
     pub seq: Seq,
-    /// The chain behind it.
+    /// Hash chain after it.
     pub chain: Chain,
 }
 

@@ -35,10 +35,10 @@ pub(crate) struct Schedule {
 /// Sleep of the thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rest {
-    /// It works or was woken, and looks at the schedule next.
+    /// The thread works or was woken, and will check the schedule next.
     #[default]
     None,
-    /// It sleeps until this date, which is one of the schedule's.
+    /// The thread sleeps until this deadline of the schedule.
     Until(Instant),
     /// It sleeps until it is woken.
     Idle,
@@ -51,7 +51,7 @@ pub(crate) enum NextStep {
     Write,
     /// Sleep until this date, or until somebody wakes it.
     RestUntil(Instant),
-    /// Sleep until somebody wakes it.
+    /// Sleep until woken.
     Rest,
     /// End: nothing has gathered and nothing will come.
     Stop,
@@ -162,7 +162,7 @@ mod tests {
     struct SimulatedThread {
         schedule: Schedule,
         began: Instant,
-        /// In microseconds since then.
+        /// Current time in microseconds since the start.
         now: u64,
         /// Time at which the thread wakes by itself.
         looks_at: Option<u64>,
@@ -205,7 +205,7 @@ mod tests {
             };
         }
 
-        /// Lets time pass.
+        /// Advances the time.
         fn until(&mut self, time: u64) {
             while let Some(at) = self.looks_at.filter(|at| *at <= time) {
                 self.now = at;

@@ -79,7 +79,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
         checked::write(&path, self).map_err(Error::io(&path))
     }
 
-    /// The seal of the same segment, moved.
+    /// The seal of the same segment at its archive location.
     #[must_use]
     pub fn moved_to(self, archived: ArchivedSegment) -> Self {
         Self { archived: Some(archived), ..self }
@@ -120,7 +120,7 @@ impl<S: Serialize + DeserializeOwned> Seal<S> {
         Err(Error::Damaged { path, offset: 0, what })
     }
 
-    /// Compares the file, wherever it is, with what was noted of it.
+    /// Compares the segment, at its current location, with the seal.
     ///
     /// # Errors
     /// When it cannot be read, or is another one.

@@ -21,13 +21,13 @@ pub struct SegmentStart {
     pub chain_before: Chain,
 }
 
-/// A closed segment that was read whole and is sound: what its seal will say, without a summary.
+/// A closed, verified segment, with everything for its seal except a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSegment(Seal);
 
 impl SealedSegment {
-    /// Reads the closed segment that begins with the record `first_seq`, and says what it is; `next` is
-    /// how the one behind it begins. `see` gets every record.
+    /// Verifies the closed segment that begins with the record `first_seq`; `next` is the beginning of the
+    /// following one. `see` is called with every record.
     ///
     /// # Errors
     /// When it cannot be read, or is damaged, or does not lead to the next one.

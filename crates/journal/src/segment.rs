@@ -20,7 +20,7 @@ pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// A place between two frames, and what stands before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The segment's first seq; zero when there is no segment yet.
+    /// First record of the segment; zero without a segment.
     pub segment: Seq,
     /// Bytes from the segment's beginning.
     pub offset: u64,
@@ -31,8 +31,7 @@ pub struct Position {
 }
 
 impl Position {
-    /// The beginning of a journal whose first record is the one behind `origin`: see
-    /// [`Format::origin`].
+    /// Beginning of a journal whose first record follows `origin`: see [`Format::origin`].
     #[must_use]
     pub fn beginning(origin: Seq) -> Self {
         Self { seq: origin, ..Self::default() }
@@ -62,7 +61,7 @@ pub fn list_here(dir: &Path) -> Result<Vec<Seq>, Error> {
     files::numbers(dir, &[files::SEGMENT]).map_err(Error::io(dir))
 }
 
-/// A whole segment, from where it is now.
+/// A complete segment, from its current location.
 ///
 /// # Errors
 /// The operating system's, [`io::ErrorKind::NotFound`] where it should be here and is not.
@@ -80,7 +79,7 @@ pub(crate) fn whole<F: Format>(dir: &Path, first_seq: Seq) -> Result<Vec<u8>, Er
     }
 }
 
-/// A whole segment, from where it is now; `None` if it is gone.
+/// A complete segment, from its current location; `None` if it does not exist.
 ///
 /// # Errors
 /// When it cannot be read. One that is in the archive is not given up: the archive may only be away.
@@ -118,8 +117,8 @@ pub fn is_unfinished(dir: &Path, first_seq: Seq, offset: u64) -> bool {
     }
 }
 
-/// Has the disk keep what the journal ends with. A process that was killed may have written it and not
-/// flushed it, and what is derived of it must never be on disk before it.
+/// Flushes the end of the journal. A killed process may have written it without a flush, and nothing derived
+/// from it may be on disk earlier.
 ///
 /// # Errors
 /// When it cannot be flushed.
@@ -131,8 +130,8 @@ pub fn flush_last(dir: &Path) -> Result<(), Error> {
     files::sync_directory(dir).map_err(Error::io(dir))
 }
 
-/// The beginning of the segment that has the record `seq`, or would have it. Where that does not begin
-/// as a segment does, it is the journal's beginning: whoever reads on from there is told what is wrong.
+/// Beginning of the segment for the record `seq`. If its header is damaged, the beginning of the journal is
+/// returned, and reading on reports the damage.
 ///
 /// # Errors
 /// When the directory cannot be read.

@@ -13,8 +13,7 @@ use crate::event::Event;
 /// record it is room for some hundred thousand records that follow from those that are there, and for
 /// what else is written beside the journal.
 pub const FREE_BYTES_MIN: u64 = 64 << 20;
-/// Room that is kept allocated, and given up when the disk is full in spite of the above (someone
-/// else filled it).
+/// Preallocated space that is freed when the disk is full anyway, because of other files.
 const BALLAST_BYTES: u64 = 16 << 20;
 /// The file that has it, in the watched directory.
 pub const BALLAST: &str = "ballast";
@@ -77,7 +76,7 @@ impl Space {
         is_due
     }
 
-    /// Gives up the ballast; false if it was gone already.
+    /// Frees the preallocated space; false if that was done before.
     pub(crate) fn give_up_ballast(&mut self) -> bool {
         self.is_full = true;
         self.checked_at = Some(Instant::now());

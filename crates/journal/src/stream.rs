@@ -25,7 +25,7 @@ pub struct Frames<F> {
     format: PhantomData<fn() -> F>,
     /// Offset of the next frame in the segment, in bytes.
     pub offset: u64,
-    /// The last record that was read.
+    /// Position of the last record read.
     pub seq: Seq,
     /// The chain up to there.
     pub chain: Chain,

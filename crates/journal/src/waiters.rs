@@ -31,7 +31,7 @@ impl Waiters {
         self.0.clear();
     }
 
-    /// True if nobody waits.
+    /// True if there are no waiters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -84,7 +84,7 @@ impl<F: Format> Writer<F> {
         Self { segment_bytes_max, ..self }
     }
 
-    /// The place behind the last frame that was written and flushed.
+    /// Position after the last frame that was written and flushed.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position
@@ -122,7 +122,7 @@ impl<F: Format> Writer<F> {
         })
     }
 
-    /// Makes what [`Writer::write`] wrote durable; `end` is what it returned.
+    /// Makes the output of [`Writer::write`] durable; `end` is its return value.
     ///
     /// # Errors
     /// The operating system's. The write may be lost then, even if a second flush succeeds, so the
@@ -134,7 +134,7 @@ impl<F: Format> Writer<F> {
         Ok(())
     }
 
-    /// Cuts what was written behind the last frame that was flushed.
+    /// Truncates everything after the last flushed frame.
     ///
     /// # Errors
     /// The operating system's.

@@ -35,7 +35,7 @@ const SCHEME: &str = "s3://";
 /// The buckets that this process can reach. There is one in a gateway or a command; tests have several.
 static BUCKETS: RwLock<Vec<Arc<Bucket>>> = RwLock::new(Vec::new());
 
-/// Lets this process read what is in the archive. Nothing is sent.
+/// Connects this process to the archive for reading. Sends nothing.
 ///
 /// # Errors
 /// When the place cannot be one.
@@ -78,8 +78,8 @@ fn object(path: &Path) -> Option<(&str, &str)> {
     path.to_str()?.strip_prefix(SCHEME)?.split_once('/')
 }
 
-/// The bucket that has an object: the one that is called so, or, if there is none, the one that was
-/// configured last. What was copied to another bucket is found there.
+/// The bucket in which to look for an object: the one with this name or, without one, the last configured
+/// bucket, to which the objects of a removed one must have been copied.
 fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
     let existing = BUCKETS.read();
     let found = existing.iter().rfind(|bucket| bucket.options.bucket == name).or(existing.last());
@@ -123,8 +123,8 @@ fn packed(archived: &ArchivedSegment, stop: Option<&Arc<AtomicBool>>) -> io::Res
     }
 }
 
-/// Puts a copy of the segment that `seal` is about there, and reads it back: what is given is the
-/// place of a copy that is whole. `id` is the ledger's name; it is broken off when `stop` is set.
+/// Copies the segment of `seal` to the archive and reads it back; returns the location of the verified copy.
+/// `id` is the ledger's name. Stops early when `stop` is set.
 ///
 /// # Errors
 /// When something cannot be written or read, or is not what was sealed.

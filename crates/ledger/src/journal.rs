@@ -56,8 +56,8 @@ impl Format for LedgerFormat {
     }
 }
 
-/// No record is larger than its kind can be: whoever could make one so could fill the disk. What has come
-/// this far is in force already, so it is written all the same, and logged.
+/// Reports a record that is larger than its kind permits, since such records could fill the disk. The record
+/// is already in force, so it is written anyway, and logged.
 fn check_size(entry: &JournaledRecord, bytes: usize) {
     let most = entry.record.bytes_max();
     if bytes > most {
@@ -66,10 +66,11 @@ fn check_size(entry: &JournaledRecord, bytes: usize) {
     debug_assert!(bytes <= most, "a record of {bytes} bytes: {}", entry.seq);
 }
 
-/// The journal that is written.
+/// The ledger's journal for writing.
 pub(crate) type Journal = tollgate_journal::Journal<JournaledRecord>;
 
-/// Gives a record its place in the journal; `hold` is what it extends or ends, as it stood before.
+/// Appends a record to the journal; `hold` is the state of the hold that it extends or ends, before the
+/// record.
 ///
 /// # Errors
 /// After [`Journal::stop`].
@@ -135,7 +136,7 @@ pub(crate) struct Committer<C> {
     pub journal: Arc<Journal>,
     pub writer: Writer,
     pub space: Space,
-    /// Gets each group that is on disk.
+    /// Callback for each group that is on disk.
     pub on_group: C,
 }
 
@@ -191,12 +192,12 @@ pub(crate) mod segment {
     use crate::records::error::OpenError;
     use tollgate_types::ids::Seq;
 
-    /// The journal's frames one after the other.
+    /// Iterator over the journal's frames.
     pub(crate) type Reader = tollgate_journal::Reader<LedgerFormat>;
     /// Appends to the journal.
     pub(crate) type Writer = tollgate_journal::Writer<LedgerFormat>;
 
-    /// A whole segment, from where it is now; `None` if it is gone.
+    /// A complete segment, read from its current location; `None` if it does not exist.
     ///
     /// # Errors
     /// When it cannot be read. One that is in the archive is not given up: the archive may only be
@@ -206,7 +207,7 @@ pub(crate) mod segment {
     }
 }
 
-/// One segment's frames.
+/// Frames of a single segment.
 pub(crate) mod stream {
     /// The frames of a segment one after the other.
     pub(crate) type Frames = tollgate_journal::stream::Frames<super::LedgerFormat>;

@@ -35,7 +35,7 @@ pub(super) struct AccountConcurrency {
 /// A refusal by a concurrency limit.
 pub(super) struct ConcurrencyRefusal {
     pub(super) wait: Wait,
-    /// The account's share, where that is taken.
+    /// Share of the account, if it applies.
     pub(super) share: Option<u32>,
 }
 
@@ -164,7 +164,7 @@ impl ConcurrencyLimit {
         true
     }
 
-    /// Ends what [`Self::orphan`] began.
+    /// Ends a call begun with [`Self::orphan`].
     pub(super) fn orphan_end(&self) {
         self.orphans.fetch_sub(1, Ordering::AcqRel);
     }
@@ -224,7 +224,7 @@ impl ConcurrencyLimit {
         })
     }
 
-    /// Takes what the sync brought, which ends at `until_ns`. Whether something was given up.
+    /// Applies the grant of a sync, which ends at `until_ns`. True if something was given back.
     pub(super) fn apply(&self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {

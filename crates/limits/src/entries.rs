@@ -27,7 +27,7 @@ struct Shard<K, V> {
 }
 
 impl<K: Hash + Eq, V> Entries<K, V> {
-    /// There is none yet.
+    /// An empty table.
     pub(super) fn new() -> Self {
         let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
         Self {

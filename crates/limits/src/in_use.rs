@@ -31,7 +31,7 @@ impl Count {
         fits
     }
 
-    /// Gives back what was taken.
+    /// Returns units.
     pub fn give_back(&self, taken: usize) {
         self.0.fetch_sub(taken, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Count {
 /// The resources that one holder uses now.
 #[derive(Debug, Default)]
 pub struct InUse {
-    /// Requests that have not ended yet.
+    /// Number of open requests.
     pub requests: Count,
     /// Bytes of bodies in memory.
     pub body_bytes: Count,
@@ -60,7 +60,7 @@ pub struct InUse {
     pub stream_bytes: Count,
     /// Calls to upstreams in progress, abandoned ones included.
     pub upstream_calls: Count,
-    /// WebSockets that are open.
+    /// Number of open WebSockets.
     pub websockets: Count,
 }
 

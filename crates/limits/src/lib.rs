@@ -69,14 +69,14 @@ pub struct LimitRefusal {
     pub share: Option<u32>,
     /// The wait until it could pass.
     pub wait: Wait,
-    /// The state of the other limits.
+    /// State of the other limits.
     pub standing: RateLimitStatus,
 }
 
 /// The wait until a refused request would pass, if no other came before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wait {
-    /// Until another request ends.
+    /// Wait until another request ends.
     UntilOneEnds,
     /// It may try again after this time.
     For(Duration),
@@ -145,15 +145,14 @@ impl Limits {
         }
     }
 
-    /// Makes these the limits of a node of a fleet: nothing that is limited passes before the node
-    /// has a share.
+    /// Turns these into the limits of a fleet node: nothing limited passes before the node has a share.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { is_shared: true, ..self }
     }
 
-    /// Lets a request through that counts for these subjects, each with its limits as they are now,
-    /// and uses `tokens`, or none that are counted. All of them agree, or nothing is used up.
+    /// Admits a request that counts for these subjects with their current limits and uses `tokens`, or none
+    /// that are counted. Either all limits permit it, or none is charged.
     ///
     /// About 0.5 µs with two buckets each for three subjects.
     ///
@@ -168,9 +167,8 @@ impl Limits {
         self.take_with(subjects, None, tokens.map(EstimatedTokens::exact), ShareWait::First)
     }
 
-    /// Lets a request through, as [`Self::take`] does, that may wait for a share of a limit or, by
-    /// its `progress`, has waited. Of a model's places an account has no more than its `share`, as
-    /// [`AccountShare`] bounds it.
+    /// Admits a request like [`Self::take`]; it may wait for a share of a limit or, according to `progress`,
+    /// has waited. An account gets at most its `share` of a model's places, see [`AccountShare`].
     ///
     /// # Errors
     /// As for any request, and [`Wait::UntilShared`]: after the next sync it may try
@@ -198,7 +196,7 @@ impl Limits {
         taking.finish()
     }
 
-    /// Subjects that have an entry now.
+    /// Number of subjects with an entry.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.entries.count()
@@ -229,12 +227,12 @@ impl std::fmt::Debug for Limits {
     }
 }
 
-/// A request that was let through. Dropping it ends its place among the requests at one time, and
-/// gives back the tokens that were counted for it.
+/// Permit of an admitted request. Dropping it frees its concurrent place and returns the tokens that were
+/// charged for it.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped counts as a request that is over"]
 pub struct Permit {
-    /// Each with what was counted when the request came; `None` where its tokens are not counted.
+    /// Each entry with its charge at admission; `None` if tokens are not counted.
     entries: Vec<(Arc<Entry>, Option<u64>)>,
     in_flight: bool,
     /// The entries whose places were free before the end, as bits in their order.

@@ -82,7 +82,7 @@ impl MinuteLimit {
         Err(share.refuse(wait, now_ns, progress))
     }
 
-    /// Takes `units` whether they are there or not.
+    /// Charges `units`, even beyond the limit.
     pub(super) fn charge(&self, units: u64, now_ns: u64) {
         if let Some(share) = self.share.as_ref().filter(|_| units > 0) {
             share.charge(units);
@@ -93,7 +93,7 @@ impl MinuteLimit {
         }
     }
 
-    /// Gives `units` back that were taken and not used.
+    /// Returns unused `units`.
     pub(super) fn give_back(&self, units: u64) {
         match &self.bucket {
             Some(bucket) => bucket.give_back(units),
@@ -144,7 +144,7 @@ impl MinuteLimit {
         })
     }
 
-    /// Takes what the sync brought, which ends at `until_ns`. Whether something was given up.
+    /// Applies the grant of a sync, which ends at `until_ns`. True if something was given back.
     pub(super) fn apply(&mut self, grant: &ShareGrant, until_ns: u64, is_over: bool) -> bool {
         let Some(share) = &self.share else { return false };
         if is_over {

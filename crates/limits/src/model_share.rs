@@ -12,7 +12,7 @@ use super::pool::share_of;
 pub struct AccountShare {
     /// The number of the account.
     pub account: u64,
-    /// From 1 to 100: what an account may have that is alone. With 100 it may take all places.
+    /// From 1 to 100: the share of a single account. With 100 it may take all places.
     pub percent: u32,
 }
 

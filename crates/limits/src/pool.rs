@@ -26,18 +26,18 @@ pub fn share_of(free: usize, percent: usize) -> usize {
 pub struct PoolRule {
     /// Units in all.
     pub max: usize,
-    /// Of the units that a holder has and those that are free, the part that it may have, in percent.
+    /// Maximum part of its own and the free units together that a holder may have, in percent.
     pub percent: usize,
 }
 
-/// A number of units that are for all.
+/// A pool of units shared by all.
 #[derive(Debug, Default)]
 pub struct UnitPool(Count);
 
 /// The reason for a refusal by a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolRefusal {
-    /// All units are taken.
+    /// All units are in use.
     Pool,
     /// The holder has its share: this many units.
     Share(usize),
@@ -59,8 +59,8 @@ impl Drop for PooledUnits {
 }
 
 impl UnitPool {
-    /// Takes `units` for a holder, within its share, or without a share if there is no holder. `which`
-    /// selects the holder's counter.
+    /// Takes `units` for a holder within its share, or without a share if there is no holder. `which` selects
+    /// the holder's counter.
     ///
     /// # Errors
     /// Whether the pool or the share is exhausted. Nothing was taken then.
@@ -102,7 +102,7 @@ mod tests {
         PoolRule { max, percent }
     }
 
-    /// Takes one unit after the other until the pool gives no more; how many that were.
+    /// Takes units one by one until the pool refuses; returns their number.
     fn fill(pool: &Arc<UnitPool>, rule: PoolRule, kept: &mut Vec<PooledUnits>) -> usize {
         let holder = Arc::<InUse>::default();
         let one = || pool.enter(Some(&holder), |in_use| &in_use.upstream_calls, 1, rule);

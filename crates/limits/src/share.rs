@@ -48,7 +48,7 @@ pub struct ShareRequest {
     pub limit: u32,
     /// The node's share, already reduced to the last target.
     pub share: u32,
-    /// Units that were unused in what it gave up, in millionths.
+    /// Unused units in the returned share, in millionths.
     pub returned_micros: u64,
     /// Recent demand: units a minute, or requests in flight.
     pub demand: u64,
@@ -74,7 +74,7 @@ pub struct ShareGrant {
     pub unclaimed: u32,
 }
 
-/// One limit's share, but for its size, which is where it is enforced.
+/// State of one limit's share, without its size, which is stored where it is enforced.
 #[derive(Debug)]
 pub(super) struct Share {
     /// Units requested since the last sync.
@@ -174,7 +174,7 @@ impl Share {
         if waits { Wait::UntilShared } else { wait }
     }
 
-    /// A part of the share was given up, and this was unused in it.
+    /// Records a returned part of the share, and the unused units in it.
     pub(super) fn give_up(&self, unused_micros: u64) {
         let mut kept = self.kept.lock();
         kept.returned_micros = kept.returned_micros.saturating_add(unused_micros);

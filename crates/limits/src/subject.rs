@@ -108,7 +108,7 @@ impl Entry {
         share_requests.extend(self.concurrency.request(subject, self.clock.now_ns()));
     }
 
-    /// Takes what a sync brought. Whether something was given up.
+    /// Applies the grant of a sync. True if something was given back.
     pub(super) fn apply(&self, request: &ShareRequest, grant: &ShareGrant, until_ns: u64) -> bool {
         let mut buckets = self.buckets.write();
         let bucket = match request.kind {
@@ -181,7 +181,7 @@ impl Entry {
     }
 }
 
-/// A request that is being let through, or not.
+/// An admission in progress.
 pub(super) struct Taking {
     tokens: Option<EstimatedTokens>,
     progress: ShareWait,
@@ -216,13 +216,13 @@ impl Taking {
         Self { tokens, progress, shared, of_model, taken, refused: None }
     }
 
-    /// Has the subject that is added next, a model, share its places out among accounts.
+    /// Divides the places of the next added subject, a model, among accounts.
     pub(super) fn share_places(&mut self, of_account: Arc<InUse>, percent: u32) {
         self.shared = Some(AccountConcurrency { of_account, percent });
     }
 
-    /// Takes the request's units of one subject. After a refusal the other subjects are still checked, so
-    /// that the response states the longest wait.
+    /// Charges the request to one subject. After a refusal the other subjects are still checked, so that the
+    /// response contains the longest wait.
     pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
         let remaining = Remaining::default();
         let mut taken = TakenUnits { entry, request: false, tokens: None, place: false, remaining };

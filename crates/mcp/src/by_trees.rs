@@ -39,7 +39,7 @@ struct ChatMessage {
     tool_call_id: Option<String>,
 }
 
-/// The body of the model's request, or what the agent is told.
+/// Body of the model's request, or the error for the agent.
 pub(super) fn body(arguments: JsonObject, by_messages: bool) -> Result<String, String> {
     let arguments: ChatArguments =
         arguments::read(arguments).map_err(|error| error.into_result().content.as_text())?;

@@ -44,7 +44,7 @@ const TREE_BYTES_PER_VALUE: usize = 64;
 
 /// Caller of a tool.
 pub(super) struct ToolCaller {
-    /// The key that was shown.
+    /// Key of the caller.
     pub(super) key: Arc<Key>,
     /// The configuration that this call sees.
     pub(super) snapshot: Arc<Snapshot>,
@@ -55,11 +55,11 @@ pub(super) struct ToolCaller {
     context: Option<RequestContext<RoleServer>>,
 }
 
-/// Outcome of a call beside its answer.
+/// Result of a call other than its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallOutcome<'a> {
     pub(super) request_id: &'a str,
-    /// The id of the fallback that has served it; empty where the model that was asked for has.
+    /// Id of the fallback model that served it; empty if the requested model did.
     pub(super) served_by: &'a str,
     /// Charge, if something was held.
     pub(super) cost: Option<Nanousd>,
@@ -88,8 +88,8 @@ impl GatewayAnswer {
         read.map_err(|_| no_json())
     }
 
-    /// Takes room in memory for what is made of a body with so many values, `None` for too many, and the
-    /// text that is made of that again.
+    /// Reserves memory for a parsed body with so many values, `None` for too many, and the text that is
+    /// written from it.
     ///
     /// # Errors
     /// When there is none, or they are too many to be made a tree of.
@@ -226,7 +226,7 @@ impl ToolCaller {
         }
     }
 
-    /// Tells how far the call is, if its client wants to know.
+    /// Reports the progress of the call, if its client asked for it.
     pub(super) async fn tell(
         &self,
         progress: impl FnOnce(ProgressToken) -> ProgressNotificationParam,

@@ -68,9 +68,9 @@ struct ModelRequest<'a> {
 
 /// The messages in the words of the model's protocol.
 enum Conversation<'a> {
-    /// In the words of chat completions.
+    /// Messages for chat completions.
     Chat(Vec<ChatMessage<'a>>),
-    /// In the words of Anthropic's API.
+    /// Messages for Anthropic's API.
     Messages(Vec<Value>),
 }
 
@@ -90,7 +90,7 @@ pub(super) struct WrittenRequest {
     body: Bytes,
 }
 
-/// The arguments, and those that are needed.
+/// Schema of the arguments, and the required ones.
 pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let tokens = usable.iter().map(|usable| usable.model.limits.output_tokens_max).max();
     let properties = json!({
@@ -117,7 +117,7 @@ pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static s
     (properties, &["model"])
 }
 
-/// Asks the model.
+/// Calls the model.
 ///
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.

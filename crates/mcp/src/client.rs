@@ -13,8 +13,8 @@ use tollgate_types::error::GatewayError;
 /// A client of the gateway on behalf of one agent's request: with its address, its connection and its part of
 /// the memory for bodies.
 pub trait GatewayClient: Send + Sync {
-    /// Makes a request and gathers its answer, of at most `body_bytes_max` bytes. Dropping the future ends
-    /// the request, as a customer does who disconnects.
+    /// Makes a request and collects its answer of at most `body_bytes_max` bytes. Dropping the future ends
+    /// the request, like a client that disconnects.
     fn call(
         &self,
         request: GatewayRequest,

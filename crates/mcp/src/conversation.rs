@@ -22,13 +22,13 @@ pub(super) struct ChatMessage<'a> {
     tool_call_id: Option<Text<'a>>,
 }
 
-/// The role of whoever says it.
+/// Role of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Role {
     /// Instructions for the model.
     System,
-    /// The user, who asks.
+    /// The user.
     User,
     /// The model, which answers.
     Assistant,
@@ -119,7 +119,7 @@ impl<'a> ChatMessage<'a> {
         Err(ToolError::arguments(wrong))
     }
 
-    /// The messages in the words of Anthropic's API, where an answer of a function is the user's.
+    /// The messages for Anthropic's API, where results of functions belong to the user.
     ///
     /// # Errors
     /// Calls that are none.

@@ -38,7 +38,7 @@ const BOTH: &str = "application/json, text/event-stream";
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
-/// Room for the message with a short answer, beside what is shown of it, which it has twice.
+/// Memory for a message with a short answer, in addition to its text, which it contains twice.
 const MESSAGE_BYTES: usize = 768;
 /// The method of a call.
 const TOOLS_CALL: &str = "tools/call";
@@ -67,7 +67,7 @@ struct CallParams<'a, A> {
     meta: ClientMeta<'a>,
 }
 
-/// Arguments that are there; unlike with `Option`, `null` is none of them.
+/// A present argument; unlike with `Option`, `null` does not count as absent.
 fn present<'de, D: Deserializer<'de>, A: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<A>, D::Error> {
@@ -172,7 +172,7 @@ pub(super) async fn answer(
     Ok(answered(&id, result))
 }
 
-/// Asks a model, and answers with what it says.
+/// Calls a model and returns its answer.
 async fn chat(
     caller: &ToolCaller,
     id: &RequestId,
@@ -232,8 +232,8 @@ fn prepare(
     Some((call, caller))
 }
 
-/// The call, if the message is one and the headers say the same. Arguments of a chat are a tree only where
-/// something is wrong with them: the tool says what.
+/// The call, if the message is one and its headers agree. Arguments of a chat are parsed into a tree only if
+/// they are invalid, so that the tool can report the error.
 fn read_call<'a>(headers: &HeaderMap, body: &'a [u8]) -> Option<DirectCall<Arguments<'a>>> {
     if may_be_chat(headers)
         && let Some(mut call) = read::<AsObject<ChatArguments<'_>>>(headers, body)

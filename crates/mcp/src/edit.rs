@@ -39,7 +39,7 @@ struct EditArguments {
     extra: Option<Map<String, Value>>,
 }
 
-/// The arguments, and those that are needed.
+/// Schema of the arguments, and the required ones.
 pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut properties = images::common(usable);
     let limits = || usable.iter().map(|usable| &usable.model.limits.images);
@@ -76,7 +76,7 @@ pub(super) async fn call(
 }
 
 impl EditArguments {
-    /// The form, and what it is called.
+    /// The form and its content type.
     fn form(self, bytes_max: usize) -> Result<(HeaderValue, Bytes), ToolError> {
         let mut form = EditForm::new();
         let number = self.n.map(|n| n.to_string());
@@ -124,7 +124,7 @@ fn not_base64(field: &str) -> ToolError {
     ToolError::arguments(format!("`{field}` must be the base64 of a file."))
 }
 
-/// A form as it is written.
+/// Writer of a form.
 struct EditForm {
     boundary: String,
     body: BytesMut,

@@ -41,7 +41,7 @@ enum TextOrTexts {
     Many(Vec<String>),
 }
 
-/// The arguments, and those that are needed.
+/// Schema of the arguments, and the required ones.
 pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut dimensions =
         json!({"type": "integer", "minimum": 1, "description": "Numbers in a vector."});

@@ -81,7 +81,7 @@ impl McpEndpoint {
         answer
     }
 
-    /// Has the library answer; errors of the transport are the protocol's all the same.
+    /// Passes the request to the library; its transport errors become errors of the protocol.
     async fn hand_on(&self, request: Request<Full<Bytes>>) -> HttpAnswer {
         let (head, body) = request.into_parts();
         // The body is whole and in memory: this gives it at once.

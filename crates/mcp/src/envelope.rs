@@ -22,7 +22,7 @@ use serde_json::json;
 pub(super) type HttpAnswer = Response<BoxBody<Bytes, Infallible>>;
 
 const JSON: &str = "application/json";
-/// The code of what is no JSON.
+/// Error code for invalid JSON.
 const PARSE_ERROR: i32 = -32700;
 /// The code of JSON that is no request, and of requests that HTTP refuses.
 pub(super) const INVALID_REQUEST: i32 = -32600;

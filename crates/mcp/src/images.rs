@@ -55,7 +55,7 @@ pub(super) fn common(usable: &[UsableModel<'_>]) -> Value {
     })
 }
 
-/// The arguments, and those that are needed.
+/// Schema of the arguments, and the required ones.
 pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let mut properties = common(usable);
     let max = usable.iter().map(|usable| usable.model.limits.images.references_max).max();
@@ -70,7 +70,7 @@ pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static s
     (properties, &["model", "prompt"])
 }
 
-/// Makes the images.
+/// Generates the images.
 ///
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.

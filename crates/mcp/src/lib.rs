@@ -59,11 +59,11 @@ pub const ROUTE: &str = "/mcp";
 /// The server as the configuration wants it, for whoever listens.
 #[derive(Clone)]
 pub struct McpServer {
-    /// Path at which it answers.
+    /// Path of the server.
     pub path: String,
     /// The largest body of a request, in bytes.
     pub body_bytes_max: usize,
-    /// The most JSON values in a body.
+    /// Maximum number of JSON values in a body.
     pub json_values_max: usize,
     endpoint: Arc<McpEndpoint>,
 }

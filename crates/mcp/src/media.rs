@@ -26,7 +26,7 @@ pub(super) enum MediaKind {
 }
 
 impl Media {
-    /// Room for so many bytes.
+    /// A collection with a limit in bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { left: bytes_max, content: Vec::new(), entries: Vec::new() }
     }
@@ -53,7 +53,7 @@ impl Media {
         self.entries.push(json!({"media_type": media_type, "bytes": bytes, "included": is_in}));
     }
 
-    /// A file as it is.
+    /// Adds a file by its bytes.
     pub(super) fn add_bytes(&mut self, kind: MediaKind, bytes: &[u8], media_type: &str) {
         if bytes.len() <= self.left {
             self.add_base64(kind, &BASE64.encode(bytes), media_type);
@@ -67,7 +67,7 @@ impl Media {
         }
     }
 
-    /// A file that its provider keeps.
+    /// Adds a file by the provider's URL.
     pub(super) fn add_url(&mut self, kind: MediaKind, url: &str) {
         let (name, media_type) = match kind {
             MediaKind::Image => ("image", "image/png"),

@@ -16,7 +16,7 @@ use tollgate_protocols::json::{self, Object, values_within};
 /// Answer of a language model.
 pub(super) struct ChatReply<'a> {
     model: TextOrTree<'a>,
-    /// The text of it; what is none counts as an empty one.
+    /// Text of the answer; empty if there is none.
     text: TextOrTree<'a>,
     finish_reason: TextOrTree<'a>,
     /// Usage as the answer reports it.
@@ -68,8 +68,8 @@ impl<'a> ChatReply<'a> {
         Ok(Self { model, text, finish_reason, usage, tool_calls })
     }
 
-    /// The reply of an answer that was read strictly, as [`Self::read`] would find it, for a fraction of
-    /// what a tree takes; `None` for one that only that can read.
+    /// Like [`Self::read`], from an answer that the strict reader has parsed, without a tree; `None` if only
+    /// a tree can represent it.
     pub(super) fn read_strict(answer: &Object<'a>, by_messages: bool) -> Option<Self> {
         // The strict reader compares keys as they are written.
         if answer.has_escaped_keys() {
@@ -82,7 +82,7 @@ impl<'a> ChatReply<'a> {
         Some(Self { model, text, finish_reason, usage, tool_calls })
     }
 
-    /// Text of the result: the tool calls where there is no text beside them.
+    /// Text of the result: the tool calls if there is no other text.
     pub(super) fn shown(&self) -> Cow<'_, str> {
         let text = self.text();
         match text.is_empty() && !self.tool_calls.is_null() {
@@ -112,7 +112,7 @@ impl<'a> ChatReply<'a> {
         content.end()
     }
 
-    /// All of it as a tree, for results that are one.
+    /// The whole answer as a tree, for structured results.
     pub(super) fn into_tree(self) -> Value {
         let mut content = json!({
             "model": self.model,
@@ -171,7 +171,7 @@ fn of_messages_strict<'a>(answer: &Object<'a>) -> Option<ReplyMessage<'a>> {
     Some(ReplyMessage { text, finish_reason, tool_calls })
 }
 
-/// A value that was read strictly; `null` where there is none, and `None` for one that has no tree.
+/// A value read strictly; `null` if absent, and `None` if it cannot be represented.
 fn text_or_tree(value: Option<json::Value<'_>>) -> Option<TextOrTree<'_>> {
     match value {
         None => Some(TextOrTree::default()),

@@ -23,7 +23,7 @@ pub(super) fn object(properties: Value, required: &[&str]) -> Arc<JsonObject> {
     })
 }
 
-/// `model`: one of these names, or one that a pattern fits.
+/// Schema of `model`: one of these names, or one that matches a pattern.
 pub(super) fn model(usable: &[UsableModel<'_>]) -> Value {
     let (patterns, names): (Vec<&str>, Vec<&str>) =
         usable.iter().map(|usable| usable.name).partition(|name| name.ends_with('*'));

@@ -36,7 +36,7 @@ struct SpeechArguments {
     extra: Option<Map<String, Value>>,
 }
 
-/// The arguments, and those that are needed.
+/// Schema of the arguments, and the required ones.
 pub(super) fn schema(usable: &[UsableModel<'_>]) -> (Value, &'static [&'static str]) {
     let max = usable.iter().map(|usable| usable.model.limits.speech.characters_max).max();
     let formats = |usable: &UsableModel<'_>| usable.model.limits.speech.formats.clone();

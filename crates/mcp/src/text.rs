@@ -14,12 +14,12 @@ use serde_json::{Map, Value};
 #[serde(transparent)]
 pub(super) struct Text<'a>(Cow<'a, str>);
 
-/// A text, or a tree of whatever else stands in its place.
+/// A string, or a tree of any other value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TextOrTree<'a> {
     /// A text, which is most often there.
     Text(Text<'a>),
-    /// Any value that is no text.
+    /// Any value other than a string.
     Tree(Value),
 }
 

@@ -17,7 +17,7 @@ pub(super) struct ToolError {
 }
 
 impl ToolError {
-    /// Arguments that are not what the tool takes.
+    /// Error for invalid arguments.
     pub(super) fn arguments(message: impl Into<String>) -> Self {
         Self::failed("invalid_arguments", message)
     }
@@ -52,7 +52,7 @@ impl ToolError {
         Self { code, message: for_agents(message), more }
     }
 
-    /// The result that says so.
+    /// Converts the error to a tool result.
     pub(super) fn into_result(self) -> CallToolResult {
         let Self { code, message, mut more } = self;
         let text = format!("{message} ({code})");

@@ -3,7 +3,7 @@
 use super::tool::ToolEntry;
 use super::{account, chat, edit, embed, images, speak, video};
 
-/// Every tool, in the order in which they are listed.
+/// All tools in the order of the list.
 pub(super) static TOOLS: [ToolEntry; 9] = [
     chat::TOOL,
     images::TOOL,

@@ -115,7 +115,7 @@ pub(super) fn get_schema(_: &[UsableModel<'_>]) -> (Value, &'static [&'static st
     (properties, &["id"])
 }
 
-/// Begins a video.
+/// Submits a video.
 ///
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.
@@ -160,7 +160,7 @@ pub(super) async fn submit(
     Ok(result)
 }
 
-/// Tells how far a video is.
+/// Returns the state of a video.
 ///
 /// # Errors
 /// What is wrong with the arguments, and what the gateway refuses.

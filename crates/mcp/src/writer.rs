@@ -19,7 +19,7 @@ impl ObjectWriter {
         Self { json, before: b'{' }
     }
 
-    /// Ends the object, and gives all that was written.
+    /// Ends the object and returns its text.
     pub(super) fn end(mut self) -> Vec<u8> {
         if self.before == b'{' {
             self.json.push(b'{');
@@ -28,7 +28,7 @@ impl ObjectWriter {
         self.json
     }
 
-    /// A member that is a text. A name that is said here is one without escapes.
+    /// Writes a string member. The name must need no escapes.
     pub(super) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         push_json_string(&mut self.json, text);
@@ -42,7 +42,7 @@ impl ObjectWriter {
         }
     }
 
-    /// A member that is JSON already.
+    /// Writes a member whose value is JSON already.
     pub(super) fn json(&mut self, name: &'static str, json: &str) {
         self.name(name);
         self.json.extend_from_slice(json.as_bytes());

@@ -24,7 +24,7 @@ const FEMTOUSD_PER_NANOUSD: u32 = 1_000_000;
 pub struct Nanousd(i64);
 
 impl Nanousd {
-    /// No money: zero nano-dollars.
+    /// Zero.
     pub const ZERO: Self = Self(0);
     /// The largest amount that can be represented, about $9.2 billion.
     pub const MAX: Self = Self(i64::MAX);
@@ -115,7 +115,7 @@ impl AmountText {
         }
     }
 
-    /// Puts the last digit of a number, and gives the rest of it.
+    /// Writes the last digit of a number and returns the others.
     fn put_digit(&mut self, number: u64) -> u64 {
         self.put(b'0'.wrapping_add(u8::try_from(number % 10).unwrap_or(0)));
         number / 10
@@ -336,7 +336,7 @@ impl Factor {
         (millionths <= Self::MAX).then_some(Self { millionths })
     }
 
-    /// So many times this rate, rounded up to a femto-dollar. Past the range it stays at its end.
+    /// `self` times the rate, rounded up to a femto-dollar; saturating.
     #[must_use]
     pub fn times(self, rate: Rate) -> Rate {
         let product = i128::from(rate.0).saturating_mul(i128::from(self.millionths));

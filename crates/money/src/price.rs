@@ -120,7 +120,7 @@ impl Usage {
         self.total(Side::Input)
     }
 
-    /// Of each unit the count of the one that has more.
+    /// The larger count of each unit.
     #[must_use]
     pub fn dearer(self, other: &Self) -> Self {
         let mut most = self.counts();
@@ -141,7 +141,7 @@ impl Usage {
     }
 }
 
-/// In JSON an object with the count of every unit; in records as [`amounts`] says.
+/// Serializes as an object with the count of every unit in JSON, and as described at [`amounts`] in records.
 impl Serialize for Usage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -157,7 +157,7 @@ impl Serialize for Usage {
     }
 }
 
-/// Of what a record says. Nothing reads usage from JSON.
+/// Deserializes from records. Nothing reads usage from JSON.
 impl<'de> Deserialize<'de> for Usage {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         amounts::read(deserializer).map(Self::from_counts)
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Usage {
 pub enum UsageSource {
     /// The upstream reported it.
     Upstream,
-    /// The upstream reported none, or none that can be true; it was estimated from what was relayed.
+    /// The upstream reported no usage, or an impossible one; it was estimated from the relayed data.
     Estimated,
     /// Nothing was used.
     None,
@@ -310,14 +310,14 @@ impl Prices {
 /// The ways in which a prompt can be billed beside that of plain text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputWays {
-    /// The part that can be billed as cache writes.
+    /// Part of the prompt that can be billed as cache writes.
     pub cache_writes: CacheWrites,
     /// True if the prompt can contain a picture, sound or video.
     pub has_media: bool,
 }
 
 impl Default for InputWays {
-    /// Any way. Nobody knows better.
+    /// All ways, if nothing else is known.
     fn default() -> Self {
         Self { cache_writes: CacheWrites::Any, has_media: true }
     }
@@ -326,13 +326,13 @@ impl Default for InputWays {
 /// Part of a prompt that can be billed as cache writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheWrites {
-    /// Nothing: the upstream writes only what it is asked to write, and is not.
+    /// None: the upstream writes only on request, and there is none.
     None,
-    /// All of it, for the usual time.
+    /// The whole prompt, for the default lifetime.
     Short,
-    /// All of it, for up to an hour.
+    /// The whole prompt, for up to an hour.
     Hour,
-    /// All of it, for any time. Nobody knows better.
+    /// The whole prompt, for any lifetime.
     #[default]
     Any,
 }

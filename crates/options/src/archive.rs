@@ -19,7 +19,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Archive of segments that a start does not need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
-    /// The place; in it each ledger has a directory, or a prefix, of its own.
+    /// Location; each ledger has its own directory or prefix in it.
     pub to: ArchiveTo,
     /// Time that segments stay in the data directory after their last record.
     pub keep: Duration,

@@ -8,7 +8,7 @@ use url::Url;
 
 use crate::network::Proxy;
 
-/// One way to sign in to an upstream: what `auth` says in `routes.yaml`.
+/// One way to sign in to an upstream, from `auth` in `routes.yaml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Auth {
     /// The name of the upstream that it is for.
@@ -46,7 +46,7 @@ pub struct EntraAuth {
     pub scope: String,
 }
 
-/// A service account of Google's.
+/// A Google service account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GoogleAuth {
     /// Token endpoint.
@@ -70,7 +70,7 @@ pub struct AwsAuth {
     pub region: String,
     /// The service that requests are signed for.
     pub service: String,
-    /// The role that is assumed with the key before anything is asked.
+    /// Role that is assumed with the key.
     pub assume_role: Option<AssumeRole>,
 }
 
@@ -85,7 +85,7 @@ pub struct AwsKeys {
     pub session_token: Option<Secret>,
 }
 
-/// A role of AWS's that is assumed.
+/// An AWS role to assume.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AssumeRole {
     /// The role that is assumed, by its ARN.
@@ -102,7 +102,7 @@ pub struct AssumeRole {
 }
 
 impl Auth {
-    /// The way to sign in to `upstream` that its credential of this name is.
+    /// The credential of this name for signing in to `upstream`.
     #[must_use]
     pub fn new(upstream: &str, credential: &str, kind: AuthKind) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -129,8 +129,7 @@ impl Auth {
         }
     }
 
-    /// A number that differs where anything of it does: after a reload it tells whether what was issued
-    /// is still good.
+    /// Hash of all settings: after a reload it shows whether issued tokens are still valid for them.
     #[must_use]
     pub fn id(&self) -> u64 {
         self.id

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_types::words::words;
 
 words! {
-    /// A way to serve a request that does not fit what its account has.
+    /// A way to serve a request that exceeds the account's balance.
     Means {
         /// Spend the unused part of the account's credit line.
         Credit = "credit",
@@ -23,7 +23,7 @@ words! {
 pub struct HoldRules {
     /// The means, in the order in which they are tried; one that is left out is never used.
     pub means: Vec<Means>,
-    /// The lowest output limit, in tokens, that a request may be clamped to.
+    /// Lowest output limit, in tokens, to which a request may be clamped.
     pub output_floor: u64,
     /// Output, in tokens, that a rolling hold covers at first, and is extended by at least.
     pub slice: u64,
@@ -45,7 +45,7 @@ impl Default for HoldRules {
     }
 }
 
-/// Rules of one model or of one account, in the place of those for all.
+/// Rules of one model or account, which replace the configured ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HoldOverrides {
     /// The means of this model or account, in order.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The least by which the file grows between two packings.
+/// Minimum growth of the file between two compactions, in bytes.
 const GROWTH_MIN: u64 = 64 << 20;
 /// Maximum time in which a repeated submit is recognised.
 pub const REPEATED_WITHIN: Duration = Duration::from_secs(24 * 3600);
@@ -22,7 +22,7 @@ pub enum RecoveryPolicy {
 pub struct Pruning {
     /// So long they stay, as far as there is room for them.
     pub keep: Duration,
-    /// About so many bytes of lines stay at most.
+    /// Approximate maximum size of statement lines, in bytes.
     pub lines_max: u64,
     /// Sled's file grows by so much at least, and by half, before it is made anew; 0 is for tests, and
     /// makes it anew each second.

@@ -28,7 +28,7 @@ pub struct Destination {
     pub port: u16,
     /// TLS settings; `None` for plain text.
     pub tls: Option<ClientTls>,
-    /// The forward proxy in front of it.
+    /// Forward proxy.
     pub proxy: Option<Arc<Proxy>>,
 }
 
@@ -45,11 +45,11 @@ impl Destination {
 /// TLS settings of a client.
 #[derive(Clone, Default)]
 pub struct ClientTls {
-    /// The authorities that are trusted in the place of the machine's.
+    /// Trusted authorities instead of the machine's.
     pub authorities: Option<Arc<RootCertStore>>,
     /// The client certificate and its key.
     pub certificate: Option<Arc<CertifiedKey>>,
-    /// The name that the server proves, where it is not the host's.
+    /// Name that the server's certificate must have, if it is not the host's.
     pub server_name: Option<String>,
     /// A digest of the files and the name: two values with the same one are equal.
     pub fingerprint: [u8; 32],
@@ -64,7 +64,7 @@ impl PartialEq for ClientTls {
 
 impl Eq for ClientTls {}
 
-/// Without the key, and without what it is of.
+/// Omits the key and the certificate's subject.
 impl fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientTls")
@@ -78,13 +78,13 @@ impl fmt::Debug for ClientTls {
 /// A forward proxy. Its `Display` is its URL without credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Proxy {
-    /// The protocol that it is asked in.
+    /// Protocol of the proxy.
     pub scheme: ProxyScheme,
     /// DNS name or IP address, without brackets.
     pub host: String,
     /// The TCP port of the host.
     pub port: u16,
-    /// The user name and password that it asks for.
+    /// User name and password for the proxy.
     pub credentials: Option<ProxyCredentials>,
 }
 

@@ -10,9 +10,9 @@ use tollgate_types::secret::Secret;
 /// Encryption of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsMode {
-    /// It is not: for a database on the same machine.
+    /// No encryption: for a database on the same machine.
     Disable,
-    /// It must be, and the server must prove its name with a certificate that is trusted.
+    /// Encryption is required, and the server's certificate and name are verified.
     VerifyFull,
 }
 
@@ -28,7 +28,7 @@ pub struct PostgresOptions {
     pub tls: TlsMode,
     /// Certificates that are trusted, as PEM. Default: those of the machine.
     pub ca_file: Option<PathBuf>,
-    /// The most connections at one time, beside the one that listens.
+    /// Maximum number of connections, in addition to the one for notifications.
     pub connections_max: usize,
     /// The name under which the database lists the connections.
     pub application: String,

@@ -25,7 +25,7 @@ use url::Url;
 use crate::dial::{AllowedAddresses, DialError, DialedConnection, Dialer, certificate_refusal};
 use crate::{KEEPALIVE, OutboundError, OutboundResponse, Pieces};
 
-/// Clients that are kept: one for each upstream that has settings of its own, over a few reloads.
+/// Maximum number of cached clients: one per upstream with its own settings, over a few reloads.
 const CLIENTS_MAX: usize = 128;
 
 /// The proxy, TLS settings and address rules of a client.
@@ -44,7 +44,7 @@ pub struct Reach {
 /// The choice of a forward proxy for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyChoice {
-    /// None, or this one.
+    /// No proxy, or this one.
     Fixed(Option<Arc<Proxy>>),
     /// The one that the environment names for the server.
     ByRules(Arc<ProxyRules>),
@@ -100,9 +100,9 @@ impl Clients {
 /// Timeouts of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnswerTimes {
-    /// Until its head is there, from the beginning of the request.
+    /// Time until the response head, from the beginning of the request.
     pub head: Duration,
-    /// Until the next piece of its body is there.
+    /// Time until the next piece of the body.
     pub piece: Duration,
 }
 
@@ -110,7 +110,7 @@ pub struct AnswerTimes {
 #[derive(Clone)]
 pub struct HttpClient(legacy::Client<Connector, RequestBody>);
 
-/// A request's body, whole or in pieces.
+/// Body of a request, whole or in pieces.
 type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
 
 impl HttpClient {
@@ -160,7 +160,7 @@ impl HttpClient {
 
 /// The body of a request.
 pub enum OutboundBody {
-    /// All of it is there; it may be empty.
+    /// The whole body; may be empty.
     Whole(Bytes),
     /// A streamed body.
     Pieces(Pieces),
@@ -200,7 +200,7 @@ fn failure(url: &str, error: &legacy::Error) -> OutboundError {
     OutboundError::Broken(message)
 }
 
-/// Makes connections for clients.
+/// Opens connections for clients.
 #[derive(Clone)]
 struct Connector {
     dialer: Arc<Dialer>,

@@ -28,7 +28,7 @@ const BOMB_RATIO: u64 = 400;
 /// The coding of a body, by its `Content-Encoding`.
 #[derive(Debug)]
 pub enum ContentCoding {
-    /// It is as it is.
+    /// No compression.
     Identity,
     /// It is decoded with this.
     Known(Box<Decoder>),
@@ -36,10 +36,10 @@ pub enum ContentCoding {
     Unknown,
 }
 
-/// A decoder of one body, piece by piece.
+/// Incremental decoder of one body.
 pub struct Decoder {
     codec: Codec,
-    /// Input that is not decoded yet.
+    /// Input that was not decoded yet.
     input: Bytes,
     /// Room for what is decoded, which is used again.
     output: Box<[u8]>,
@@ -58,9 +58,9 @@ pub struct Decoder {
 pub enum CodingError {
     /// The body does not match its `Content-Encoding`.
     Corrupt,
-    /// It ends too early.
+    /// The body ends too early.
     Truncated,
-    /// It is small, and what it decodes to is out of proportion.
+    /// The body expands out of proportion to its size.
     Bomb,
 }
 
@@ -218,7 +218,8 @@ impl Decoder {
         }
     }
 
-    /// Takes the next piece of the coded body, once [`Self::next_piece`] has nothing more of the last.
+    /// Adds the next piece of the encoded body, once [`Self::next_piece`] has returned everything from the
+    /// last.
     pub fn feed(&mut self, piece: Bytes) {
         self.input = if self.input.is_empty() {
             piece
@@ -227,7 +228,7 @@ impl Decoder {
         };
     }
 
-    /// The next piece of the decoded body, without waiting for more input; `None` where there is none.
+    /// Next piece of the decoded body, without waiting for more input; `None` if there is none.
     ///
     /// # Errors
     /// A body that is corrupt, or a decompression bomb.

@@ -40,7 +40,7 @@ use race::race;
 use tls::TlsConfigs;
 pub use tls::certificate_refusal;
 
-/// The addresses that may be connected to.
+/// Addresses to which connections are permitted.
 #[derive(Clone, Copy, Debug)]
 pub enum AllowedAddresses {
     /// All of them: the operator has named the host.
@@ -67,7 +67,7 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// One that looks names up with `resolver` in the place of the system's.
+    /// A dialer that resolves names with `resolver` instead of the system's.
     #[must_use]
     pub fn with_resolver(resolver: Arc<dyn Resolve>) -> Self {
         Self { names: Names::new(resolver), tls: TlsConfigs::default() }

@@ -31,7 +31,7 @@ pub struct FormAnswer {
 /// Limits of a response to a form.
 #[derive(Clone, Copy, Debug)]
 pub struct FormLimits {
-    /// The time until its head is there, and that of each piece of its body.
+    /// Timeout for the head, and for each piece of the body.
     pub time: Duration,
     /// The length of its body.
     pub bytes_max: usize,

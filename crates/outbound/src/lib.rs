@@ -42,7 +42,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum OutboundError {
     /// Nothing was sent: it can be tried elsewhere.
     Unreachable(DialError),
-    /// There was no answer in time. The other side may be at work.
+    /// Timeout without an answer. The server may be processing the request.
     TimedOut,
     /// The connection broke. The other side may be at work.
     Broken(String),
@@ -103,7 +103,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     format!("{error}{}", source.unwrap_or_default())
 }
 
-/// The pieces of a body, one after the other.
+/// Pieces of a body, in order.
 pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 
 /// Sends a request to an object store of the operator, and waits for the head of its response. The URL
@@ -136,7 +136,7 @@ pub struct StoreRequest {
     pub method: Method,
     /// The object, with the signature.
     pub url: Url,
-    /// The headers that are signed.
+    /// Headers to sign.
     pub headers: HeaderMap,
     /// The forward proxy in front of the store.
     pub proxy: Option<Arc<Proxy>>,
@@ -152,7 +152,7 @@ pub struct OutboundResponse {
 }
 
 impl OutboundResponse {
-    /// An answer whose head is there. Each piece of its body may take `read_timeout`.
+    /// A response whose head has arrived. Each piece of its body may take `read_timeout`.
     fn new(mut response: http::Response<Incoming>, read_timeout: Duration) -> Self {
         let coding =
             ContentCoding::from_fields(response.headers().get_all(CONTENT_ENCODING).iter());
@@ -183,7 +183,7 @@ impl OutboundResponse {
         self.response.headers()
     }
 
-    /// The length that it states.
+    /// Declared length.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
@@ -226,7 +226,7 @@ impl OutboundResponse {
         }
     }
 
-    /// All of its body, as long as `may_grow` allows each piece by its size.
+    /// Reads the whole body, as long as `may_grow` permits the size of each piece.
     ///
     /// # Errors
     /// When the body breaks off, a piece is not there in time, or `may_grow` refuses one.
@@ -244,7 +244,7 @@ impl OutboundResponse {
         Ok(whole.freeze())
     }
 
-    /// All of its body, if that is at most `bytes_max`.
+    /// Reads the whole body, if it has at most `bytes_max`.
     ///
     /// # Errors
     /// When the body breaks off, a piece is not there in time, or it is larger than `bytes_max`.

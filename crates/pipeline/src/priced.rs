@@ -134,7 +134,7 @@ impl PricedRequest {
         refused(refusal, self, holding)
     }
 
-    /// The amount and the costs by which a refusal says what would have been enough.
+    /// Amount and costs for a refusal that says what would be enough.
     fn cost_summary(&self) -> CostSummary<'_> {
         let (resolved, amount) = (&self.validated.resolved, self.amount(Holding::Whole));
         CostSummary { resolved, amount, costs: self.output_costs() }

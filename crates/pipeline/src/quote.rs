@@ -12,7 +12,7 @@ use tollgate_pricing as pricing;
 use tollgate_protocols::Call;
 use tollgate_types::clock::UnixMs;
 
-/// The part of a request's most that is held before an upstream gets the request.
+/// Part of a request's maximum cost that is held before an upstream is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
     /// The largest cost of the request.

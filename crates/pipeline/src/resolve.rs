@@ -174,7 +174,7 @@ pub fn resolve(
     })
 }
 
-/// The model that is meant where a request names none, for operations that have one.
+/// Default model of operations that have one, for requests without a model.
 fn default_model(operation: Operation, request: &Request<'_>) -> Option<Cow<'static, str>> {
     let is_left_out = request.json().is_ok_and(|body| body.get_non_null("model").is_none());
     operation.default_model().filter(|_| is_left_out).map(Cow::Borrowed)

@@ -53,7 +53,7 @@ pub(super) trait GrowthFunds {
 pub(super) struct RelayedCost {
     /// Input and output together.
     pub(super) total: Nanousd,
-    /// The part of it that the output costs.
+    /// Part of the cost caused by the output.
     pub(super) output: Nanousd,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct RollCosts {
     pub(super) slice: Nanousd,
     /// The smallest extension ahead of use.
     pub(super) step: Nanousd,
-    /// The most that the call can cost beside its output.
+    /// Maximum cost of the call other than its output.
     pub(super) input: Nanousd,
 }
 
@@ -188,7 +188,7 @@ impl Roll {
     }
 }
 
-/// The part of an amount that can be held when all of it cannot.
+/// Part of an amount that can be held when the whole cannot.
 pub(super) fn part_of(refusal: &Refusal, amount: Nanousd) -> Nanousd {
     let part = match refusal {
         Refusal::Insufficient { available } | Refusal::Held { available, .. } => *available,

@@ -65,7 +65,7 @@ impl Bill {
 /// Result of a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettlementOutcome {
-    /// Usage by which it was billed.
+    /// The billed usage.
     pub usage: Usage,
     /// Source of the usage.
     pub source: UsageSource,

@@ -24,7 +24,7 @@ pub(super) struct InsufficientFunds {
 /// The cost of a request that its account cannot pay.
 pub(super) struct CostSummary<'a> {
     pub(super) resolved: &'a ResolvedRequest,
-    /// The most that the request can cost.
+    /// Maximum cost of the request.
     pub(super) amount: Nanousd,
     /// The cost of each of its readings by its output limit.
     pub(super) costs: Vec<OutputCost>,

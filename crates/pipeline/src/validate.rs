@@ -106,8 +106,8 @@ fn read_for_model(
     (None, Vec::new(), refused)
 }
 
-/// True if the request may also go to targets that need translation. One that its own protocol refuses
-/// is refused, and one that refers to a stored object stays there.
+/// True if targets that need translation may serve the request: its own protocol accepts it, and it refers to
+/// no stored object.
 fn may_be_translated(resolved: &ResolvedRequest, read: &[ProtocolReading]) -> bool {
     let may_all = || read.iter().all(|reading| may_fall_back(reading.call.as_ref()));
     resolved.operation.is_billed() && !read.is_empty() && may_all()

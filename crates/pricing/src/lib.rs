@@ -26,8 +26,8 @@ pub fn prices_for(
     }
 }
 
-/// The version of the prices of a model: the same wherever they say the same. It is made of nothing that
-/// customers do not know: where a price comes from could be guessed from it otherwise.
+/// Version of a model's prices: equal for equal prices. It contains nothing that customers do not know; the
+/// source of a price could otherwise be guessed from it.
 pub fn version(model: &Model, pricing: &Pricing) -> PriceVersion {
     pricing.version(|| exactly(&model.id, &pricing.list))
 }
@@ -50,8 +50,8 @@ fn exactly(model: &str, list: &PriceList) -> String {
     text
 }
 
-/// The version of prices by which an account is about to be charged. It stands in the journal with
-/// what it says before the first hold that names it.
+/// Version of the prices that an account is about to be charged at. It is recorded in the journal with the
+/// prices before the first hold that names it.
 pub fn noted_version(
     ledger: &Ledger,
     account: AccountId,

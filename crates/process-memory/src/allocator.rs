@@ -26,7 +26,7 @@ const ARENA_MAX_OBJECT_SIZE: c_int = 45;
 const SETTINGS: [(c_int, c_long); 3] =
     [(PURGE_DELAY, 100), (GENERIC_COLLECT, 1000), (ARENA_MAX_OBJECT_SIZE, 1024)];
 
-/// Has mimalloc keep little of what was freed. Called before there is a second thread.
+/// Configures mimalloc to return freed memory early. Must be called before a second thread starts.
 ///
 /// Blocks above 1 MiB, and the pages of 4 MiB in which it keeps those above 87 KiB, are mapped by
 /// themselves: what is freed of them is given back at once, and what was never written takes no memory.

@@ -19,7 +19,7 @@ const UNUSED_TIME: Duration = Duration::from_secs(1);
 
 static UNUSED: Mutex<FreeBuffers> = Mutex::new(FreeBuffers::new());
 
-/// Bytes that are gathered, in memory that was perhaps used before.
+/// A growing buffer whose memory is reused.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
@@ -79,7 +79,7 @@ pub fn free_unused(body_bytes_max: usize) {
     drop(freed);
 }
 
-/// One of the sizes of buffers that are kept.
+/// One of the sizes of cached buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BufferSize(usize);
 
@@ -117,7 +117,7 @@ impl FreeBuffers {
         Self { sizes: [const { Vec::new() }; SIZES], bytes: 0, bytes_max: 0 }
     }
 
-    /// One of this size.
+    /// Takes a cached buffer of this size.
     fn take(&mut self, size: BufferSize) -> Option<Vec<u8>> {
         let (_, buffer) = self.sizes[size.0].pop()?;
         self.bytes -= size.bytes();

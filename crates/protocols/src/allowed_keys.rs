@@ -16,8 +16,8 @@ const FAST: &str = "fast";
 pub struct AllowedKey {
     /// Path of the key: `messages.content.text`. Lists do not show in it.
     pub path: String,
-    /// The words that it may have, also those that need a price; a `*` stands for any ending. `None`
-    /// where its value is not looked at.
+    /// Permitted values, including those that need a price; a trailing `*` matches any ending. `None` if the
+    /// value is not checked.
     pub words: Option<Vec<String>>,
 }
 

@@ -44,7 +44,7 @@ const COUNTED_FIELDS: [&str; 4] = ["model", "messages", "system", "tools"];
 /// beta endpoints.
 const QUERY_PARAMETERS: &[&str] = &["beta"];
 
-/// The codec of Anthropic's Messages API.
+/// Codec of Anthropic's Messages API.
 #[derive(Debug)]
 pub struct AnthropicMessages;
 
@@ -287,7 +287,7 @@ impl Call for CountCall {
 struct MessagesEvent<'a> {
     kind: &'a [u8],
     text: TextSize,
-    /// Of a `message_start` or a `message_delta`; more than one only where the key stands there twice.
+    /// The `usage` of a `message_start` or `message_delta`; more than one only if the key is repeated.
     usages: Vec<&'a [u8]>,
     /// A block that begins.
     block: Option<&'a [u8]>,
@@ -373,7 +373,7 @@ struct MessagesTally {
     /// The usage reported so far; each report leaves out unchanged members.
     reported: WireMessagesUsage,
     ended: bool,
-    /// Of tools that the upstream runs, where it may.
+    /// Calls of tools that the upstream runs, if the request permits any.
     server_calls: Option<ServerToolCalls>,
     /// Ids of containers, where code may run in one.
     ids: Option<StoredIds>,

@@ -57,12 +57,12 @@ const SERVICE_TIERS: [&str; 2] = ["default", "flex"];
 const RATIOS: [&str; 7] = ["16:9", "4:3", "1:1", "3:4", "9:16", "21:9", "adaptive"];
 /// `duration` and `seed` of who leaves them to the model.
 const OF_THE_MODELS_CHOICE: i64 = -1;
-/// Seconds of input video that are billed at most, beside those of the video that is made.
+/// Maximum billed seconds of input video, in addition to the output video.
 const INPUT_SECONDS_MAX: u64 = 15;
-/// The length of a video that is told in frames.
+/// Minimum number of frames of a video.
 const FRAMES_MIN: u64 = 29;
 const FRAMES_MAX: u64 = 289;
-/// Frames in one second: the same for all models.
+/// Frames per second, the same for all models.
 const FRAMES_PER_SECOND: u64 = 24;
 /// Pixels of one frame that count as one token.
 const PIXELS_PER_TOKEN: u64 = 1024;

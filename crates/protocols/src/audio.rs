@@ -44,7 +44,7 @@ impl Transcoder {
         Self { held: BytesMut::new(), format: None, encoder, skip_first: true }
     }
 
-    /// Takes a piece of the file; returns what there is to send.
+    /// Processes a piece of the file; returns the bytes to send.
     ///
     /// # Errors
     /// When the file is not 16-bit PCM with one channel or two, at a rate that MP3 has.

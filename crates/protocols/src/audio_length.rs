@@ -36,7 +36,7 @@ pub struct AudioLength {
 }
 
 impl AudioLength {
-    /// Its seconds, each that has begun counted whole.
+    /// Duration in seconds, rounded up.
     #[must_use]
     pub fn seconds(self) -> u64 {
         u64::try_from(self.nanoseconds.div_ceil(NANOS)).unwrap_or(u64::MAX)
@@ -50,7 +50,7 @@ pub enum AudioContainer {
     Wav,
     /// MPEG audio of any layer, such as MP3.
     Mpeg,
-    /// FLAC in the container of its own.
+    /// FLAC in its native container.
     Flac,
     /// Ogg, with whatever codec in it.
     Ogg,
@@ -74,7 +74,7 @@ impl AudioContainer {
         }
     }
 
-    /// The container that files with this ending have; `None` for one that says nothing of it.
+    /// Containers of files with this extension; `None` for an unknown extension.
     #[must_use]
     pub fn from_extension(extension: &str) -> Option<&'static [Self]> {
         const ENDINGS: [(&str, &[AudioContainer]); 13] = [
@@ -100,11 +100,11 @@ impl AudioContainer {
 /// Reason why the length of a file's audio cannot be bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AudioFault {
-    /// It begins like no format that is taken.
+    /// The file begins like no supported format.
     Unknown,
-    /// It holds something of which it cannot be said how long it is.
+    /// The file contains something of unknown duration.
     Unsupported(&'static str),
-    /// It is not as its format has it, so decoders could find more in it than is found here.
+    /// The file violates its format, so decoders could find more audio than was counted.
     Malformed(&'static str),
 }
 

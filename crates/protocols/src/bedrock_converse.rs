@@ -248,9 +248,9 @@ struct ConverseTally {
     state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    /// The end of what was said has come, or why there is none.
+    /// The text has ended, or its failure was reported.
     has_ended: bool,
-    /// Behind that, what was used: what comes later is neither believed nor passed on.
+    /// The usage was received after the end; later events are neither counted nor relayed.
     has_closed: bool,
 }
 
@@ -335,7 +335,7 @@ impl ConverseTally {
     }
 }
 
-/// Adds what a delta, or the beginning of a block, says.
+/// Adds the text of a delta, or of the beginning of a block.
 fn add_text(value: &mut Cursor<'_>, text: &mut TextSize) -> Option<()> {
     value.object(|key, value| match key {
         b"text" | b"input" | b"name" => {

@@ -22,7 +22,7 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// The context of models that have no longer one, in tokens. Above it some models cost more.
 const USUAL_CONTEXT: u64 = 200_000;
 
-/// A beta of Anthropic's API.
+/// A beta feature of Anthropic's API.
 #[derive(Debug)]
 pub struct Beta {
     /// Its name without the date.
@@ -60,7 +60,7 @@ const fn needs(name: &'static str, needs: BetaNeeds, fields: &'static [&'static 
     Beta { name, needs, fields }
 }
 
-/// The betas that are known, by name.
+/// Supported betas, by name.
 pub static BETAS: &[Beta] = &[
     free("advanced-tool-use"),
     // Another model is asked, at its own price.

@@ -39,7 +39,7 @@ use meter::{BridgedDocument, BridgedStream, UnreportedUsage};
 /// The version of Anthropic's API in which requests are written.
 const ANTHROPIC_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Every pair that is translated. Of two ways to ask one upstream the first carries more.
+/// All translated pairs. If a client dialect has two bridges to one upstream, the first carries more.
 static BRIDGES: &[Bridge] = &[
     Bridge { customers: &CHAT, upstreams: RESPONSES.upstreams() },
     Bridge { customers: &CHAT, upstreams: MESSAGES.upstreams() },
@@ -67,7 +67,7 @@ static RESPONSES: BridgeSide =
     BridgeSide { operation: Operation::Responses, words: &Responses, codec: &OpenaiResponses };
 static GEMINI: BridgeSide =
     BridgeSide { operation: Operation::GenerateContent, words: &Gemini, codec: &GeminiContent };
-/// It has no customers.
+/// Upstream side of Converse, which has no client side.
 const CONVERSE: UpstreamSide =
     UpstreamSide { operation: Operation::Chat, words: &Converse, codec: &BedrockConverse };
 

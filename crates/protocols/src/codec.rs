@@ -94,7 +94,7 @@ pub trait Call: Send + Sync + fmt::Debug {
         self.bounds().stream
     }
 
-    /// The most that the request can use: what the hold must cover.
+    /// Maximum usage of the request, which the hold must cover.
     fn max_usage(&self) -> Usage {
         self.bounds().max_usage
     }
@@ -159,7 +159,7 @@ pub trait Call: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The answer in the place of upstreams that have no such path.
+    /// Local answer for upstreams without such an endpoint.
     fn local_answer(&self) -> Option<Bytes> {
         None
     }
@@ -180,8 +180,8 @@ pub trait Call: Send + Sync + fmt::Debug {
         false
     }
 
-    /// A meter for a successful response. Without one of its own the call is billed by what was asked
-    /// for, whatever the response reports.
+    /// A meter for a successful response. Codecs without a meter are billed by the request, whatever the
+    /// response reports.
     fn meter(&self, _framing: Framing) -> Box<dyn Meter> {
         Box::new(FixedUsageMeter::new(self.min_usage(), UsageSource::Estimated))
     }
@@ -222,12 +222,12 @@ pub trait Call: Send + Sync + fmt::Debug {
 pub enum Delivery {
     /// Its bytes are passed on as they come, as one document or one file.
     Relay,
-    /// It is put together, as [`Collect`] says, before any of it is sent.
+    /// The answer is assembled before any of it is sent, see [`Collect`].
     Collect,
     /// Its bytes are passed on as they come, as events that can be kept alive with comments.
     Stream,
-    /// It tells that a task was taken, as [`Submit`] reads it: the task is on disk before the
-    /// customer is answered.
+    /// The answer reports an accepted task, see [`Submit`]: the task is on disk before the client is
+    /// answered.
     Submit,
 }
 

@@ -30,7 +30,7 @@ pub trait Collect {
     }
 }
 
-/// An answer that is whole.
+/// A complete answer.
 #[derive(Debug)]
 pub struct CollectedAnswer {
     /// Billed usage of the answer.
@@ -44,7 +44,7 @@ pub struct CollectedAnswer {
 /// Content for a customer whose response is not relayed.
 #[derive(Debug)]
 pub enum Content {
-    /// This JSON document, which is sent whole.
+    /// A JSON document, sent in one piece.
     Json(Bytes),
     /// The `wav` audio at a URL, in this format.
     Audio(String, AudioFormat),

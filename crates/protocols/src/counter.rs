@@ -31,7 +31,7 @@ pub enum Counter {
 /// Acceptance of a field by a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldSupport {
-    /// The field is a part of what is counted.
+    /// The field is part of the counted prompt.
     Yes,
     /// The counter refuses the field, which adds nothing to the prompt.
     No,
@@ -66,8 +66,8 @@ const MESSAGES: &CounterFields = &[
     ("inference_geo", No),
 ];
 
-/// Without `prompt`, which stands for text that the counter does not read, and `conversation`, which
-/// grows behind the same request.
+/// Fields without `prompt`, whose text the counter cannot read, and `conversation`, which grows between
+/// requests.
 const RESPONSES: &CounterFields = &[
     ("model", Yes),
     ("input", Yes),
@@ -136,7 +136,7 @@ const VERTEX: &CounterFields = &[
 ];
 
 impl Counter {
-    /// The operation by which the counter is asked.
+    /// Operation of the counting endpoint.
     #[must_use]
     pub fn operation(self) -> Operation {
         match self {

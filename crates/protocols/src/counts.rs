@@ -31,12 +31,12 @@ struct CountReader<'a, const COUNTS: usize> {
     cursor: Cursor<'a>,
     objects: &'a [CountsObject],
     counts: [Option<u64>; COUNTS],
-    /// Objects that were read, as bits.
+    /// Objects that were read, as a bit set.
     seen: u64,
 }
 
 impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
-    /// Reads one of the objects; `None` for one that has no counts.
+    /// Reads one of the objects; `None` if it has no counts.
     fn object(&mut self, index: Option<usize>) -> Option<()> {
         let names =
             index.and_then(|index| self.objects.get(index)).map_or(&[][..], |object| object.1);
@@ -71,7 +71,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
         }
     }
 
-    /// A count that is kept.
+    /// Reads a selected count.
     fn count(&mut self, index: usize) -> Option<()> {
         let count = self.number()?;
         let place = self.counts.get_mut(index)?;
@@ -96,7 +96,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
         }
     }
 
-    /// A member that is not kept.
+    /// Skips a member that is not selected.
     fn other(&mut self, key: &[u8], is_top: bool) -> Option<()> {
         if !key.is_ascii() {
             return None;
@@ -144,7 +144,7 @@ impl<'a, const COUNTS: usize> CountReader<'a, COUNTS> {
     }
 }
 
-/// The place of a key among those that are known: mostly the one that is likely.
+/// Index of a key in `names`; `likely` is tried first.
 fn place(key: &[u8], names: &[&str], likely: usize) -> Option<usize> {
     let is_it = |name: &&str| name.as_bytes() == key;
     if names.get(likely).is_some_and(is_it) {
@@ -177,7 +177,7 @@ mod tests {
         c: Option<u64>,
     }
 
-    /// The counts as a parser sees them, where one that is not there is 0.
+    /// The counts as a JSON parser reads them, with 0 for missing ones.
     fn parsed(usage: &[u8]) -> Option<[u64; 4]> {
         let wire: Wire = serde_json::from_slice(usage).ok()?;
         let inside = wire.r#in.unwrap_or_default();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     proptest! {
-        /// Reads the same as a parser, also from text damaged on its way.
+        /// Reads the same as a parser, also from damaged text.
         #[test]
         fn it_reads_what_a_parser_reads(
             usage in any_usage(),

@@ -17,7 +17,7 @@ use crate::public_url;
 use tollgate_money::price::{ImageSize, Traits, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
-/// All that the contract has (spec section 2.2), at every level.
+/// Top-level fields of the contract (spec section 2.2).
 const FIELDS: [&str; 3] = ["model", "input", "parameters"];
 const INPUT_FIELDS: [&str; 1] = ["messages"];
 const MESSAGE_FIELDS: [&str; 2] = ["role", "content"];
@@ -188,7 +188,7 @@ fn check_parameters(
     }
 }
 
-/// The size of who does not say: the contract's, if the model has it.
+/// Default size of the contract, if the model has it.
 fn default_size(limits: &ImageLimits) -> Option<ImageSize> {
     let size = ImageSize { width: 1024, height: 1024 };
     limits.has_size(size).then_some(size)

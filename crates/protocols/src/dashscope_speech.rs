@@ -21,7 +21,7 @@ use tollgate_types::error::{ErrorKind, GatewayError};
 
 /// Voice used where the customer names none that the upstream has.
 const DEFAULT_VOICE: &str = "Cherry";
-/// OpenAI's voices, which its clients ask for.
+/// OpenAI's voices, which its clients request.
 const OPENAI_VOICES: [&str; 13] = [
     "alloy", "ash", "ballad", "cedar", "coral", "echo", "fable", "marin", "nova", "onyx", "sage",
     "shimmer", "verse",

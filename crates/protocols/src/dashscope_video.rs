@@ -38,7 +38,7 @@ pub(super) const ASPECT_RATIO_DEFAULT: &str = "16:9";
 /// The ratios of all the models' references together.
 const ASPECT_RATIOS: [&str; 11] =
     ["16:9", "9:16", "1:1", "4:3", "3:4", "21:9", "9:21", "3:2", "2:3", "5:4", "4:5"];
-/// Seconds of input video that are billed at most, beside those of the video that is made.
+/// Maximum billed seconds of input video, in addition to the output video.
 const INPUT_SECONDS_MAX: u32 = 15;
 
 /// The codec of video tasks over DashScope's native API.

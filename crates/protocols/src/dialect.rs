@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Dialect {
     /// OpenAI's API and the many servers that copy it.
     Openai,
-    /// The family of Anthropic's Messages API.
+    /// Anthropic's Messages API.
     Anthropic,
     /// The family of DashScope's native API.
     Dashscope,
@@ -19,9 +19,9 @@ pub enum Dialect {
     Voyage,
     /// Amazon Bedrock's Converse API.
     Bedrock,
-    /// The family of Google's Gemini API, asked with a key.
+    /// Google's Gemini API with an API key.
     Gemini,
-    /// The family of Google's Gemini API on Vertex AI, asked with a token.
+    /// Google's Gemini API on Vertex AI with an access token.
     Vertex,
 }
 
@@ -55,7 +55,7 @@ impl Dialect {
         }
     }
 
-    /// The word used in YAML.
+    /// Name in YAML.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

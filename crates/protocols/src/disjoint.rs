@@ -74,7 +74,7 @@ impl Contradiction {
 pub struct Contradictions(u8);
 
 impl Contradictions {
-    /// Notes `which` where it `is_there`.
+    /// Adds the contradiction `which` if `is_there`.
     pub(super) fn note(&mut self, which: Contradiction, is_there: bool) {
         self.0 |= u8::from(is_there) << (which as u8);
     }
@@ -85,12 +85,12 @@ impl Contradictions {
         Self(self.0 | more.0)
     }
 
-    /// Lists the contradictions that were noted.
+    /// Iterates over the contradictions.
     pub fn iter(self) -> impl Iterator<Item = Contradiction> {
         Contradiction::ALL.into_iter().filter(move |which| self.0 & (1 << (*which as u8)) != 0)
     }
 
-    /// True if there is none.
+    /// True if there are no contradictions.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
@@ -156,7 +156,7 @@ pub(super) struct NamedCount {
 }
 
 impl NamedCount {
-    /// Of the values that its names have; of those that are not there `None`.
+    /// Counts from the values of their names, in order; `None` for missing ones.
     pub(super) fn from_values(values: &[Option<u64>]) -> Self {
         let there = || values.iter().copied().flatten();
         Self { least: there().min(), most: there().max().unwrap_or(0) }
@@ -186,7 +186,7 @@ pub(super) struct WireLifetimes {
 pub(super) const LIFETIMES: [&str; 2] = ["ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"];
 
 impl WireLifetimes {
-    /// Of counts that were read; `None` where neither is there.
+    /// Cache writes from two counts; `None` if both are missing.
     pub(super) fn plain(short: Option<u64>, hour: Option<u64>) -> Option<Self> {
         let (ephemeral_5m_input_tokens, ephemeral_1h_input_tokens) = (short, hour);
         let is_there = short.is_some() || hour.is_some();
@@ -251,7 +251,7 @@ impl CacheWritten {
 pub(super) struct InclusiveCounts {
     /// Tokens of the prompt, with those that a cache has read.
     pub(super) prompt: Option<u64>,
-    /// Input that is counted beside the prompt, such as what tools have read.
+    /// Input counted in addition to the prompt, such as text that tools have read.
     pub(super) beside_prompt: u64,
     /// Prompt tokens read from a cache.
     pub(super) read: NamedCount,
@@ -265,7 +265,7 @@ pub(super) struct InclusiveCounts {
     pub(super) video_input: u64,
     /// Tokens of the output, with those of media and reasoning.
     pub(super) output: u64,
-    /// Reasoning tokens: within the output, or beside it where they are more.
+    /// Reasoning tokens: part of the output, or in addition to it if they exceed it.
     pub(super) reasoning: u64,
     /// Audio tokens of the output.
     pub(super) audio_output: u64,
@@ -278,7 +278,7 @@ pub(super) struct InclusiveCounts {
 }
 
 impl InclusiveCounts {
-    /// Of a report that says nothing.
+    /// An empty report.
     pub(super) fn new(unsplit: Unit) -> Self {
         Self {
             prompt: None,
@@ -342,7 +342,7 @@ impl InclusiveCounts {
         (usage, found)
     }
 
-    /// With the prompt, or the output, that follows from the total where it is not there itself.
+    /// Derives a missing prompt or output count from the total.
     fn filled(&self) -> Self {
         let has_input = self.prompt.unwrap_or(0) > 0
             || self.beside_prompt > 0
@@ -401,7 +401,7 @@ struct CachedCounts {
     read: u64,
     /// Cached tokens that are part of the prompt.
     inside: u64,
-    /// Cached tokens beside the prompt.
+    /// Cached tokens in addition to the prompt.
     beside: u64,
     /// True if they are beside the prompt because they exceed it.
     is_above: bool,
@@ -411,13 +411,12 @@ struct CachedCounts {
 struct MediaSplit<const KINDS: usize> {
     rest: u64,
     media: [u64; KINDS],
-    /// Media that are no part of the tokens, since they are more.
+    /// Media tokens in addition to the text tokens, since they exceed them.
     beside: u64,
 }
 
 impl<const KINDS: usize> MediaSplit<KINDS> {
-    /// Takes `media` out of the `tokens` that no cache has. Where they fit `all` of them alone, the cache
-    /// has the rest.
+    /// Subtracts `media` from the uncached `tokens`. If they fit only into `all` tokens, the rest is cached.
     fn new(tokens: u64, all: u64, mut media: [u64; KINDS]) -> Self {
         let sum = media.iter().copied().fold(0, u64::saturating_add);
         if sum > all {
@@ -439,7 +438,7 @@ pub(super) enum RequestedLifetime {
     None,
     /// For the usual time, which five minutes are.
     Short,
-    /// For an hour, or a time that nobody knows here.
+    /// Kept for an hour, or for an unknown time.
     Long,
 }
 

@@ -145,7 +145,7 @@ impl Codec for VoyageEmbeddings {
     }
 }
 
-/// Reads what all upstreams have in common.
+/// Reads the fields that all upstreams have in common.
 fn read(
     body: &Object<'_>,
     limits: &ModelLimits,
@@ -184,7 +184,7 @@ fn read(
 struct Input {
     count: u64,
     has_token_ids: bool,
-    /// The most that it can come to.
+    /// Maximum number of tokens of the input.
     tokens_max: u64,
     tokens_estimate: u64,
 }
@@ -315,7 +315,7 @@ struct VoyageEdits {
 impl Call for EmbeddingsCall {
     bounds_in_field!();
 
-    /// True: there is no output, so the request shows the whole cost.
+    /// Always true: embeddings have no output, so the request determines the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -16,7 +16,7 @@ use weights::{Costs, PARTS};
 
 mod weights;
 
-/// Bytes to one token of text that nobody has looked at: what dense text comes to.
+/// Bytes per token of unexamined text, as in dense text.
 const UNREAD_BYTES_PER_TOKEN: u64 = 2;
 
 /// Prompts up to this length are measured whole: less than a microsecond.
@@ -47,7 +47,7 @@ const READ_BYTES_MAX: usize = 1024 * 1024;
 /// The tokens of a text that a model reads and answers with no text of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadTokens {
-    /// The most that any tokenizer makes of it.
+    /// Upper bound over all tokenizers.
     pub most: u64,
     /// Approximate tokens. It errs upwards, and can exceed the maximum.
     pub about: u64,
@@ -62,7 +62,7 @@ impl ReadTokens {
         Self { most: tokens_max(text), about: measure(text.as_bytes()).tokens() }
     }
 
-    /// These tokens with an estimate that is not above the most.
+    /// These tokens, with the estimate limited to the upper bound.
     #[must_use]
     pub fn bounded(self) -> Self {
         Self { about: self.about.min(self.most), ..self }
@@ -89,7 +89,7 @@ fn tokens_max(text: &str) -> u64 {
     text.chars().fold(0, |sum: u64, letter| sum.saturating_add(letter_tokens_max(letter)))
 }
 
-/// The most tokens that a letter comes to.
+/// Maximum number of tokens of a character.
 fn letter_tokens_max(letter: char) -> u64 {
     let bytes = letter.len_utf8() as u64;
     match letter {
@@ -193,8 +193,8 @@ impl TextSize {
         })
     }
 
-    /// Measures what a document says, of which only some places are looked at when it is long: the same
-    /// places whichever way it is spelled.
+    /// Measures the text of a document. Of a long one, samples at fixed positions of the decoded text are
+    /// examined, independent of its escapes.
     #[must_use]
     pub(crate) fn from_document(document: &DecodedText<'_>) -> Self {
         if let Some(text) = document.as_written() {

@@ -49,7 +49,7 @@ impl fmt::Display for BrokenFrame {
 
 impl std::error::Error for BrokenFrame {}
 
-/// One frame: headers that are texts, and a payload.
+/// One frame: string headers and a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventFrame<'a> {
     /// Names and values of the headers whose values are texts, in their order.
@@ -80,7 +80,7 @@ impl<'a> EventFrame<'a> {
     }
 }
 
-/// The headers that are texts; `None` where they are malformed.
+/// String headers of a frame; `None` if they are malformed.
 fn read_headers(mut rest: &[u8]) -> Option<Vec<(&str, &str)>> {
     let mut names: Vec<&str> = Vec::new();
     let mut texts = Vec::new();
@@ -138,7 +138,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Reads them at the beginning of a frame; `None` where they have not all come.
+    /// Reads the prelude of a frame; `None` if it is incomplete.
     fn read(begun: &[u8]) -> Result<Option<Self>, BrokenFrame> {
         let Some(prelude) = begun.get(..PRELUDE_BYTES) else { return Ok(None) };
         let at = |from: usize| prelude.get(from..from + 4).and_then(number).unwrap_or_default();
@@ -169,8 +169,8 @@ pub struct EventFrames {
 }
 
 impl EventFrames {
-    /// Takes a chunk, and hands on each message that it completes. A message that lies in one chunk is
-    /// read where it is, without a copy.
+    /// Processes a chunk and passes on each message that it completes. A message within one chunk is read
+    /// without a copy.
     ///
     /// # Errors
     /// The stream is broken, here or before: what came until then was handed on.
@@ -402,7 +402,7 @@ pub(super) mod tests {
             prop_assert_eq!(&read(&single).0, &frames);
         }
 
-        /// A stream that is cut short has the messages before the cut, and says that it is not whole.
+        /// A truncated stream yields the messages before the cut, and reports that it is incomplete.
         #[test]
         fn what_is_cut_short_is_not_whole(frames in any_frames(), percent in 0_usize..100) {
             let bytes = written(&frames);

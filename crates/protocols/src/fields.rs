@@ -170,7 +170,7 @@ pub(super) fn boolean(
     }
 }
 
-/// The tier that is asked for; `None` where none is.
+/// Requested service tier, or `None`.
 pub(super) fn service_tier(body: &Object<'_>) -> Option<ServiceTier> {
     let requested = body.get_non_null("service_tier").or_else(|| body.get_non_null("serviceTier"));
     requested?.as_str().and_then(|word| ServiceTier::named(&word))

@@ -107,7 +107,7 @@ pub struct FormScan {
 enum ParseState {
     /// The preamble, up to the first delimiter.
     Start,
-    /// Behind the delimiter at this offset.
+    /// After the delimiter at this offset.
     Delimiter(usize),
     /// The headers of the part whose delimiter stands at this offset.
     Head(usize),
@@ -133,7 +133,7 @@ impl FormScan {
         }
     }
 
-    /// Goes on with `whole`: all of the body that has arrived, from its first byte.
+    /// Continues with `whole`, all of the body that has arrived.
     ///
     /// # Errors
     /// The first thing that is wrong. The scan is then over.
@@ -142,7 +142,7 @@ impl FormScan {
         Ok(())
     }
 
-    /// The body has ended, and is `whole`.
+    /// Finishes the form, whose body is `whole`.
     ///
     /// # Errors
     /// The first thing that is wrong, or that the closing delimiter did not come.
@@ -294,10 +294,10 @@ impl fmt::Debug for FormScan {
     }
 }
 
-/// One part of a form, by position in the body.
+/// One part of a form, by its position in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its name, as it is written.
+    /// Name of the part as written.
     pub name: String,
     /// Its file name, if it is a file.
     pub filename: Option<String>,
@@ -308,7 +308,7 @@ pub struct Part {
     /// Bytes to cut out so that the rest is a form without this part: its delimiter and everything up to the
     /// next one.
     pub whole: Range<usize>,
-    /// The `Content-Length` that it states, and where: aiohttp's reader goes by it.
+    /// The part's `Content-Length` and its position: aiohttp's reader uses it.
     length: Option<(usize, Range<usize>)>,
     /// Position of its header lines, and their replacement for upstreams, if it differs.
     rewritten: Option<(Range<usize>, String)>,
@@ -406,7 +406,7 @@ impl Form {
         self.field(name)?.map(|part| part.text(body)).transpose()
     }
 
-    /// Every part with one of `names`, with or without a file name, in the order of the body.
+    /// All parts with one of `names`, with or without a file name, in the order of the body.
     pub fn files(&self, names: &[&str]) -> impl Iterator<Item = &Part> {
         self.parts.iter().filter(|part| names.contains(&part.name.as_str()))
     }

@@ -36,7 +36,7 @@ use usage::WireContentUsage;
 /// The upstreams that speak it.
 const DIALECTS: &[Dialect] = &[Dialect::Gemini, Dialect::Vertex];
 
-/// The codec of Google's `generateContent`.
+/// Codec of Google's `generateContent`.
 #[derive(Debug)]
 pub struct GeminiContent;
 
@@ -124,13 +124,13 @@ impl Codec for GeminiContent {
     }
 }
 
-/// The path at which a model is asked to do something; `None` where its name is no segment of one.
+/// Path of a model's method; `None` if the name is not a valid path segment.
 fn path_of(model: &str, method: &str) -> Option<Cow<'static, str>> {
     let model = path_segment::encode(model)?;
     Some(format!("/models/{model}:{method}").into())
 }
 
-/// The parts of a request that stand in its path.
+/// Model and streaming flag from the path of a request.
 ///
 /// # Errors
 /// Nothing has read the path, which is the gateway's fault.
@@ -163,7 +163,7 @@ fn camel(name: &str) -> String {
     })
 }
 
-/// `contents` must be there, and `tools` an array: what is in them is looked at.
+/// Requires `contents`, and `tools` to be an array, since both are examined.
 fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
     let contents = body.get_non_null("contents");
     if !contents.is_some_and(|contents| matches!(contents.text().first(), Some(b'[' | b'{'))) {
@@ -180,7 +180,7 @@ fn check_lists(body: &Object<'_>) -> Result<(), GatewayError> {
 #[derive(Debug)]
 struct ContentCall {
     bounds: RequestBounds,
-    /// The upstream may search, which it bills beside tokens.
+    /// True if the upstream may search, which it bills in addition to tokens.
     searches: bool,
     candidates: u64,
     /// The model's limits: a report above them shows that they are out of date.
@@ -190,7 +190,7 @@ struct ContentCall {
 impl Call for ContentCall {
     bounds_in_field!();
 
-    /// Google says with 400 of a credential that it does not know, and that is the operator's.
+    /// Classifies a refusal: Google reports an unknown credential, which is the operator's, with status 400.
     fn refusal(&self, status: u16, _name: Option<&str>, body: &[u8]) -> Option<GatewayError> {
         // A customer must not read that the operator's key is wrong, and another target may have a
         // right one.
@@ -222,13 +222,13 @@ impl Call for ContentCall {
 #[derive(Default)]
 struct ContentEvent<'a> {
     shown: VisibleOutput,
-    /// More than one only where the key stands there twice.
+    /// The usage objects; more than one only if the key is repeated.
     usages: Vec<&'a [u8]>,
-    /// Searches that were run for all that has come.
+    /// Number of searches reported so far.
     queries: u64,
-    /// Candidates that have a reason to finish.
+    /// Number of candidates with a finish reason.
     finished: u64,
-    /// One of these reasons is that no more output was asked for.
+    /// A candidate ended at the requested output limit.
     ends_at_limit: bool,
     /// The prompt was blocked.
     is_blocked: bool,
@@ -300,13 +300,13 @@ impl<'a> ContentEvent<'a> {
 #[derive(Default)]
 struct ContentTally {
     state: StreamState,
-    /// Searches, of which later events tell again.
+    /// Number of searches; later events repeat them.
     queries: u64,
-    /// The candidates that have a reason to finish, of so many.
+    /// Finished candidates, and their expected number.
     finished: u64,
     candidates: u64,
     ended: bool,
-    /// All is said, and what was used: what comes later is relayed, and not believed.
+    /// All candidates have finished and the usage was reported; later events are relayed but not counted.
     stopped: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::metering::relays_scanned_document;
 use tollgate_money::price::{ImageSize, Quality, Traits, Unit, Usage, UsageSource};
 use tollgate_types::error::GatewayError;
 
-/// Partial images at most: OpenAI's own limit.
+/// Maximum number of partial images, OpenAI's own limit.
 pub(super) const PARTIAL_IMAGES_MAX: u64 = 3;
 /// Output tokens of a partial image (OpenAI's guide "Image generation", "Cost and latency").
 const PARTIAL_IMAGE_TOKENS: u64 = 100;
@@ -48,7 +48,7 @@ pub(super) struct ImageOptions {
 }
 
 impl ImageRequest {
-    /// Checks what is asked for against what the model has.
+    /// Checks the requested options against the model's.
     pub(super) fn check(&self, limits: &ImageLimits) -> Result<ImageOptions, GatewayError> {
         let size = self.size.as_deref().filter(|size| *size != "auto");
         let size = size.map(|size| check_size(size, limits)).transpose()?.flatten();
@@ -106,7 +106,7 @@ impl ImageOptions {
         self.stream
     }
 
-    /// The most that it can use, beside its input.
+    /// Maximum usage in addition to the given input.
     pub(super) fn max_usage(&self, input_tokens: u64, output_tokens_max: u64) -> Usage {
         let images = u64::from(self.images);
         let partial = self.partial_images.saturating_mul(PARTIAL_IMAGE_TOKENS);
@@ -227,7 +227,7 @@ struct WireImagesInput {
 struct ImageReport {
     /// Its `output_tokens` are all output, of which `image_output_tokens` are pictures: see [`disjoint`].
     usage: Usage,
-    /// It has all images of the answer, and says how many.
+    /// The event contains all images of the answer and their usage.
     is_total: bool,
 }
 
@@ -273,7 +273,7 @@ fn disjoint(usage: Usage, is_output_apart: bool) -> Usage {
     Usage { output_tokens, image_output_tokens, ..usage }
 }
 
-/// Meters an answer that comes whole.
+/// Meter for an unstreamed answer.
 struct ImagesMeter {
     scan: UsageScan,
     /// Usage to charge if the answer reports none.
@@ -327,9 +327,9 @@ const KEPT_APART_MAX: usize = 256;
 /// The image of a stream to which an event belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageIndex {
-    /// The one with this index.
+    /// The image with this index.
     Index(u64),
-    /// The one behind so many that had none.
+    /// The image after so many without an index.
     Nth(u64),
 }
 
@@ -337,7 +337,7 @@ enum ImageIndex {
 #[derive(Clone, Copy, Debug)]
 struct StreamedImage {
     index: ImageIndex,
-    /// All of it was sent.
+    /// The whole answer was sent.
     is_complete: bool,
     usage: Option<Usage>,
 }
@@ -433,7 +433,7 @@ impl ImageStream {
         }
     }
 
-    /// Images that are there.
+    /// Number of complete images.
     fn complete(&self) -> u64 {
         let complete = self.images.iter().filter(|image| image.is_complete).count();
         self.rest.images.saturating_add(complete as u64)
@@ -449,9 +449,9 @@ impl ImageStream {
         )
     }
 
-    /// Whatever reports the most counts: all images together, or each. For those of which nobody has
-    /// told, the hold's share is charged, also where they have not come: an upstream that has begun
-    /// makes all of the images.
+    /// The larger of the total report and the sum of the reports per image. Images without a report are
+    /// charged their share of the hold, even if they were not received: an upstream that has begun makes all
+    /// images.
     fn used(&self) -> (Usage, UsageSource) {
         let (reported, count) = self.images_reported();
         let complete = self.complete();
@@ -514,7 +514,7 @@ impl Tally for ImageStream {
         EventAction::Keep
     }
 
-    /// Whoever has an image has something of use.
+    /// True once at least one image was delivered.
     fn is_complete(&self) -> bool {
         self.complete() > 0 || self.ended || self.failed
     }

@@ -246,7 +246,7 @@ fn length_bit(key: &str) -> u64 {
 }
 
 impl<'a> Value<'a> {
-    /// A value that was read already, whose `text` is all there is of it.
+    /// A value that was parsed before, with its exact `text`.
     pub(super) fn new(text: &'a [u8]) -> Self {
         // It is a part of a document that was checked.
         let text = simdutf8::basic::from_utf8(text).unwrap_or_default();
@@ -324,7 +324,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The elements of an array that was read as a part of a document before.
+/// Iterator over the elements of an array that was parsed before.
 pub struct Elements<'a>(Scanner<'a>);
 
 impl<'a> Iterator for Elements<'a> {

@@ -12,7 +12,7 @@ use strings::{CutString, StartOfText, StringRole};
 
 /// The longest `usage` or `meta` that is kept. Real ones are below 1 KiB.
 const USAGE_BYTES_MAX: usize = 64 * 1024;
-/// The bytes of an `error` that are kept: enough to tell it from `null`.
+/// Number of bytes kept of an `error`: enough to distinguish it from `null`.
 const ERROR_BYTES_MAX: usize = 8;
 /// The longest reason to end that is kept, with its quotes.
 const END_BYTES_MAX: usize = 32;
@@ -24,7 +24,7 @@ const USAGES_MAX: usize = 4;
 /// Depth of the members of a choice.
 const CHOICE_DEPTH: u32 = 3;
 
-/// A reader of one JSON object that is fed in pieces.
+/// Incremental reader of a JSON object that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct UsageScan {
     depth: u32,
@@ -46,7 +46,7 @@ pub struct UsageScan {
     /// The last key or word among the members of a choice.
     word: ChoiceWord,
     has_failed_choice: bool,
-    /// A choice has ended at the most output that was asked for.
+    /// A choice ended at the requested output limit.
     has_long_choice: bool,
     /// The top-level reason for the end of the answer.
     end: StartOfText<END_BYTES_MAX>,
@@ -120,7 +120,7 @@ impl ChoiceWord {
 }
 
 impl UsageScan {
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         // Where in `piece` the part of a captured value begins that is not kept yet.
         let mut from = 0;
@@ -160,8 +160,8 @@ impl UsageScan {
         self.capture(piece.get(from..).unwrap_or_default());
     }
 
-    /// Reads what is inside of a member, from `at` on, and says where that or the piece ends. Commas and
-    /// numbers do not matter there.
+    /// Scans the inside of a member from `at`; returns where the member or the piece ends. Commas and numbers
+    /// are irrelevant there.
     #[inline(never)]
     fn inside(&mut self, piece: &[u8], at: usize) -> usize {
         let mut marks = json::marks(piece, at);
@@ -267,7 +267,7 @@ impl UsageScan {
         self.data_items
     }
 
-    /// Bytes inside string values: what an estimate of the output goes by.
+    /// Number of bytes within string values, the basis of an output estimate.
     #[must_use]
     pub fn text_bytes(&self) -> u64 {
         self.text_bytes + self.member_text().0
@@ -359,8 +359,8 @@ impl UsageScan {
         }
     }
 
-    /// Reads a string from `begin` on, behind the quote before it, and says where its last quote stands,
-    /// or where the piece ends.
+    /// Reads a string from `begin`, after its opening quote; returns the position of its closing quote, or
+    /// the end of the piece.
     fn string(&mut self, piece: &[u8], begin: usize) -> usize {
         let role = self.role();
         let Some(end) = json::short_string_end(piece, begin) else {
@@ -370,7 +370,7 @@ impl UsageScan {
         end
     }
 
-    /// Reads a string, or what the last pieces have left of one.
+    /// Reads a string that may have begun in an earlier piece.
     #[inline(never)]
     fn long_string(&mut self, piece: &[u8], begin: usize, mut string: CutString) -> usize {
         let mut marks = json::string_marks(piece, begin);
@@ -463,7 +463,7 @@ impl UsageScan {
     }
 }
 
-/// Keeps no more than the limit and a byte, so that the length tells that it was too long.
+/// Keeps at most the limit plus one byte, which shows that the value was too long.
 fn keep(kept: &mut Vec<u8>, bytes: &[u8]) {
     let room = (USAGE_BYTES_MAX + 1).saturating_sub(kept.len());
     kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));

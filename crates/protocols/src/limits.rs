@@ -29,7 +29,7 @@ const CHARACTERS_MAX: u32 = 4096;
 pub struct ModelLimits {
     /// Tokens of input that the model takes (its context window).
     pub input_tokens_max: u64,
-    /// The formula by which the model counts the tokens of pictures; `None` holds the whole context for a prompt that has any.
+    /// Formula for the tokens of pictures; with `None`, a prompt with pictures holds the whole context.
     pub pictures: Option<PictureFamily>,
     /// Tokens that it can put out in one answer, reasoning included; of one image where it makes
     /// images.
@@ -71,12 +71,12 @@ pub struct ModelLimits {
 /// does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChatTools {
-    /// In every request, at any reasoning effort.
+    /// All requests, at any reasoning effort.
     #[default]
     Always,
-    /// In requests that say no `reasoning_effort`, or `none`.
+    /// Requests without `reasoning_effort`, or with `none`.
     WithoutEffort,
-    /// In requests that say `reasoning_effort: none`.
+    /// Requests with `reasoning_effort: none`.
     EffortNone,
     /// In none: requests with tools go to the Responses API.
     Never,
@@ -89,7 +89,7 @@ pub enum MissingUsage {
     /// recorded as the operator's loss.
     #[default]
     Estimate,
-    /// The most that it can have cost, unless all of it is to be seen.
+    /// The maximum possible cost, unless the whole output is visible.
     Bound,
 }
 
@@ -121,7 +121,7 @@ impl PricedFeatures {
 /// Names that an operator has reviewed and permits; a trailing `*` matches a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassList {
-    /// The names of top-level fields that are let through.
+    /// Additional top-level fields that are forwarded.
     pub fields: Vec<String>,
     /// Types of tools, which the upstream is taken to run.
     pub tools: Vec<String>,
@@ -192,7 +192,7 @@ pub struct ImageLimits {
     pub references_min: u32,
     /// Images that a request can refer to.
     pub references_max: u32,
-    /// Sizes that are known by a name.
+    /// Sizes with a name.
     pub sizes: Vec<ImageSize>,
     /// The rules for sizes that are not among them; none of them, and `sizes` is all there is.
     pub side_max: Option<u16>,
@@ -200,7 +200,7 @@ pub struct ImageLimits {
     pub side_multiple: Option<u16>,
     /// The long side over the short one.
     pub aspect_ratio_max: Option<u16>,
-    /// The qualities that are offered, `auto` aside.
+    /// Available qualities, apart from `auto`.
     pub qualities: Option<Vec<Quality>>,
     /// The formats of image files that are offered.
     pub output_formats: Option<Vec<ImageFormat>>,
@@ -276,7 +276,7 @@ impl ImageLimits {
 pub struct VideoLimits {
     /// Resolutions; empty for any.
     pub resolutions: Vec<Resolution>,
-    /// The shortest video, in seconds.
+    /// Minimum duration of a video, in seconds.
     pub seconds_min: u32,
     /// The longest video, in seconds.
     pub seconds_max: u32,
@@ -355,7 +355,7 @@ words! {
 words! {
     /// Delivery of images: by URL or inline.
     ResponseFormat {
-        /// In the answer itself.
+        /// Embedded in the answer.
         B64Json = "b64_json",
         /// By an address to fetch them from.
         Url = "url",

@@ -21,9 +21,9 @@ pub(super) enum UrlPolicy {
     Public,
     /// To the public internet, by `http` or `https`.
     Web,
-    /// To the public internet, by `http` or `https`, or the medium itself stands in it.
+    /// A public `http` or `https` URL, or a `data:` URL.
     WebOrData,
-    /// Wherever `http` and `https` lead from the upstream, or the medium itself stands in it.
+    /// Any `http` or `https` URL, also of private addresses, or a `data:` URL.
     Any,
 }
 
@@ -36,11 +36,11 @@ impl UrlPolicy {
 /// Facts that the text of a URL shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrlMedium {
-    /// It leads to this.
+    /// The URL leads to this medium.
     Medium(Medium),
-    /// It leads to what is no medium.
+    /// The URL leads to something that is no medium.
     Other,
-    /// It does not tell.
+    /// The URL does not show its type.
     Unknown,
 }
 
@@ -55,7 +55,7 @@ const OTHERS: [&str; 14] = [
 ];
 
 impl Medium {
-    /// The code of what is not one of its formats.
+    /// Error code for a wrong format of this medium.
     fn code(self) -> &'static str {
         match self {
             Self::Image => "InvalidParameter.UnsupportedImageFormat",
@@ -76,7 +76,7 @@ impl Medium {
 /// The code of what is no URL that an upstream could download.
 pub(super) const URL_INVALID: &str = "InvalidParameter.UrlInvalid";
 
-/// Checks the URL in the field `param`, which is to lead to one of `media`, and says what it tells.
+/// Checks the URL in the field `param`, which must lead to one of `media`; returns what it leads to.
 ///
 /// # Errors
 /// An invalid request, with the code of spec section 7 for what is wrong.

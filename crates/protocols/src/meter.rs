@@ -12,8 +12,8 @@ pub trait Meter: Send + Sync {
     /// Takes a chunk from the upstream; returns what goes to the customer now, possibly nothing.
     fn relay(&mut self, chunk: Bytes) -> Bytes;
 
-    /// Takes one whole event of a stream that somebody else has cut into events, with its data; says
-    /// whether the customer gets it.
+    /// Meters one complete event, with its data, of a stream that was split by the caller; returns whether
+    /// the client receives it.
     fn take_event(&mut self, event: &[u8], _data: &[u8]) -> bool {
         !self.relay(Bytes::copy_from_slice(event)).is_empty()
     }
@@ -107,7 +107,7 @@ pub struct ReportedSides {
 pub enum Framing {
     /// One JSON document, from its first byte to its last.
     Json,
-    /// Server-sent events, each behind the other.
+    /// A sequence of server-sent events.
     Sse,
     /// Events in binary frames, as [`super::event_stream`] reads them. Customers get server-sent events.
     EventStream,
@@ -132,14 +132,14 @@ impl Framing {
 pub struct FixedUsageMeter {
     usage: Usage,
     source: UsageSource,
-    /// Some of it has come.
+    /// The answer has begun.
     begun: bool,
-    /// All of it has been sent.
+    /// The whole answer was sent.
     complete: bool,
 }
 
 impl FixedUsageMeter {
-    /// A meter for an answer that is yet to come.
+    /// A meter for an answer that has not begun.
     #[must_use]
     pub fn new(usage: Usage, source: UsageSource) -> Self {
         Self { usage, source, begun: false, complete: false }

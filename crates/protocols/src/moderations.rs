@@ -167,7 +167,7 @@ struct ModerationCall {
 impl Call for ModerationCall {
     bounds_in_field!();
 
-    /// True: there is no output, so the request shows the whole cost.
+    /// Always true: embeddings have no output, so the request determines the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }
@@ -191,7 +191,7 @@ impl Call for ModerationCall {
     }
 }
 
-/// Relays an answer as it is.
+/// Meter for an answer that is relayed unchanged.
 struct ModerationMeter {
     scan: UsageScan,
     min_usage: Usage,

@@ -34,12 +34,12 @@ const RANGES: [(&str, RangeInclusive<f64>); 4] = [
     ("presence_penalty", -2.0..=2.0),
     ("frequency_penalty", -2.0..=2.0),
 ];
-/// Stop sequences at most (spec section 8).
+/// Maximum number of stop sequences (spec section 8).
 const STOP_MAX: usize = 4;
 /// Choices at most: OpenAI's own limit for `n`.
 const CHOICES_MAX: u64 = 128;
 
-/// The codec of OpenAI's chat completions.
+/// Codec of OpenAI's chat completions.
 #[derive(Debug)]
 pub struct OpenaiChat;
 
@@ -181,7 +181,7 @@ fn thinking(body: &Object<'_>) -> Option<bool> {
     body.get_non_null("enable_thinking").and_then(|value| value.as_bool())
 }
 
-/// A model that is said not to think may still do so when asked to.
+/// True if the request asks for reasoning; even a model without thinking may then think.
 fn asks_for_reasoning(body: &Object<'_>) -> bool {
     let effort = body.get_non_null("reasoning_effort");
     effort.is_some_and(|effort| effort.as_str().as_deref() != Some("none"))
@@ -299,7 +299,7 @@ struct ChatTally {
     state: StreamState,
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
-    /// A choice has finished, or the upstream has said that it failed.
+    /// A choice has finished, or the upstream reported a failure.
     ended: bool,
     done: bool,
 }

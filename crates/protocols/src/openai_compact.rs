@@ -17,7 +17,7 @@ use crate::codec::bounds_in_field;
 use tollgate_money::price::{Traits, Unit, Usage};
 use tollgate_types::error::GatewayError;
 
-/// The codec of OpenAI's compaction of conversations.
+/// Codec of OpenAI's compaction of conversations.
 #[derive(Debug)]
 pub struct OpenaiCompact;
 

@@ -36,7 +36,7 @@ pub(super) const IMAGES: [&str; 2] = ["image", "image[]"];
 pub(super) const OTHERS: [&str; 5] =
     ["user", "safety_identifier", "input_fidelity", "output_compression", "moderation"];
 
-/// The codec of OpenAI's image edits.
+/// Codec of OpenAI's image edits.
 #[derive(Debug)]
 pub struct OpenaiImageEdits;
 
@@ -93,8 +93,7 @@ impl Codec for OpenaiImageEdits {
     }
 }
 
-/// Refuses names that some parsers would take for a field and others would not, and those of which
-/// nobody knows what they cost.
+/// Refuses ambiguous names, which only some parsers take for a field, and fields of unknown cost.
 fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
     let field_names = [&FIELDS[..], &IMAGES, &OTHERS].concat();
     let variant = form.case_variant_of(&field_names);
@@ -205,7 +204,7 @@ fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), Gateway
 /// Edit of `response_format` on the way to the upstream.
 #[derive(Debug)]
 enum ResponseFormatEdit {
-    /// It stays as it is.
+    /// The field is unchanged.
     Keep,
     /// The upstream answers in one way alone and takes no word about it: cut out.
     Remove(std::ops::Range<usize>),

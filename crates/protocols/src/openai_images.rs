@@ -58,7 +58,7 @@ const SERIES_OPTIONS: &str = "sequential_image_generation_options";
 /// Images of a series that does not say how many, the images referred to included: Ark's own limit.
 const SERIES_MAX: u64 = 15;
 
-/// The codec of OpenAI's image generations.
+/// Codec of OpenAI's image generations.
 #[derive(Debug)]
 pub struct OpenaiImages;
 

@@ -73,7 +73,7 @@ impl Call for InputTokensCall {
     }
 }
 
-/// The answer with so many tokens.
+/// The answer with this number of tokens.
 pub(super) fn answer(tokens: u64) -> Bytes {
     format!(r#"{{"object":"response.input_tokens","input_tokens":{tokens}}}"#).into()
 }

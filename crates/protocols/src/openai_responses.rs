@@ -32,7 +32,7 @@ mod usage;
 
 pub(super) use usage::report;
 
-/// The codec of OpenAI's Responses API.
+/// Codec of OpenAI's Responses API.
 #[derive(Debug)]
 pub struct OpenaiResponses;
 
@@ -193,13 +193,13 @@ struct ResponsesEvent<'a> {
     kind: &'a [u8],
     /// Of a delta, whatever it is a delta of.
     text: TextSize,
-    /// Of the response that the event carries; more than one only where the key stands there twice.
+    /// The `usage` of the event's response; more than one only if the key is repeated.
     usages: Vec<&'a [u8]>,
     /// The tier of that response.
     service_tier: Option<ServiceTier>,
-    /// All of its items.
+    /// All output items of the response.
     output: Option<&'a [u8]>,
-    /// The item that it is about.
+    /// The item that the event concerns.
     item: Option<&'a [u8]>,
     /// The ids of that response, of an item, and of the container that this ran in, with their quotes.
     ids: [Option<&'a [u8]>; 3],
@@ -251,9 +251,9 @@ struct ResponsesTally {
     /// The unit of cache writes of which a report does not say how long they are kept.
     unsplit: Unit,
     ended: bool,
-    /// Of what the upstream keeps, where it keeps something.
+    /// Ids of objects that the upstream stores, if it stores any.
     ids: Option<StoredIds>,
-    /// Of tools that the upstream runs, where it may.
+    /// Calls of tools that the upstream runs, if the request permits any.
     server_calls: Option<ServerToolCalls>,
 }
 

@@ -18,7 +18,7 @@ use tollgate_types::error::GatewayError;
 pub(super) const FIELDS: [&str; 7] =
     ["model", "input", "voice", "response_format", "instructions", "speed", "stream_format"];
 
-/// The codec of OpenAI's speech.
+/// Codec of OpenAI's speech.
 #[derive(Debug)]
 pub struct OpenaiSpeech;
 

@@ -37,7 +37,7 @@ pub struct OperationInfo {
     /// Alternative sets of units to bill by: a model needs a price for each unit of one set. Empty where no
     /// price is needed.
     pub billed_by: &'static [&'static [Unit]],
-    /// Units that can be billed beside those of [`Self::billed_by`].
+    /// Units that can be billed in addition to those of [`Self::billed_by`].
     pub billed_beside: &'static [Unit],
     /// Fields of `limits` in `models.yaml` that have an effect.
     pub limits: &'static [&'static str],
@@ -173,7 +173,7 @@ impl Operation {
         self.info().body == BodyKind::ModelInPath
     }
 
-    /// The word in YAML, logs and metrics.
+    /// Name in YAML, logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.info().name

@@ -29,7 +29,7 @@ const RESPONSES_LIMIT_MIN: u64 = 16;
 pub struct OutputLimit {
     tokens: u64,
     choices: u64,
-    /// The least limit that its providers take.
+    /// Smallest limit that the providers accept.
     tokens_min: u64,
     place: LimitPlace,
     budgets: Vec<ThinkingBudget>,
@@ -62,8 +62,8 @@ pub fn field_name(operation: Operation, limits: &ModelLimits) -> Option<&'static
     }
 }
 
-/// Copies of OpenAI's chat know `max_tokens`, and where a model is never translated nobody says that it
-/// is one of OpenAI's own, which refuse that field.
+/// Name of the limit in chat completions. OpenAI-compatible APIs know `max_tokens`, which OpenAI's own models
+/// refuse; a model that is never translated does not say which it is.
 fn chat_style(limits: &ModelLimits) -> ChatStyle {
     limits.translation.map_or(ChatStyle::Common, |target| target.chat)
 }
@@ -157,7 +157,7 @@ impl OutputLimit {
         Self { tokens, choices: 1, tokens_min: 1, place, budgets: Vec::new() }
     }
 
-    /// The limit that holds for each choice: the one of the request, or else the model's.
+    /// Effective limit per choice: the request's, or else the model's.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens
@@ -169,7 +169,7 @@ impl OutputLimit {
         self.choices
     }
 
-    /// True if a limit of `tokens` is lower than the one in force.
+    /// True if `tokens` is lower than the effective limit.
     #[must_use]
     pub fn is_lowered_by(&self, tokens: u64) -> bool {
         tokens < self.tokens
@@ -245,8 +245,8 @@ impl LimitPlace {
 }
 
 impl ThinkingBudget {
-    /// The budget in the member that has one of these spellings, of the object that has one of those; `None`
-    /// where there is none, or a number below one, which stands for none or for one of the model's choice.
+    /// Reads the budget from the first existing member of these names in the first existing object; `None` if
+    /// it is missing or below one, which means none or the model's choice.
     fn read(
         body: &Object<'_>,
         offset: usize,

@@ -9,7 +9,7 @@ use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::media::{InlineBytes, PdfBound, PictureFamily, PictureSize};
 
-/// The most bytes of text that are measured, more than any model reads. The rest counts like them.
+/// Maximum number of measured bytes, more than any model reads. The rest is extrapolated.
 const MEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The bits of a second of video, about, as phones and browsers record it: a container does not say how
 /// long it is without lying.
@@ -141,7 +141,7 @@ mod tests {
         prompt_tokens(&Object::parse(body.as_bytes()).expect("JSON"), count, None)
     }
 
-    /// A PNG of this size, with so many bytes behind its header.
+    /// A PNG of this size with `bytes` after its header.
     fn png(width: u32, height: u32, bytes: usize) -> String {
         let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         file.extend(width.to_be_bytes());

@@ -12,13 +12,13 @@ use url::{Host, Url};
 /// Reason for refusing a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotPublic {
-    /// It cannot be read.
+    /// The URL is malformed.
     Malformed,
-    /// It is not `https`.
+    /// The scheme is not `https`.
     Scheme,
     /// It has a user name or password.
     Credentials,
-    /// It names a machine that is not on the public internet.
+    /// The host is not on the public internet.
     Host,
 }
 

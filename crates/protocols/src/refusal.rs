@@ -78,7 +78,7 @@ impl RefusalFault {
 pub struct UpstreamRefusal {
     /// Party at fault; `None` where the status must decide.
     pub fault: Option<RefusalFault>,
-    /// The status that tells then: the one in the body, where the answer's is one of success.
+    /// Status of the refusal: the one in the body if the response has a status of success.
     pub status: u16,
     /// Delay before a retry, if the body gives one.
     pub delay: Option<Duration>,

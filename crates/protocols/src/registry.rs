@@ -11,8 +11,8 @@ use super::{
     openai_input_tokens, openai_responses, openai_speech, rerank, transcription, xai_video,
 };
 
-/// Every codec of this build that customers' own words reach; what is written for the others is
-/// translated, by [`super::bridge`].
+/// All codecs of this build that clients can call directly. Requests for other upstream dialects are
+/// translated by [`super::bridge`].
 pub static REGISTRY: &[&dyn Codec] = &[
     &openai_chat::OpenaiChat,
     &anthropic_messages::AnthropicMessages,

@@ -6,12 +6,12 @@ use super::form::Form;
 use super::json::Object;
 use tollgate_types::error::{ErrorKind, GatewayError};
 
-/// The parts of a request that stand in its path.
+/// Model and streaming flag from the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelInPath<'a> {
     /// The model, as the customer calls it.
     pub model: &'a str,
-    /// The answer is to come in pieces.
+    /// The answer is streamed.
     pub streams: bool,
 }
 
@@ -20,7 +20,7 @@ pub struct ModelInPath<'a> {
 pub enum Request<'a> {
     /// A JSON object, as most operations have it.
     Json(Object<'a>),
-    /// A JSON object whose path says what others say in themselves.
+    /// A JSON object whose path contains the model.
     JsonAt(Object<'a>, ModelInPath<'a>),
     /// A form, and the body in which its parts stand.
     Form(Form, &'a [u8]),
@@ -49,7 +49,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The parts of the request that stand in its path, for operations that have some.
+    /// Model and streaming flag from the path, for operations that have them there.
     #[must_use]
     pub fn model_in_path(&self) -> Option<ModelInPath<'a>> {
         match self {

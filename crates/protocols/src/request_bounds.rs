@@ -84,7 +84,7 @@ impl RequestBounds {
         }
     }
 
-    /// The terms of a prompt, whose input its bytes bound unless something says otherwise.
+    /// Bounds of a prompt, whose input is limited by its bytes unless stated otherwise.
     ///
     /// # Errors
     /// A prompt that the model's context cannot hold, with `context_length_exceeded`, and a `stream`
@@ -178,10 +178,10 @@ impl RequestBounds {
     }
 }
 
-/// The most input tokens of a prompt that is read once.
+/// Maximum input tokens of a prompt that is read once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InputBound {
-    /// Tokens of its text at most; `None` where its bytes do not bound it.
+    /// Maximum tokens of its text; `None` if its bytes do not limit it.
     text_tokens: Option<u64>,
     /// Tokens that media come to, and that the upstream adds to those of the text.
     added_tokens: u64,
@@ -217,7 +217,7 @@ impl InputBound {
         Self { text_tokens: Some(tokens), added_tokens: 0, context: self.context }
     }
 
-    /// Input tokens at most of one reading.
+    /// Maximum input tokens of one reading.
     pub(super) fn once(self) -> u64 {
         let bounded = self.text_tokens.map(|text| text.saturating_add(self.added_tokens));
         bounded.map_or(self.context, |tokens| tokens.min(self.context))
@@ -254,7 +254,7 @@ impl PromptBound {
         }
     }
 
-    /// The most that the request can use.
+    /// Maximum usage of the request.
     pub(super) fn usage(&self) -> Usage {
         let mut max_usage = match self.search {
             Some(search) => searching(search, self.rounds, self.input, self.output_tokens_max),
@@ -288,13 +288,13 @@ impl PromptBound {
 /// estimate from which "the actual number of input tokens" may "differ by a small amount" (guide "Token
 /// counting"). A fiftieth costs 2 % of a hold.
 const COUNT_MARGIN_TOKENS: u64 = 64;
-/// The part of a count by which a prompt may exceed it: one of so many.
+/// Divisor of a count: the fraction by which a prompt may exceed it.
 const COUNT_MARGIN_PART: u64 = 50;
 /// The part of our own estimate below which no count is believed: one of so many. Some servers answer
 /// with a constant. Estimates err upward (ADR 16), by a factor of two for short words.
 const ESTIMATE_PART_MIN: u64 = 4;
 
-/// The input of a prompt that its provider's counter counts whole.
+/// Input of a prompt that its provider's counter can count completely.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountableInput {
     input: InputBound,
@@ -329,7 +329,7 @@ impl CountableInput {
         Some((before, self.usage()))
     }
 
-    /// The most tokens that the prompt has when it is read once.
+    /// Maximum tokens of the prompt when it is read once.
     fn once(&self) -> u64 {
         self.input.once()
     }
@@ -383,7 +383,7 @@ fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_m
 /// English has four to five, and the rest of a document next to nothing beside it.
 const BYTES_PER_TOKEN_MAX: u64 = 6;
 
-/// In the words that Claude Code and Codex know: they make their context shorter, and come again.
+/// Error in the wording that Claude Code and Codex recognise: they shorten their context and retry.
 fn too_long(tokens: u64, context: u64) -> GatewayError {
     let message = format!("prompt is too long: {tokens} tokens > {context} maximum");
     GatewayError::new(ErrorKind::InvalidRequest, message).code("context_length_exceeded")
@@ -400,7 +400,7 @@ pub(super) struct ModelField {
 enum ModelLocation {
     /// The value of a JSON member.
     Json(Range<usize>),
-    /// A part of a form, and what else of it is written anew.
+    /// The model name in a part of a form, and other parts that are rewritten.
     Form(Box<(Part, DiscardedBytes)>),
     /// The path, which is written anew for each upstream.
     Path,
@@ -423,8 +423,7 @@ impl ModelField {
         }
     }
 
-    /// The name overwritten, unless the upstream uses the same. What stands around the parts of a form
-    /// stays here.
+    /// Replaces the model name unless the upstream uses the same. Text around the parts of a form is dropped.
     pub(super) fn rename(&self, upstream_model: &str) -> Splice {
         let mut splice = Splice::default();
         if let ModelLocation::Form(form) = &self.place {

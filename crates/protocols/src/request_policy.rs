@@ -136,14 +136,14 @@ struct PolicyReader<'a> {
     has_tools: bool,
     is_compacted: bool,
     has_passed: bool,
-    /// The most calls of tools that the upstream runs, if all of them say so.
+    /// Maximum number of tool calls run by the upstream, if all tools declare one.
     uses: Option<u64>,
     /// The searches of a tool that sets no limit, where one is set for it; zero where none is.
     searches_max: u64,
     has_server_tools: bool,
     /// Addition of a search to the prompt.
     search: Option<ToolResult>,
-    /// The upstream may run something else than searches of which it is known what they add.
+    /// The upstream may run tools other than searches, whose result sizes are unknown.
     runs_others: bool,
     /// Billing units of the calls, and their maximum where it is not one after each round.
     units: Vec<(Unit, Option<u64>)>,
@@ -155,7 +155,7 @@ struct PolicyReader<'a> {
     tools_again: u64,
     /// The bytes of the longest of them.
     tool_bytes_max: u64,
-    /// The top-level field that is read.
+    /// Current top-level field.
     param: &'static str,
     /// The first thing that is not offered. There is mostly nothing, which is moved around for each
     /// object and so takes no more than a word.
@@ -261,7 +261,7 @@ impl PolicyReader<'_> {
         most
     }
 
-    /// The place of a key among those that are known. Refuses one that only some parsers take for it.
+    /// Index of a key among the known ones. Refuses keys that only some parsers take for a known one.
     fn place<T>(&mut self, written: &[u8], table: &[(&str, T)]) -> Option<usize> {
         let find = |name: &[u8]| table.iter().position(|(entry, _)| entry.as_bytes() == name);
         find(written).or_else(|| {

@@ -124,7 +124,7 @@ impl Codec for VoyageRerank {
     }
 }
 
-/// Reads what all upstreams have in common.
+/// Reads the fields that all upstreams have in common.
 fn read(
     body: &Object<'_>,
     limits: &ModelLimits,
@@ -246,7 +246,7 @@ struct VoyageEdits {
 impl Call for RerankCall {
     bounds_in_field!();
 
-    /// True: there is no output, so the request shows the whole cost.
+    /// Always true: embeddings have no output, so the request determines the whole cost.
     fn is_all_shown(&self) -> bool {
         true
     }

@@ -14,7 +14,7 @@ pub(super) struct ServerTool {
     pub(super) name: &'static str,
     /// True if types have a date behind the name.
     pub(super) is_dated: bool,
-    /// Billing unit of its calls beside their tokens; `None` if they cost nothing else.
+    /// Billing unit of its calls in addition to their tokens; `None` if there is none.
     pub(super) unit: Option<Unit>,
     /// Addition of one call to the context; `None` if unknown.
     pub(super) result: Option<ToolResult>,
@@ -43,7 +43,7 @@ impl ToolResult {
         Self { tokens: tokens.unwrap_or(self.tokens), ..self }
     }
 
-    /// The longer one of two results of the same vendor.
+    /// The longer of two results of the same vendor.
     pub(super) fn longer(self, other: Self) -> Self {
         if other.tokens > self.tokens { other } else { self }
     }
@@ -56,14 +56,14 @@ pub(super) enum RereadBilling {
     Cached,
     /// It is input as any other.
     Input,
-    /// It is not billed.
+    /// Calls are not billed.
     Free,
 }
 
 /// Field of a request that limits the upstream's calls of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallLimit {
-    /// In `max_tool_calls`, for all tools together.
+    /// `max_tool_calls`, for all tools together.
     Request,
     /// In `max_uses` of the tool.
     Tool,
@@ -79,11 +79,11 @@ impl ServerTool {
     }
 }
 
-/// The longest item that is kept to be looked at. Longer ones are told by how they begin.
+/// Longest item that is kept for inspection, in bytes. Longer ones are recognised by their beginning.
 const ITEM_BYTES_MAX: usize = 64 * 1024;
-/// The longest key that is compared.
+/// Longest key that is compared, in bytes.
 const KEY_BYTES_MAX: usize = 32;
-/// Containers of one answer that are told apart.
+/// Maximum number of distinguished containers of one answer.
 const CONTAINERS_MAX: usize = 64;
 
 /// Calls of tools that an answer has shown.
@@ -181,7 +181,7 @@ pub(super) struct QueryScan {
 enum QueryPlace {
     #[default]
     Elsewhere,
-    /// Behind the key and its colon.
+    /// After the key and its colon.
     BehindKey,
     /// Inside of the list of queries.
     InList,
@@ -193,7 +193,7 @@ impl QueryScan {
         Usage { web_searches: self.queries, ..Usage::ZERO }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {
@@ -252,7 +252,7 @@ impl ServerToolScan {
         }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         match self {
             Self::Items(scan) => scan.feed(piece),
@@ -300,7 +300,7 @@ impl ItemScan {
         self.server_calls.usage()
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(super) fn feed(&mut self, piece: &[u8]) {
         let mut at = 0;
         while let Some(&byte) = piece.get(at) {

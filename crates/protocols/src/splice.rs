@@ -7,15 +7,15 @@ use bytes::Bytes;
 
 use super::json::{Object, plain_text_end};
 
-/// From this length on a body is not copied to be edited, in bytes: what stays as it was is shared.
+/// Body size, in bytes, from which an edited body shares its unchanged parts instead of copying them.
 const SHARED_BYTES_MIN: usize = 64 * 1024;
 
-/// A body after its edits, in the pieces that it is sent in.
+/// An edited body, in the pieces that are sent.
 #[derive(Clone, Debug)]
 pub enum EditedBody {
-    /// It is in one piece.
+    /// A body in one piece.
     Whole(Bytes),
-    /// It is long, and shares what stayed as it was with the body before its edits.
+    /// A long body that shares its unchanged parts with the original.
     Pieces(Vec<Bytes>),
 }
 
@@ -32,7 +32,7 @@ impl EditedBody {
         self.pieces().iter().all(Bytes::is_empty)
     }
 
-    /// Its pieces, one behind the other.
+    /// The pieces in order.
     #[must_use]
     pub fn pieces(&self) -> &[Bytes] {
         match self {
@@ -41,7 +41,7 @@ impl EditedBody {
         }
     }
 
-    /// All of it in one piece, which is a copy where it has several.
+    /// The whole body in one piece: a copy if there are several.
     #[must_use]
     pub fn into_whole(self) -> Bytes {
         match self {
@@ -84,7 +84,7 @@ impl Splice {
         self.edits.push((offset + at..offset + at, text.into()));
     }
 
-    /// True when the body stays as it is.
+    /// True if there are no edits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.edits.is_empty()
@@ -136,7 +136,7 @@ impl Splice {
         edited.into()
     }
 
-    /// Gives what the edited body is made of to `take`, one after the other.
+    /// Passes the parts of the edited body to `take`, in order.
     fn each_piece(mut self, mut take: impl FnMut(EditPiece), length: usize) {
         // An insertion goes before what is replaced at the same place, however they were added.
         self.edits.sort_by_key(|(range, _)| (range.start, range.end));
@@ -155,7 +155,7 @@ impl Splice {
     }
 }
 
-/// A piece of an edited body.
+/// A part of an edited body.
 enum EditPiece {
     /// Bytes of the body before.
     Kept(Range<usize>),

@@ -44,7 +44,7 @@ enum LinePosition {
     /// At the first byte of a line.
     #[default]
     Start,
-    /// Behind at least one byte.
+    /// After at least one byte of a line.
     Inside,
     /// Behind a `\r` that ended a line with content: a `\n` would belong to it.
     AfterCr,

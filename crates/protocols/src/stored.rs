@@ -8,7 +8,7 @@
 
 use super::json::{Object, Value, plain_text_end};
 
-/// Items that have all in themselves, also where they have an id.
+/// Items that are complete in themselves, even with an id.
 const WHOLE_ITEMS: [&str; 15] = [
     "message",
     "function_call",
@@ -37,7 +37,7 @@ const IDS_MAX: usize = 512;
 pub struct Reference {
     /// The field of the request that refers to it.
     pub field: &'static str,
-    /// The upstream's id; empty where it cannot be told.
+    /// The upstream's id; empty if unknown.
     pub id: String,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn references(body: &Object<'_>) -> Vec<Reference> {
     found
 }
 
-/// True if an item stands for one that the upstream stores.
+/// True if an item refers to one that the upstream stores.
 fn refers(item: &Object<'_>) -> bool {
     // A reader that takes another spelling for these sees another item.
     if item.case_variant_of(&["id", "type", "encrypted_content", "content"]).is_some() {
@@ -90,7 +90,7 @@ fn refers(item: &Object<'_>) -> bool {
 pub(super) struct StoredIds(Vec<String>);
 
 impl StoredIds {
-    /// Adds an id, as JSON has it.
+    /// Adds an id in its JSON form.
     pub(super) fn add(&mut self, id: &[u8]) {
         if self.0.len() >= IDS_MAX || id.len() > ID_BYTES_MAX {
             return;

@@ -24,19 +24,19 @@ words! {
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     TaskState {
-        /// It was accepted; nothing more is known yet.
+        /// The task was accepted; its state is unknown.
         Processing = "processing",
-        /// The upstream has it in its queue.
+        /// The upstream has queued the task.
         Queued = "queued",
         /// The upstream is at work.
         Running = "running",
-        /// It is done, and its result is there.
+        /// The task is finished and its result is available.
         Succeeded = "succeeded",
-        /// It came to nothing.
+        /// The task failed.
         Failed = "failed",
         /// It was not done in time.
         Expired = "expired",
-        /// It was called off.
+        /// The task was cancelled.
         Cancelled = "cancelled",
     }
 }
@@ -65,7 +65,7 @@ pub trait Submit {
     /// True if the customer's connection waits for the end.
     fn waits(&self) -> bool;
 
-    /// URL that is notified of the end.
+    /// URL that receives a webhook at the end.
     fn webhook_url(&self) -> Option<&str> {
         None
     }
@@ -94,16 +94,15 @@ pub trait Submit {
 /// Facts of a submit that are stored with its task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskFacts {
-    /// The most that it can use: what the hold covers, and what is charged if a task that has
-    /// succeeded does not tell.
+    /// Maximum usage: the amount held, and the charge of a successful task without reported usage.
     pub max_usage: Usage,
-    /// Seconds of video that were asked for.
+    /// Requested seconds of video.
     pub seconds: u32,
     /// The resolution, in the customers' words.
     pub resolution: String,
     /// The aspect ratio, in the customers' words.
     pub aspect_ratio: String,
-    /// After so many seconds the task is given up.
+    /// Time limit of the task, in seconds.
     pub expires_after_s: u64,
 }
 

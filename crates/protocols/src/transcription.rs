@@ -47,7 +47,7 @@ pub(super) const TRANSLATION_FIELDS: [&str; 5] =
 /// Text tokens that stand around the prompt at most: OpenAI's models bill ten and fewer.
 const INPUT_TOKENS_ADDED_MAX: u64 = 64;
 
-/// The codec of OpenAI's transcriptions.
+/// Codec of OpenAI's transcriptions.
 #[derive(Debug)]
 pub struct OpenaiTranscription;
 
@@ -80,7 +80,7 @@ impl Codec for OpenaiTranscription {
     }
 }
 
-/// The codec of OpenAI's translations of audio.
+/// Codec of OpenAI's translations of audio.
 #[derive(Debug)]
 pub struct OpenaiAudioTranslation;
 
@@ -118,8 +118,7 @@ struct AudioForm<'a> {
 }
 
 impl<'a> AudioForm<'a> {
-    /// Refuses names that some parsers would take for a field and others would not, and those of which
-    /// nobody knows what they cost.
+    /// Refuses ambiguous names, which only some parsers take for a field, and fields of unknown cost.
     fn read(
         request: &'a Request<'_>,
         field_names: &[&str],
@@ -145,7 +144,7 @@ impl<'a> AudioForm<'a> {
         Ok(self.form.text(self.body, name)?)
     }
 
-    /// The tokens of all that the model reads beside the audio.
+    /// Tokens of everything that the model reads in addition to the audio.
     fn read_tokens(&self) -> Result<ReadTokens, GatewayError> {
         const READ: [&str; 5] = ["prompt", "keywords", "keywords[]", "languages", "languages[]"];
         let mut tokens = ReadTokens::default();
@@ -203,8 +202,8 @@ impl<'a> AudioForm<'a> {
     }
 }
 
-/// Some upstreams have a file read by its name: in one of another format they would find other audio than
-/// was found here.
+/// Checks the file name: upstreams that choose the format by it could find other audio than was measured
+/// here.
 fn check_name(part: &Part, container: AudioContainer) -> Result<(), GatewayError> {
     let name = part.filename.as_deref().unwrap_or_default();
     let Some((_, extension)) = name.rsplit_once('.') else { return Ok(()) };
@@ -278,13 +277,13 @@ impl TranscriptionCall {
 impl Call for TranscriptionCall {
     bounds_in_field!();
 
-    /// All of it was heard before the first word comes, and what was written is seen. A stream that its
-    /// customer leaves is read on nevertheless: its end has the upstream's own figures.
+    /// True: the audio is processed before the first word, and the written text is visible. After a
+    /// disconnect the stream is nevertheless read to its end, which has the upstream's own figures.
     fn is_all_shown(&self) -> bool {
         !self.bounds.stream
     }
 
-    /// Sound has a price of its own.
+    /// Audio input, which has its own price.
     fn input_ways(&self) -> InputWays {
         InputWays { cache_writes: CacheWrites::None, has_media: false }
     }

@@ -100,7 +100,7 @@ pub(super) fn out_of_range(limits: &VideoLimits) -> GatewayError {
     refuse(DURATION_OUT_OF_RANGE, "duration", message)
 }
 
-/// `resolution`: one that the model has.
+/// Reads `resolution`, which must be one of the model's.
 pub(super) fn resolution(
     body: &Object<'_>,
     limits: &VideoLimits,
@@ -134,7 +134,7 @@ fn words(resolutions: &[Resolution]) -> String {
     words.join(", ")
 }
 
-/// `field`: one of `allowed`.
+/// Reads `field`, which must be one of `allowed`.
 pub(super) fn word_of(
     object: &Object<'_>,
     field: &'static str,
@@ -178,7 +178,7 @@ pub(super) fn aspect_ratio(body: &Object<'_>) -> Result<Option<String>, GatewayE
 
 /// An upstream's side of submitting a task.
 pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
-    /// Headers that it wants beside the usual ones.
+    /// Additional request headers.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
     /// The fields of the body that are not for it.
@@ -205,7 +205,7 @@ pub(super) type Respelling = (Range<usize>, String);
 pub(super) struct VideoRequest {
     pub(super) facts: TaskFacts,
     pub(super) traits: Traits,
-    /// Ids of tasks that it builds on.
+    /// Ids of tasks whose results are inputs.
     pub(super) tasks: Vec<String>,
     /// A value that the upstream reads in another spelling only.
     pub(super) respelled: Option<Respelling>,
@@ -342,7 +342,7 @@ pub(super) fn shown_text(value: &Value) -> Value {
     text.map_or(Value::Null, |text| text.chars().take(TEXT_CHARS_MAX).collect::<String>().into())
 }
 
-/// An `error` as an upstream says it.
+/// An `error` object with the upstream's code and message.
 pub(super) fn error(code: &Value, message: &Value) -> Value {
     let (code, message) = (shown_text(code), shown_text(message));
     let or = |value: Value, other: &str| if value.is_null() { other.into() } else { value };
@@ -366,12 +366,12 @@ pub(super) fn document(mut document: Value) -> String {
     document.to_string()
 }
 
-/// The `error` in the place of one that is the operator's matter.
+/// The `error` that replaces one which concerns only the operator.
 pub(super) fn neutral_error() -> Value {
     error(&Value::Null, &Value::Null)
 }
 
-/// The `error` of a task that has come to nothing, where the upstream said none.
+/// The `error` of an unsuccessful task for which the upstream gave none.
 pub(super) fn error_of(state: TaskState) -> Option<Value> {
     match state {
         TaskState::Failed => Some(neutral_error()),

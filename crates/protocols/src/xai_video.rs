@@ -36,7 +36,7 @@ const FIELDS: [&str; 9] = [
 ];
 /// Fields of an `image`.
 const IMAGE_FIELDS: [&str; 1] = ["url"];
-/// Ticks in which xAI says what it bills: ten thousand million are a dollar.
+/// xAI's billing ticks per nano-dollar: ten billion ticks are a dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
 /// The length of a video whose request does not say, in seconds.
 const SECONDS_DEFAULT: u32 = 8;

@@ -22,13 +22,13 @@ pub struct Attempt {
     pub running: String,
 }
 
-/// Puts the files in force, or keeps what runs and says why.
+/// Reloads the files, or keeps the active configuration and reports why.
 pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>, by: Trigger) -> Attempt {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || report_reload(&config, &metrics, by, config.reload())).await
 }
 
-/// Does the same if the files hold something else than when they were last tried.
+/// Reloads the files if their content has changed since the last attempt.
 pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>) {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || {
@@ -40,7 +40,7 @@ pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<M
     .await;
 }
 
-/// Says what [`apply`] would do, and does nothing of it.
+/// Reports the result of [`apply`] without any change.
 pub async fn try_out(config: &Arc<ConfigHandle>) -> Attempt {
     let config = Arc::clone(config);
     off_the_runtime(move || Attempt {
@@ -59,7 +59,7 @@ async fn off_the_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
     }
 }
 
-/// Tells metrics, log and those who ask later how a reload ended.
+/// Reports the outcome of a reload to metrics and log.
 fn report_reload(
     config: &ConfigHandle,
     metrics: &Metrics,
@@ -115,7 +115,7 @@ impl Attempt {
     }
 }
 
-/// An attempt for programs.
+/// The outcome of an attempt, for programs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Reload")]
 pub struct Document {
@@ -124,8 +124,8 @@ pub struct Document {
     pub report: config::DiagnosticReport,
     /// True if these files are the current configuration.
     pub in_force: bool,
-    /// The hash of what is in force.
+    /// Hash of the active configuration.
     pub running: String,
-    /// The fields that differ from what the process started with and wait for a restart.
+    /// Changed fields that take effect only after a restart.
     pub restart_only: Vec<String>,
 }

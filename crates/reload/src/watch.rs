@@ -25,8 +25,8 @@ const SETTLE_MAX: Duration = Duration::from_secs(3);
 /// Interval of comparing the files without a notification. Reading them takes a millisecond.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Puts the files in force whenever they have changed, for as long as it is polled. Where the
-/// configuration in force says `reload: { watch: false }`, changes wait for somebody to ask.
+/// Reloads the files whenever they change, while it is polled. With `reload: { watch: false }`, changes wait
+/// for a request.
 pub async fn watch(config: Arc<ConfigHandle>, metrics: Arc<Metrics>) {
     let directories = config.directories();
     if directories.is_empty() {

@@ -105,7 +105,7 @@ pub(super) enum Submitter {
     Own,
     /// A live node, or one whose state could not be read: the submit may still be running.
     Alive,
-    /// A process that has ended.
+    /// The process has ended.
     Dead,
 }
 

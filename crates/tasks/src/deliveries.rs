@@ -28,7 +28,7 @@ const FULL_WAIT: Duration = Duration::from_secs(1);
 /// A receiver: scheme, host and port.
 type Receiver = Arc<str>;
 
-/// A delivery that is due.
+/// A due delivery.
 #[derive(Clone, Debug)]
 struct Job {
     due: DueTask,

@@ -279,8 +279,8 @@ impl Tasks {
         }
     }
 
-    /// Give up a task that is long past its expiry: the customer pays nothing, and the upstream's bill,
-    /// if any, falls on the operator.
+    /// Gives up a task long past its expiry: the customer pays nothing, and the operator bears the upstream's
+    /// bill, if any.
     async fn expire(&self, task: &Task) {
         log::warn!("{} is given up: its upstream does not say that it has ended", task.id());
         let error = Error { code: "Expired", message: "The task was not done in time." };
@@ -311,8 +311,8 @@ impl Tasks {
         }
     }
 
-    /// Record what the upstream may bill for a task that its customer does not pay. The task's number
-    /// stands in for a request's.
+    /// Records what the upstream may bill for a task that its customer does not pay. The task's number
+    /// replaces a request's.
     fn note_loss(&self, task: &Task, cause: LossCause, amount: Nanousd) {
         if amount <= Nanousd::ZERO {
             return;

@@ -142,7 +142,7 @@ impl Tasks {
         }
     }
 
-    /// Start polling a task that was submitted.
+    /// Starts polling a submitted task.
     pub async fn follow(&self, task: &Task) {
         let first = self.config.load().tasks.poll_min;
         self.agenda.schedule(task, UnixMs(UnixMs::now().0 + as_ms(first))).await;

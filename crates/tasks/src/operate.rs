@@ -18,7 +18,7 @@ pub enum ReannounceOutcome {
     NotEnded,
     /// The task has no webhook URL.
     Nowhere,
-    /// There is no such task.
+    /// The task does not exist.
     Unknown,
 }
 

@@ -33,7 +33,7 @@ const DELAYS: [Duration; 9] = [
 ];
 /// Longest `Retry-After` that is honoured.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Status by which a receiver unsubscribes.
+/// Status with which a receiver unsubscribes.
 const GONE: u16 = 410;
 
 /// Signs announcements with a secret for each account.

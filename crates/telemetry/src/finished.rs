@@ -9,8 +9,7 @@ use tollgate_protocols::Operation;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, RequestId, TaskId};
 
-/// One request that is over, however it ended. Nothing in it is a secret: no key, no prompt, no
-/// header value.
+/// A finished request. It contains no secret: no key, no prompt, no header value.
 #[derive(Clone, Debug)]
 pub struct FinishedRequest<'a> {
     /// The id that the customer got in `x-request-id`.
@@ -60,7 +59,7 @@ pub struct FinishedRequest<'a> {
     /// The output limit, in tokens for each choice, to which the request was lowered so that its account
     /// could pay for it.
     pub max_tokens_clamped: Option<u64>,
-    /// The task that it has started.
+    /// Task started by the request.
     pub task_id: Option<TaskId>,
     /// The customer's own trace, as its `traceparent` header named it.
     pub traceparent: Option<&'a str>,
@@ -69,7 +68,7 @@ pub struct FinishedRequest<'a> {
 /// Settlement of a request's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSettlement {
-    /// The units that were billed.
+    /// Billed usage.
     pub usage: Usage,
     /// Source of the usage figures.
     pub source: UsageSource,
@@ -79,14 +78,14 @@ pub struct RequestSettlement {
     pub owed: Nanousd,
 }
 
-/// One task that is over, however it ended.
+/// A finished task.
 #[derive(Clone, Debug)]
 pub struct TaskEnded<'a> {
-    /// The gateway's id of it.
+    /// The gateway's id of the task.
     pub task_id: TaskId,
     /// The account that pays.
     pub account_id: AccountId,
-    /// The key that it was submitted with.
+    /// Key of the submit.
     pub key_id: KeyId,
     /// The id of the configured model.
     pub model: &'a str,
@@ -98,7 +97,7 @@ pub struct TaskEnded<'a> {
     pub duration: Duration,
     /// Settlement; `None` when the hold was released.
     pub settled: Option<RequestSettlement>,
-    /// The amount that was held for it.
+    /// Amount of the hold.
     pub held: Nanousd,
 }
 

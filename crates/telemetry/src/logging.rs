@@ -255,8 +255,8 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
     }
 }
 
-/// Logs a panic, and has it written before the thread goes on. Only a literal message is told: a
-/// formatted one may quote what was being worked on, and that may be a prompt.
+/// Logs a panic before the thread continues. Only a literal message is logged: a formatted one could quote a
+/// prompt.
 fn panicked(info: &std::panic::PanicHookInfo<'_>) {
     // A formatted message is a `String`, and a literal one is `&'static str`.
     let literal = info.payload().downcast_ref::<&'static str>();

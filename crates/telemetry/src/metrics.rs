@@ -118,16 +118,16 @@ pub struct Metrics {
 /// Figures of the ledger at the time of a scrape.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFigures {
-    /// Holds that have not ended yet.
+    /// Number of open holds.
     pub open_holds: u64,
-    /// Tasks that have not ended yet, or whose end is still to be announced.
+    /// Number of open tasks, including those whose webhook is still to be delivered.
     pub open_tasks: u64,
     /// Current debts of accounts: of a whole fleet on a node of one, and `None` where the node has not read
     /// them yet.
     pub debt: Option<Nanousd>,
     /// Credit lines of accounts, and what of them is spent: `None` as for what they owe.
     pub credit: Option<CreditSums>,
-    /// All that was ever delivered and could not be charged, and is not owed any more.
+    /// Sum of all charges that were written off.
     pub written_off: Nanousd,
     /// Possible costs to the operator that no customer pays, by cause.
     pub losses: BTreeMap<String, Nanousd>,
@@ -228,7 +228,7 @@ impl Metrics {
         self.rate_limited.with_label_values(&[model, limit.as_str(), scope.as_str()]).inc();
     }
 
-    /// Counts an answer that is read on although nobody waits for it, until [`Metrics::orphan_end`].
+    /// Counts an answer that is read after its client disconnected, until [`Metrics::orphan_end`].
     pub fn orphan_begin(&self) {
         self.load.orphans.inc();
     }
@@ -238,7 +238,7 @@ impl Metrics {
         self.load.orphans.dec();
     }
 
-    /// Answers that are read on although nobody waits for them.
+    /// Number of answers that are read after their client disconnected.
     #[must_use]
     pub fn orphans(&self) -> u64 {
         u64::try_from(self.load.orphans.get()).unwrap_or(0)
@@ -378,13 +378,12 @@ impl Metrics {
         self.configuration.loaded();
     }
 
-    /// Says how an attempt to replace the running configuration ended.
+    /// Records the outcome of a reload of the configuration.
     pub fn config_reloaded(&self, succeeded: bool) {
         self.configuration.reloaded(succeeded);
     }
 
-    /// Says until when the certificate is valid that is shown at `listener`, an address of the
-    /// configuration.
+    /// Records the expiry of the certificate used at `listener`, an address of the configuration.
     pub fn certificate_shown(&self, listener: &str, not_after: UnixMs) {
         let seconds = i64::try_from(not_after.seconds()).unwrap_or(i64::MAX);
         self.certificates.with_label_values(&[listener]).set(seconds);
@@ -437,7 +436,7 @@ fn above_limits(registry: &Registry) -> IntCounterVec {
     )
 }
 
-/// The counters of what was held for the requests that are charged.
+/// Counters of the holds of charged requests.
 fn held(registry: &Registry) -> CounterVec {
     const HELP: &str =
         "US dollars that were held for requests when they were charged. Rounded to a float.";

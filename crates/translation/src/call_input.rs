@@ -21,7 +21,7 @@ pub(crate) fn wrap_free(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// The free text in a JSON object of [`FREE_SCHEMA`]; a model that wrote something else meant all of it.
+/// The free text in a JSON object of [`FREE_SCHEMA`]; any other text is returned unchanged.
 #[must_use]
 pub fn unwrap_free(input: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]

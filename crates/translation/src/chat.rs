@@ -21,7 +21,7 @@ use crate::names::Naming;
 /// `format` of the entries of `reasoning_details` that this gateway writes.
 const DETAIL_FORMAT: &str = "tollgate";
 
-/// The dialect of OpenAI's chat completions.
+/// Dialect of OpenAI's chat completions.
 #[derive(Debug)]
 pub struct Chat;
 

@@ -6,7 +6,7 @@ use crate::part::{Effort, PromptPart, Sampling, Thinking, ToolChoice};
 use crate::thinking;
 use crate::turns::AlternatingTurns;
 
-/// The least that a model can be told to think, in tokens.
+/// Minimum thinking budget, in tokens.
 const BUDGET_MIN: u64 = 1024;
 /// The least `top_p` with which a model thinks.
 const THINKING_TOP_P_MIN: f64 = 0.95;
@@ -17,9 +17,9 @@ pub(crate) const PREFILL: &str = "messages: prefill";
 /// Reasoning setting sent to an Anthropic model.
 #[derive(Clone, Copy)]
 pub(crate) enum ThinkingSetting {
-    /// The model thinks as much as it likes, or what the word stands for.
+    /// The model decides how much to think, guided by the effort.
     Adaptive(Option<Effort>),
-    /// The model thinks so many tokens at most.
+    /// Maximum number of thinking tokens.
     Budget(u64),
     /// Nothing is thought before the answer.
     Off,
@@ -153,7 +153,7 @@ impl ThinkingSetting {
         object.end(out);
     }
 
-    /// The word of `output_config.effort`, where one is to be said.
+    /// Value of `output_config.effort`, if it is sent.
     pub(crate) fn effort(self) -> Option<&'static str> {
         let Self::Adaptive(Some(effort)) = self else { return None };
         Some(match effort {

@@ -23,13 +23,13 @@ pub(crate) struct CustomerTools<'a> {
     places: HashMap<Cow<'a, str>, usize>,
     /// Names in the order in which something referred to them.
     referenced: Vec<Cow<'a, str>>,
-    /// Names that were withdrawn.
+    /// Names of removed tools.
     removed: HashSet<Cow<'a, str>>,
     /// A search that the provider would run is offered: nothing else finds what waits.
     pub(crate) needs_all: bool,
     /// A tool was left out, as the provider would run it.
     has_omissions: bool,
-    /// The only tools that may be called, where the customer says so.
+    /// The only tools that may be called, if the client restricts them.
     allowed: Option<HashSet<Cow<'a, str>>>,
 }
 
@@ -39,7 +39,7 @@ struct CustomerTool<'a> {
 }
 
 impl<'a> CustomerTools<'a> {
-    /// Adds a tool. One of the same name is replaced where it stands: providers take each name once.
+    /// Adds a tool, or replaces the one with the same name: providers accept each name once.
     pub(crate) fn offer(&mut self, tool: Tool<'a>, is_deferred: bool) {
         match self.places.get(&tool.name).and_then(|place| self.tools.get_mut(*place)) {
             Some(offered) => {
@@ -81,7 +81,7 @@ impl<'a> CustomerTools<'a> {
         self.has_omissions = true;
     }
 
-    /// Checks that a call that the customer asks for is not one of a tool that was left out.
+    /// Refuses a requested call of a tool that was dropped.
     ///
     /// # Errors
     /// The path of the choice.

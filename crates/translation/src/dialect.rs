@@ -28,7 +28,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
         losses: &mut Losses,
     ) -> Result<Vec<u8>, Untranslatable>;
 
-    /// Reads an upstream's whole answer.
+    /// Parses an upstream's complete answer.
     ///
     /// # Errors
     /// It is not an answer of this dialect.
@@ -37,7 +37,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
     /// Creates a reader for an upstream's stream.
     fn stream_reader(&self) -> Box<dyn ReadStream>;
 
-    /// Reads what an upstream says with a status of 400 or above.
+    /// Parses an upstream's error with a status of 400 or above.
     fn read_failure(&self, status: u16, body: &[u8]) -> UpstreamFailure;
 
     /// Reads the same where a header names the failure, as those of Amazon's services do.
@@ -49,13 +49,13 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
 /// One protocol for talking to language models, on both of its sides: on the customers' it reads
 /// requests, and writes answers.
 pub trait Dialect: UpstreamDialect {
-    /// Reads a customer's request, of which somebody has checked that it is JSON.
+    /// Parses a client's request, which must be valid JSON.
     ///
     /// # Errors
     /// The field that is malformed, or that means or costs something which no other dialect can say.
     fn read_request<'a>(&self, body: &'a [u8]) -> Result<TranslatableRequest<'a>, Untranslatable>;
 
-    /// Writes a whole answer for a customer.
+    /// Writes a complete answer for a client.
     fn write_answer(&self, answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8>;
 
     /// Creates a writer of a stream for a customer.
@@ -78,9 +78,9 @@ pub struct TranslatableRequest<'a> {
 /// A field or an item of a customer's request that does not go upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Omission {
-    /// The name by which the customer learns of it, without places: `messages.annotations`.
+    /// Name shown to the client, without indexes: `messages.annotations`.
     pub name: String,
-    /// The first place where it stands: `messages[3].annotations`.
+    /// First occurrence of the field: `messages[3].annotations`.
     pub field: String,
 }
 
@@ -163,10 +163,9 @@ pub struct TranslationTarget {
     pub call_ids: CallIds,
     /// The words for how much to think that the model knows, over OpenAI's dialects.
     pub efforts: Efforts,
-    /// By which field a model over chat completions of the common kind is told to think, or not to.
+    /// Field of chat completions that controls the model's thinking.
     pub thinking_field: ThinkingField,
-    /// The most tokens that the model can put out: where a dialect must be told and the customer has
-    /// not said.
+    /// Output limit of the model, in tokens, for dialects that require one when the client sets none.
     pub output_max: u64,
     /// True if the prompt is marked for the upstream's cache where the customer's dialect has no cache marks.
     pub caches: bool,
@@ -187,12 +186,12 @@ pub enum Mode {
 /// Form of the reasoning setting of a model with Anthropic's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingStyle {
-    /// By `output_config.effort` and adaptive thinking, as models since Opus 4.6 have it.
+    /// `output_config.effort` and adaptive thinking, as in models since Opus 4.6.
     #[default]
     Effort,
-    /// By `budget_tokens`, as models before them have it.
+    /// `budget_tokens`, as in earlier models.
     Budget,
-    /// Not at all: it is none of Anthropic's models.
+    /// No thinking parameter: a model other than Anthropic's.
     None,
 }
 
@@ -206,15 +205,15 @@ pub enum ChatStyle {
     Openai,
 }
 
-/// By which field of chat completions a model is told to think, or not to.
+/// Field of chat completions that controls a model's thinking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThinkingField {
-    /// No field: the model is not told how to think.
+    /// None: requests carry no such field.
     #[default]
     None,
-    /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.
+    /// `thinking: {type: enabled}` or `disabled`, as in the APIs of DeepSeek, Zhipu, Moonshot and MiniMax.
     Thinking,
-    /// `enable_thinking` and `thinking_budget`, as Alibaba and SiliconFlow have it.
+    /// `enable_thinking` and `thinking_budget`, as in Alibaba's and SiliconFlow's APIs.
     EnableThinking,
     /// `reasoning_effort` alone, with `none`, as Groq, Ollama and Mistral have it.
     ReasoningEffort,
@@ -227,11 +226,11 @@ pub enum ThinkingField {
 pub struct Efforts(u8);
 
 impl Efforts {
-    /// The words, from the least to the most.
+    /// All efforts, from the lowest to the highest.
     pub const WORDS: [&'static str; 7] =
         ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-    /// No words: the model is told by none.
+    /// The empty set: the model accepts no effort.
     pub const NONE: Self = Self(0);
 
     /// The efforts of these words; others are passed over.
@@ -370,7 +369,7 @@ impl Untranslatable {
         refusal
     }
 
-    /// A field that is not what it should be, such as "a string".
+    /// A field of the wrong form; `expected` describes the right one, such as "a string".
     #[must_use]
     pub fn malformed(field: impl Into<Cow<'static, str>>, expected: &str) -> Self {
         let field = field.into();
@@ -391,8 +390,8 @@ impl fmt::Display for MalformedAnswer {
 
 /// Reads an upstream's stream, event by event.
 pub trait ReadStream: Send + Sync {
-    /// Takes the data of one event, and hands on what it says. Comments and empty events never come
-    /// here. Calls to which the upstream gives no id are handed on with an empty one.
+    /// Parses the data of one event and passes on its parts. Comments and empty events are filtered before.
+    /// Calls without an id are passed on with an empty one.
     ///
     /// # Errors
     /// It is no event of this dialect.
@@ -406,7 +405,7 @@ pub trait ReadStream: Send + Sync {
     /// on what was held back.
     fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>));
 
-    /// True if the reader holds something back until something else has arrived.
+    /// True if the reader holds parts back until others have arrived.
     fn has_waiting(&self) -> bool {
         false
     }

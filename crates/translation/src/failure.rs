@@ -27,7 +27,7 @@ const TOO_LONG: [&str; 11] = [
 const FILTERED: [&str; 3] = ["content_filter", "content_policy", "content management policy"];
 /// Zhipu's code of a prompt that is too long. Source of both: <https://docs.bigmodel.cn/cn/api/api-code>.
 const ZHIPU_TOO_LONG: &str = "1261";
-/// Zhipu's code of what it takes for sensitive.
+/// Zhipu's error code for filtered content.
 const ZHIPU_FILTERED: &str = "1301";
 /// The longest text of a page or a proxy that is repeated, in bytes.
 const PLAIN_TEXT_BYTES_MAX: usize = 300;

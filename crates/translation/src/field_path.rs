@@ -111,7 +111,7 @@ impl<'p> FieldPath<'p> {
         Untranslatable::uncarried(self.to_string())
     }
 
-    /// The refusal of something that is not what it should be, such as "a string".
+    /// Refusal of a value of the wrong form; `expected` describes the right one, such as "a string".
     pub(crate) fn malformed(&self, expected: &str) -> Untranslatable {
         Untranslatable::malformed(self.to_string(), expected)
     }
@@ -177,7 +177,7 @@ impl<'p> FieldPath<'p> {
         self.key("type").text(*kind)
     }
 
-    /// Reads something that must be there.
+    /// Requires a value.
     pub(crate) fn needed<T>(&self, key: &str, value: Option<T>) -> Result<T, Untranslatable> {
         value.ok_or_else(|| self.key(key).malformed("there"))
     }

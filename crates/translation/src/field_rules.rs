@@ -18,12 +18,12 @@ pub(crate) enum FieldRule {
     LeftOut,
     /// Refused: it changes what the request costs or means. Why, as the end of a sentence.
     Refused(&'static str),
-    /// Passed over in silence where the value is one of these JSON texts, which say what is usual.
+    /// Ignored silently if the value is one of these JSON texts, which are defaults.
     Usual(&'static [&'static str], &'static FieldRule),
 }
 
 impl FieldRule {
-    /// Deals with a field that has this value. A value that is `null` or empty says nothing.
+    /// Applies the rule to a field with this value. `null` and empty values are ignored.
     ///
     /// # Errors
     /// The path of a field that is refused.

@@ -36,7 +36,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The dialect of Google's Gemini API.
+/// Dialect of Google's Gemini API.
 #[derive(Debug)]
 pub struct Gemini;
 

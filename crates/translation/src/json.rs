@@ -30,7 +30,7 @@ pub(crate) fn string(value: &RawValue) -> Option<Cow<'_, str>> {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct BorrowedStr<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// A text where it is one, and nothing where something else stands in its place.
+/// A string, or nothing if the value has another type.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MaybeText<'a>(pub(crate) Option<Cow<'a, str>>);
 
@@ -87,7 +87,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MaybeText<'a> {
     }
 }
 
-/// The member `type` of an object, whatever else stands in it.
+/// The member `type` of an object, regardless of its other members.
 pub(crate) fn kind(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct TypeMember {
@@ -130,13 +130,13 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// Begins an object behind what is written.
+    /// Begins an object at the end of `out`.
     pub(crate) fn object(out: &mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { is_first: true, close: b'}' }
     }
 
-    /// Begins an array behind what is written.
+    /// Begins an array at the end of `out`.
     pub(crate) fn array(out: &mut Vec<u8>) -> Self {
         out.push(b'[');
         Self { is_first: true, close: b']' }

@@ -26,7 +26,7 @@ pub(crate) enum MediaContent<'m> {
     Pdf(&'m str),
     /// A text, decoded from base64 where it came so.
     Text(Cow<'m, str>),
-    /// Something else of this media type, in base64.
+    /// Data of another media type, in base64.
     Other(Cow<'m, str>, &'m str),
     /// Media at this URL, which the gateway does not fetch.
     Url(&'m str),

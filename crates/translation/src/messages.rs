@@ -14,7 +14,7 @@ mod write;
 use crate::dialect::implement_dialect;
 use crate::names::Naming;
 
-/// The dialect of Anthropic's Messages API.
+/// Dialect of Anthropic's Messages API.
 #[derive(Debug)]
 pub struct Messages;
 

@@ -21,8 +21,8 @@ const NAMESPACE_END_WRITTEN: &str = "__";
 const NAME_HASH_CHARS: usize = 8;
 /// Letters of the hash in the alias of an id: all 64 bits, as results are matched by it.
 const ID_HASH_CHARS: usize = 13;
-/// Letters of an alias that are taken from the beginning of a name that is too long; the others are its
-/// end, where MCP clients write the tool itself.
+/// Number of characters of an alias that come from the beginning of a long name. The others come from its
+/// end, where MCP clients put the name of the tool.
 const NAME_HEAD_CHARS: usize = 22;
 /// The length of ids at Mistral, which takes no other.
 const NINE: usize = 9;
@@ -50,7 +50,7 @@ pub(crate) fn shown(name: &str) -> String {
 /// The names of tools and the ids of calls that an upstream takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Naming {
-    /// The most letters of a name.
+    /// Maximum length of a name, in characters.
     pub name_chars_max: usize,
     /// Names may have dots.
     pub takes_dots: bool,
@@ -73,7 +73,7 @@ pub enum CallIds {
 /// The ids of calls that an upstream takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdNaming {
-    /// Any letters, up to so many bytes.
+    /// Any characters, up to so many bytes.
     Any(usize),
     /// ASCII letters, digits, `_` and `-`, up to so many.
     Word(usize),
@@ -150,8 +150,8 @@ impl Naming {
         Cow::Owned(parts)
     }
 
-    /// Puts aliases in the place of names and ids that are not taken, and makes ids that stand for
-    /// several calls one for each.
+    /// Replaces names and ids that the upstream does not accept by aliases, and separates ids that several
+    /// calls share.
     pub fn apply(&self, parts: &mut [PromptPart<'_>]) -> Aliases {
         if self.fits(parts) {
             return Aliases::default();
@@ -197,7 +197,7 @@ impl Naming {
                 && first.is_some_and(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')))
     }
 
-    /// A name that is taken, by the name and how often an alias of it was another name's.
+    /// An acceptable name derived from `name` and the number of collisions so far.
     fn alias(&self, name: &str, salt: u64) -> String {
         let hash = hash_word(name, salt, NAME_HASH_CHARS);
         let mut readable = words(name, if self.takes_dots { "." } else { "" });
@@ -277,7 +277,7 @@ impl Aliases {
         Self { by_name }
     }
 
-    /// The piece of an answer, with the name by which the customer knows a tool.
+    /// Restores the client's name of a tool in an answer part.
     #[must_use]
     pub fn restore<'a>(&self, piece: AnswerPart<'a>) -> AnswerPart<'a> {
         match piece {
@@ -309,7 +309,7 @@ struct AliasedCall {
 }
 
 impl IdAliases {
-    /// Keeps the ids that are taken from being aliases.
+    /// Reserves acceptable ids, so that no alias equals them.
     fn reserve(&mut self, parts: &[PromptPart<'_>]) {
         for part in parts {
             if let PromptPart::ToolCall(call) = part
@@ -359,7 +359,7 @@ impl IdAliases {
     }
 }
 
-/// A key of at most so many bytes: the text, or a beginning of it and a hash of the whole.
+/// A key of at most `bytes_max`: the text, or its beginning and a hash of the whole.
 pub(crate) fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
     match text.len() <= bytes_max {
         true => Cow::Borrowed(text),

@@ -134,7 +134,7 @@ fn grammar<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Option<Cow<'a, str>
     Ok(definition)
 }
 
-/// The schema of a tool as OpenAI takes it, and whether it is one of strict mode where that is asked for.
+/// Schema of a tool in OpenAI's form, and whether strict mode applies to it.
 pub(crate) fn openai_schema<'t>(
     tool: &'t Tool<'_>,
     mode: Mode,

@@ -7,14 +7,14 @@
 
 use std::borrow::Cow;
 
-/// A piece of a request.
+/// A part of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PromptPart<'a> {
     /// Instructions for every turn: `system`, `developer`, `instructions`.
     Instruction(Text<'a>),
     /// Start of a turn of this role; it lasts until the next one.
     Turn(Speaker),
-    /// Something said in the turn that is open.
+    /// Content of the current turn.
     Content(ContentPart<'a>),
     /// A call of a tool in the assistant's turn that is open.
     ToolCall(ToolCall<'a>),
@@ -28,7 +28,7 @@ pub enum PromptPart<'a> {
     ToolChoice(ToolChoice<'a>),
     /// True if several tools may be called in one turn.
     ParallelTools(bool),
-    /// The most tokens of the answer, with what is thought for it.
+    /// Output limit in tokens, including thinking.
     OutputMax(u64),
     /// Texts before which the answer ends.
     Stop(Vec<Cow<'a, str>>),
@@ -58,7 +58,7 @@ pub enum Speaker {
 /// A text, and whether the prompt is to be cached up to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
-    /// The text as it was written.
+    /// The text, unescaped.
     pub text: Cow<'a, str>,
     /// The prompt up to here is to be cached.
     pub cache: Option<Cache>,
@@ -73,20 +73,20 @@ pub enum Cache {
     Long,
 }
 
-/// Something that is said or shown.
+/// Content of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentPart<'a> {
-    /// A text that is said.
+    /// A text.
     Text(Text<'a>),
-    /// The assistant's words by which it refused.
+    /// The assistant's text of a refusal.
     Refusal(Cow<'a, str>),
-    /// A picture that is shown.
+    /// An image.
     Image(MediaPart<'a>),
     /// A document, such as a PDF file.
     File(MediaPart<'a>),
-    /// A recording that is played.
+    /// An audio recording.
     Audio(MediaPart<'a>),
-    /// A video that is shown.
+    /// A video.
     Video(MediaPart<'a>),
 }
 
@@ -106,9 +106,9 @@ pub struct MediaPart<'a> {
 /// Location of the bytes of media.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source<'a> {
-    /// Whoever reads it fetches it from there.
+    /// URL from which the upstream fetches the medium.
     Url(Cow<'a, str>),
-    /// It stands in the request.
+    /// Data embedded in the request.
     Inline {
         /// The media type, such as `image/png`.
         media_type: Cow<'a, str>,
@@ -122,7 +122,7 @@ pub enum Source<'a> {
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCall<'a> {
-    /// By which its result is found.
+    /// Id that connects the call with its result.
     pub id: Cow<'a, str>,
     /// The name of the tool that is called.
     pub name: Cow<'a, str>,
@@ -143,7 +143,7 @@ pub struct ToolResult<'a> {
     pub id: Cow<'a, str>,
     /// The output: texts, pictures and documents.
     pub content: Vec<ContentPart<'a>>,
-    /// The tool says that it failed.
+    /// The tool reported a failure.
     pub is_error: bool,
     /// The prompt up to here is to be cached.
     pub cache: Option<Cache>,
@@ -154,7 +154,7 @@ pub struct ToolResult<'a> {
 pub struct Reasoning<'a> {
     /// The thoughts, or a summary of them; empty where only the upstream can read them.
     pub text: Cow<'a, str>,
-    /// Token by which the upstream recognizes its own reasoning, wrapped as [`crate::seal`] describes.
+    /// Token by which the upstream recognises its own reasoning, wrapped as described in [`crate::seal`].
     pub seal: Option<Cow<'a, str>>,
 }
 
@@ -215,24 +215,24 @@ pub enum Thinking {
     Adaptive,
     /// The model thinks what this word stands for.
     Effort(Effort),
-    /// At most so many tokens.
+    /// Maximum number of tokens.
     Budget(u64),
 }
 
 /// The amount of reasoning, as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// The least that a model knows beside nothing.
+    /// The lowest effort above none.
     Minimal,
-    /// Less than is usual.
+    /// Below the usual effort.
     Low,
     /// The model's usual amount.
     Medium,
-    /// More than is usual.
+    /// Above the usual effort.
     High,
     /// More than `high`, where a model knows it.
     ExtraHigh,
-    /// All that the model can.
+    /// The model's highest effort.
     Max,
 }
 
@@ -281,20 +281,20 @@ pub enum AnswerPart<'a> {
     },
     /// A sign of life of the upstream, which says nothing. Anywhere before the end.
     Alive,
-    /// More of what the model says.
+    /// Further text of the answer.
     Text(Cow<'a, str>),
-    /// A source of the text that was said last.
+    /// A source of the preceding text.
     Citation(Citation<'a>),
-    /// More of the words by which the model refuses.
+    /// Further text of a refusal.
     Refusal(Cow<'a, str>),
-    /// More of what the model thinks.
+    /// Further reasoning.
     Reasoning(Cow<'a, str>),
     /// Token by which the upstream recognizes the reasoning that ends here, wrapped as [`crate::seal`]
     /// describes. Reasoning without text has only this.
     Seal(Cow<'a, str>),
     /// A call of a tool begins; its input follows.
     ToolCall {
-        /// By which its result is to be named.
+        /// Id that the result must name.
         id: Cow<'a, str>,
         /// The name of the tool that is called.
         name: Cow<'a, str>,
@@ -305,7 +305,7 @@ pub enum AnswerPart<'a> {
     Input(Cow<'a, str>),
     /// The stop reason; once, after all content.
     Stop(Stop<'a>),
-    /// The answer is whole. Last of all.
+    /// End of the answer; always the last part.
     End(Counts),
     /// The upstream failed in the middle of its answer, and says why. Nothing follows.
     Error(UpstreamFailure),
@@ -352,7 +352,7 @@ impl AnswerPart<'_> {
         }
     }
 
-    /// Puts more of the same text behind this; false if `more` is something else.
+    /// Appends `more` if it continues the same text; false otherwise.
     pub(crate) fn join(&mut self, more: &AnswerPart<'_>) -> bool {
         let (text, more) = match (self, more) {
             (Self::Text(text), AnswerPart::Text(more))
@@ -380,13 +380,13 @@ pub struct Citation<'a> {
 /// Reason why a model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop<'a> {
-    /// It had said all.
+    /// The model finished its answer.
     Done,
-    /// It reached one of the texts at which it was to stop, which the upstream may name.
+    /// The model produced a stop sequence, which the upstream may name.
     Sequence(Option<Cow<'a, str>>),
-    /// It waits for tools.
+    /// The model waits for results of tools.
     Tools,
-    /// It reached the most tokens that it may put out.
+    /// The output limit was reached.
     Length,
     /// It, or a filter, refused.
     Refused,
@@ -428,11 +428,11 @@ pub struct Counts {
     pub video_input: u64,
     /// Tokens of output, with those of thoughts, but for those of sound.
     pub output: u64,
-    /// Tokens of output that are sound.
+    /// Audio output tokens.
     pub audio_output: u64,
     /// Searches in the web that the upstream ran, asked for or not.
     pub web_searches: u64,
-    /// Of the tokens of output, those of thoughts, as far as the upstream tells.
+    /// Reasoning tokens within the output, as far as the upstream reports them.
     pub reasoning: u64,
 }
 
@@ -472,17 +472,17 @@ pub struct UpstreamFailure {
 /// The kind of fault in a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The request is malformed, or asks for what the upstream does not have.
+    /// The request is malformed, or the upstream does not support it.
     Invalid,
     /// The prompt is longer than the model's context.
     TooLong,
     /// The request breaks the upstream's content policy.
     Filtered,
-    /// The credential, or what it may do.
+    /// The credential is invalid, or lacks a permission.
     Denied,
-    /// There is no such model, or nothing else of that name.
+    /// The model, or another named object, does not exist.
     NotFound,
-    /// Too many requests at one time.
+    /// Too many concurrent requests.
     Busy,
     /// The upstream itself failed.
     Upstream,

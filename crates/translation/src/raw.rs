@@ -60,7 +60,7 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// Reads what is inside an array or an object, one value after the other.
+/// Iterates over the values within an array or an object.
 struct InsideReader<'a> {
     text: &'a str,
     at: usize,
@@ -109,7 +109,7 @@ impl<'a> InsideReader<'a> {
     }
 }
 
-/// White space, as JSON has it.
+/// True for JSON white space.
 fn is_space(letter: char) -> bool {
     matches!(letter, ' ' | '\t' | '\n' | '\r')
 }

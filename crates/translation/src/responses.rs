@@ -17,7 +17,7 @@ mod write_stream;
 use crate::dialect::implement_dialect;
 use crate::names::Naming;
 
-/// The dialect of OpenAI's Responses API.
+/// Dialect of OpenAI's Responses API.
 #[derive(Debug)]
 pub struct Responses;
 

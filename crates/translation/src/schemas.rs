@@ -55,13 +55,13 @@ pub(crate) enum Subset {
 
 /// A schema within a [`Subset`].
 pub(crate) struct FittedSchema<'a> {
-    /// The schema: the same bytes where it has fitted already.
+    /// The schema: unchanged bytes if it already fits.
     pub(crate) text: Cow<'a, str>,
     /// Some constraint has become words of a description.
     pub(crate) is_looser: bool,
 }
 
-/// The schema within what the provider takes.
+/// Rewrites the schema to the subset that the provider accepts.
 ///
 /// # Errors
 /// What cannot be said there, by its path.
@@ -139,7 +139,7 @@ fn implied_type(key: &str) -> Option<&'static str> {
 
 /// Handling of a keyword of a schema.
 enum KeywordRule {
-    /// It stays, as it was written.
+    /// The keyword stays as written.
     Keep,
     /// It is left out, as it constrains nothing.
     Drop,
@@ -149,11 +149,11 @@ enum KeywordRule {
     Named,
     /// It holds a list of schemas, under this keyword.
     List(&'static str),
-    /// It holds one schema.
+    /// The value is a schema.
     One,
-    /// It holds the values that are taken.
+    /// The value lists the permitted values.
     Enum,
-    /// It holds the one value that is taken.
+    /// The value is the only permitted value.
     Const,
     /// No other properties may come.
     Closed,
@@ -203,8 +203,8 @@ impl Fitter<'_> {
         written
     }
 
-    /// One schema in the place of `allOf`, and of properties beside a choice: with
-    /// `additionalProperties: false` in each of them, no value would fit all.
+    /// Merges `allOf`, and properties beside a choice, into one schema: with `additionalProperties: false` in
+    /// each of them, no value would match all.
     fn rewritten(
         &self,
         at: &FieldPath<'_>,
@@ -269,8 +269,8 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    /// A reference, which nothing may stand beside but definitions: Gemini's documentation says so, and
-    /// Anthropic's SDK leaves the rest out.
+    /// Rewrites a reference, beside which only definitions are permitted: Gemini's documentation says so, and
+    /// Anthropic's SDK drops the rest.
     fn reference(
         &mut self,
         at: &FieldPath<'_>,
@@ -424,8 +424,8 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    /// The values of an `enum` that the provider takes; `None` where there are none, or where the others
-    /// must be told in words.
+    /// Values of an `enum` that the provider accepts; `None` if there are none, or if the others must be
+    /// described in text.
     fn fitting_values<'v>(&self, value: Raw<'v>) -> Option<Vec<Raw<'v>>> {
         let values = value.elements()?;
         let count = values.len();

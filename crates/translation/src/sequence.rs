@@ -11,9 +11,9 @@ use crate::part::AnswerPart;
 
 /// Blocks of one answer, each with a key of the upstream's numbering.
 pub(crate) struct Sequencer<K> {
-    /// The block whose pieces pass at once.
+    /// The block whose parts are passed on immediately.
     open: Option<K>,
-    /// Blocks that began behind it, in order. There are none while no block is open.
+    /// Later blocks in order; empty while no block is open.
     waiting: VecDeque<WaitingBlock<K>>,
     held_bytes: usize,
 }
@@ -41,8 +41,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         self.waiting.iter().any(|block| block.key == key && !block.has_ended)
     }
 
-    /// Begins a block, so that it comes before those that begin later. A block also begins with its
-    /// first piece.
+    /// Begins a block, before all that begin later. A block also begins with its first part.
     pub(crate) fn begin(&mut self, key: K) {
         if self.open.is_none() {
             self.open = Some(key);
@@ -51,7 +50,7 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         }
     }
 
-    /// Takes a piece of a block: it passes if that is the open one, and waits otherwise.
+    /// Passes on a part of the open block, or queues it for its own block.
     pub(crate) fn push(
         &mut self,
         key: K,
@@ -83,8 +82,8 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         &mut self.waiting[place]
     }
 
-    /// Ends a block. Behind the open one, those that wait pass, up to the first that has not ended:
-    /// that is the open one now.
+    /// Ends a block. After the open one, queued blocks are passed on up to the first unfinished one, which
+    /// becomes the open one.
     pub(crate) fn end(&mut self, key: K, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if self.open != Some(key) {
             let mut waiting = self.waiting.iter_mut().rev();
@@ -131,8 +130,8 @@ impl<K> WaitingBlock<K> {
     }
 }
 
-/// The end of a JSON object that comes in pieces, by its braces: all that tells where the input of a call
-/// ends in dialects that do not say so.
+/// Detects the end of a JSON object in pieces by its braces, for dialects that do not mark the end of a
+/// call's input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ObjectEnd {
     depth: u32,
@@ -144,7 +143,7 @@ pub(crate) struct ObjectEnd {
 }
 
 impl ObjectEnd {
-    /// Takes the next piece of the JSON text.
+    /// Processes the next piece of the JSON text.
     pub(crate) fn take(&mut self, piece: &str) {
         for byte in piece.bytes() {
             match byte {
@@ -189,14 +188,14 @@ impl Default for PassedText {
 }
 
 impl PassedText {
-    /// Notes a piece that was passed on.
+    /// Records a piece that was passed on.
     pub(crate) fn take(&mut self, piece: &str) {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         self.hash = piece.bytes().fold(self.hash, step);
         self.bytes += piece.len();
     }
 
-    /// The part of the complete text that has not been passed on; empty if the pieces were of another text.
+    /// Part of the complete text that has not been passed on; empty if the pieces belong to another text.
     pub(crate) fn rest<'t>(&self, full: &'t str) -> &'t str {
         let Some((begin, rest)) = full.split_at_checked(self.bytes) else { return "" };
         let mut same = Self::default();

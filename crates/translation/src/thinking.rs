@@ -16,7 +16,7 @@ pub(crate) fn budget_of(effort: Effort) -> u64 {
     }
 }
 
-/// The word for a number of tokens.
+/// Effort that corresponds to a thinking budget.
 pub(crate) fn effort_of(budget: u64) -> Effort {
     match budget {
         // Anthropic's least, 1,024, is no `minimal`, which models since gpt-5.1 refuse.
@@ -26,7 +26,7 @@ pub(crate) fn effort_of(budget: u64) -> Effort {
     }
 }
 
-/// The effort that a word of OpenAI's or Anthropic's stands for.
+/// Parses an effort of OpenAI or Anthropic.
 pub(crate) fn effort_of_word(word: &str) -> Option<Effort> {
     Some(match word {
         "minimal" => Effort::Minimal,
@@ -40,7 +40,7 @@ pub(crate) fn effort_of_word(word: &str) -> Option<Effort> {
     })
 }
 
-/// Reads an effort word of OpenAI's APIs.
+/// Parses an effort of OpenAI's APIs.
 pub(crate) fn of_openai(at: &FieldPath<'_>, value: Raw<'_>) -> Result<Thinking, Untranslatable> {
     let word = at.text(value)?;
     match effort_of_word(&word) {
@@ -50,7 +50,7 @@ pub(crate) fn of_openai(at: &FieldPath<'_>, value: Raw<'_>) -> Result<Thinking, 
     }
 }
 
-/// Of several ways to say how much is thought, the one that says most: not at all, or how much.
+/// Of several settings for thinking, the most specific one: off, or an amount.
 pub(crate) fn strongest(all: &[Thinking]) -> Option<Thinking> {
     let off = all.iter().find(|one| **one == Thinking::Off);
     let definite = all.iter().find(|one| **one != Thinking::Adaptive);

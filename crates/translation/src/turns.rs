@@ -40,14 +40,14 @@ pub(crate) struct SystemText<'p> {
     pub(crate) cache: Option<Cache>,
 }
 
-/// All that one role says before the other does.
+/// Everything that one role says before the other.
 pub(crate) struct MergedTurn<'p> {
     pub(crate) role: Speaker,
     /// Its blocks, with the results of tools before all else.
     pub(crate) blocks: Vec<TurnBlock<'p>>,
 }
 
-/// Something in a turn.
+/// A block of a turn.
 pub(crate) struct TurnBlock<'p> {
     pub(crate) content: TurnContent<'p>,
     /// The prompt up to here is to be cached.
@@ -56,7 +56,7 @@ pub(crate) struct TurnBlock<'p> {
 
 /// The content of a block.
 pub(crate) enum TurnContent<'p> {
-    /// Something said or shown.
+    /// Content of a turn.
     Content(&'p ContentPart<'p>),
     /// A text that no part has as it is: an instruction in the middle of a conversation, which only a user
     /// can give there, or a remark on what is missing.
@@ -82,7 +82,7 @@ impl TurnContent<'_> {
 /// Handling of reasoning at the end of an assistant's turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrailingThoughts {
-    /// It stays: Gemini signs the last part of a turn.
+    /// The block keeps its position: Gemini signs the last part of a turn.
     Stay,
     /// "The final block in an assistant message cannot be `thinking`" (forgecode 2107): an interrupted
     /// turn has nothing behind its thoughts.
@@ -97,8 +97,8 @@ struct OpenCall<'p> {
 }
 
 impl<'p> AlternatingTurns<'p> {
-    /// Puts the parts of a request in turns. Of what was thought, `is_own` says what the upstream has
-    /// sealed itself: the rest is no part of the prompt.
+    /// Groups the parts of a request into turns. `is_own` recognises reasoning that the upstream has sealed
+    /// itself; other reasoning is dropped.
     pub(crate) fn gather(
         parts: &'p [PromptPart<'p>],
         thoughts_at_end: TrailingThoughts,
@@ -154,8 +154,8 @@ impl<'p> AlternatingTurns<'p> {
         gathered
     }
 
-    /// Takes an instruction, unless it is blank: "system: text content blocks must contain non-whitespace
-    /// text". A mark for the cache stays at the same place of the prompt.
+    /// Adds an instruction, unless it is blank: "system: text content blocks must contain non-whitespace
+    /// text". A cache mark stays at its position in the prompt.
     fn instruct(&mut self, text: &'p Text<'p>) {
         match is_blank(&text.text) {
             false => self.system.push(SystemText { text: &text.text, cache: text.cache }),
@@ -176,8 +176,8 @@ impl<'p> AlternatingTurns<'p> {
         &mut self.turns[last]
     }
 
-    /// Puts results directly behind their calls, in the order of these, and makes turns of one role that
-    /// stand together one.
+    /// Moves results directly after their calls, in the order of the calls, and merges adjacent turns of one
+    /// role.
     fn merge(&mut self, calls: Vec<OpenCall<'p>>) {
         let turns = std::mem::take(&mut self.turns);
         let mut calls = calls.into_iter().peekable();

@@ -30,9 +30,9 @@ pub(crate) struct UpstreamTool<'p> {
 #[derive(Default)]
 pub(crate) struct UpstreamTools<'p> {
     pub(crate) tools: Vec<UpstreamTool<'p>>,
-    /// The marks for the cache behind them.
+    /// Cache marks after them.
     pub(crate) marks: Vec<Option<Cache>>,
-    /// None of them may be called: they stand in the conversation alone.
+    /// The tools occur only in the conversation and may not be called.
     pub(crate) is_history: bool,
 }
 
@@ -128,8 +128,8 @@ impl<'p> UpstreamTool<'p> {
         Self { name, description: Some(NOT_OFFERED), schema, is_strict: false }
     }
 
-    /// Makes the schema one of Claude's strict tools, and returns whether that loses nothing of it. Tools
-    /// that are not strict may have any schema.
+    /// Converts the schema for Claude's strict tools; returns true if nothing is lost. Other tools may have
+    /// any schema.
     fn tighten(&mut self) -> bool {
         let fitted = schemas::fit(&self.schema, Subset::Claude).ok();
         let fitted = fitted.filter(|fitted| !fitted.is_looser).map(|fitted| fitted.text);

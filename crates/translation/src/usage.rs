@@ -3,7 +3,7 @@
 use crate::json::Members;
 use crate::part::Counts;
 
-/// A count that is shown only where there is something to count.
+/// Writes a count unless it is zero.
 pub(crate) fn counted(members: &mut Members, key: &str, count: u64, out: &mut Vec<u8>) {
     if count > 0 {
         members.integer(out, key, count);

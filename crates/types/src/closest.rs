@@ -5,8 +5,8 @@
 pub fn closest<'a>(typed: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// A word further off than a third of its letters is another word.
     const LETTERS_PER_SLIP: usize = 3;
-    /// Of a longer list nobody reads the rest: each word takes some hundred nanoseconds, and there may be
-    /// as many typed ones.
+    /// Maximum number of candidates: each comparison takes some hundred nanoseconds, and the caller may have
+    /// as many words.
     const WORDS_MAX: usize = 1024;
     let typed_letters = typed.chars().count();
     // As many slips as two words differ in length are certain. So no word is held against a text of a

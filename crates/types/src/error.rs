@@ -15,11 +15,11 @@ use crate::limit::{Limit, RateLimitStatus, Scope};
 /// Kind of a failure: one variant per error that a customer can tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// The request is malformed or asks for something that the contract does not allow.
+    /// The request is malformed or violates the contract.
     InvalidRequest,
     /// The message breaks HTTP framing; the connection is closed behind the answer.
     BadFraming,
-    /// No key, or one that does not exist.
+    /// The key is missing or does not exist.
     Unauthorized,
     /// The account has less money than this request may cost, even with nothing in flight.
     InsufficientBalance,
@@ -49,9 +49,9 @@ pub enum ErrorKind {
     Internal,
     /// No upstream could serve the request, or the upstream's account is at fault.
     UpstreamUnavailable,
-    /// The upstream answered with something that is not an answer.
+    /// The upstream's answer is invalid.
     BadGateway,
-    /// Every upstream is busy, or the request would pass a limit of the customer's.
+    /// All upstreams are busy, or a limit of the customer is exceeded.
     RateLimited,
     /// The gateway cannot take the request now: memory budget used up, disk nearly full, draining.
     Overloaded,
@@ -95,7 +95,7 @@ impl ErrorKind {
 /// The methods of a path, for who came with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedMethods {
-    /// It is read, so its head alone can be asked for too.
+    /// A read: its head alone can be requested too.
     Get,
     /// The path takes requests with `POST` only.
     Post,
@@ -106,7 +106,7 @@ pub enum AllowedMethods {
 /// A limit of a key, an account or a model that a request has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitReached {
-    /// The limit that was reached.
+    /// The exceeded limit.
     pub limit: Limit,
     /// Scope of the limit: a key, an account or a model.
     pub scope: Scope,

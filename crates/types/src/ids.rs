@@ -29,7 +29,7 @@ const SEQ_BITS: u32 = 48;
 impl NodeId {
     /// A gateway that is in no fleet, and what was moved into one from such a gateway.
     pub const SINGLE: Self = Self(0);
-    /// The places of what the fleet's directory says: no node has this number.
+    /// Positions in the fleet's directory: no node has this number.
     pub const DIRECTORY: Self = Self(0x7fff);
 
     /// The node of this number, which is above zero and below [`NodeId::DIRECTORY`].
@@ -56,13 +56,13 @@ impl NodeId {
         seq.saturating_sub(Self::of(seq).begin())
     }
 
-    /// The place before its first record.
+    /// Position before the node's first record.
     #[must_use]
     pub fn begin(self) -> Seq {
         Seq::from(self.0) << SEQ_BITS
     }
 
-    /// The last place that it can have.
+    /// Last possible position of the node.
     #[must_use]
     pub fn end(self) -> Seq {
         self.begin() | ((1 << SEQ_BITS) - 1)
@@ -223,7 +223,7 @@ id!(
 );
 
 id!(
-    /// A task, `gt_` and 32 hex digits. Random: nobody can guess another's.
+    /// A task, `gt_` and 32 hex digits. Random, so that nobody can guess one.
     TaskId(u128), "gt_", 32
 );
 

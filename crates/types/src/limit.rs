@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::words::words;
 
-/// The limits of one key, account or model; `None` where there is none.
+/// Limits of one key, account or model; `null` for no limit.
 ///
 /// It stands in the ledger's journal as it is here: fields are never added, changed or moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Requests a minute. A whole minute's requests may come at once.
+    /// Requests per minute. A full minute's requests may arrive at once.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// Tokens a minute, input and output.
+    /// Input and output tokens per minute.
     pub tokens_per_minute: Option<NonZeroU32>,
-    /// Requests at one time.
+    /// Limit of concurrent requests.
     pub concurrent_requests: Option<NonZeroU32>,
 }
 
@@ -32,7 +32,7 @@ impl Rates {
         *self == Self::NONE
     }
 
-    /// These limits, and `defaults` where there is none.
+    /// These limits, with `defaults` for missing ones.
     #[must_use]
     pub fn or(self, defaults: Self) -> Self {
         Self {
@@ -50,7 +50,7 @@ words! {
         Requests = "requests",
         /// Tokens a minute.
         Tokens = "tokens",
-        /// Requests at one time.
+        /// Limit of concurrent requests.
         Concurrency = "concurrency",
         /// Money a day or a month.
         Spend = "spend",
@@ -60,9 +60,9 @@ words! {
 words! {
     /// Scope of a limit.
     Scope {
-        /// An API key's.
+        /// An API key.
         Key = "key",
-        /// An account's: all of its keys together.
+        /// An account, with all its keys.
         Account = "account",
         /// A model's: all customers together.
         Model = "model",
@@ -83,9 +83,9 @@ pub struct LimitStatus {
 /// The limits closest to exhaustion; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimitStatus {
-    /// Of requests a minute.
+    /// Limit of requests per minute.
     pub requests: Option<LimitStatus>,
-    /// Of tokens a minute.
+    /// Limit of tokens per minute.
     pub tokens: Option<LimitStatus>,
 }
 

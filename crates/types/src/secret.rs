@@ -87,7 +87,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Lower-case base32 (RFC 4648) without padding: no letter of it is taken for a digit.
+/// Lower-case base32 (RFC 4648) without padding, whose letters are not confused with digits.
 fn base32(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let (mut text, mut bits, mut count) = (String::new(), 0_u32, 0_u32);

@@ -5,7 +5,7 @@ pub trait Word: Copy + 'static {
     /// Every one, in the order in which documents list them.
     fn all() -> &'static [Self];
 
-    /// The word that stands for the value outside the program.
+    /// Name of the value outside the program.
     fn word(self) -> &'static str;
 }
 
@@ -24,7 +24,7 @@ macro_rules! enum_of_words {
             /// Every one, in the order in which documents list them.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word that stands for the value outside the program.
+            /// Name of the value outside the program.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -32,7 +32,7 @@ macro_rules! enum_of_words {
                 }
             }
 
-            /// The one with this word.
+            /// The value with this name.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|value| value.as_str() == word)

@@ -44,7 +44,7 @@ impl fmt::Debug for Outbound {
 /// Authentication of a request to an upstream.
 #[derive(Clone, Debug, Default)]
 pub struct SignedIn {
-    /// The headers that are sent for it.
+    /// Headers that carry the credential.
     pub headers: Vec<(&'static str, String)>,
     /// The token in them, if there is one.
     pub token: Option<Token>,
@@ -89,7 +89,7 @@ impl Outbound {
         sent
     }
 
-    /// Asks an upstream something, and waits for the head of its answer.
+    /// Requests a resource of an upstream, and waits for the head of the answer.
     ///
     /// # Errors
     /// See [`OutboundError`].

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use once_cell::sync::Lazy;
 use sha2::{Digest as _, Sha256};
 
-/// One file: its name in the repository, its type and what is in it.
+/// A static file: its name in the repository, its type and its content.
 struct Asset {
     name: &'static str,
     media_type: &'static str,

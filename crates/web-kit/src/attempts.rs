@@ -34,7 +34,7 @@ pub struct Attempts<K> {
 /// Refill policy of attempts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Refill {
-    /// One in each period.
+    /// One attempt per period.
     OneByOne,
     /// All of them, one period after the first was taken.
     Together,
@@ -45,7 +45,7 @@ enum Refill {
 struct Count {
     /// Time at which the key has all of its attempts again, in milliseconds since the counter began.
     full_at_ms: u64,
-    /// Tries that were taken in the window that ends then; not counted where they come back one by one.
+    /// Attempts used in the window that ends then; unused if attempts return one by one.
     taken: u32,
 }
 
@@ -84,12 +84,12 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
         }
     }
 
-    /// Takes one of the key's tries. False when it has none; nothing is counted then.
+    /// Uses one of the key's attempts. False if there is none.
     pub fn take(&self, key: K) -> bool {
         self.take_at(key, Instant::now())
     }
 
-    /// Takes one of the key's tries at a time that the caller has looked up.
+    /// Uses one of the key's attempts at the given time.
     pub fn take_at(&self, key: K, now: Instant) -> bool {
         let now_ms = self.ms(now);
         let mut counts = self.counts.lock();
@@ -137,7 +137,7 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
         }
     }
 
-    /// Takes back a try that was taken: it does not count.
+    /// Returns an attempt, which then does not count.
     pub fn give_back(&self, key: K) {
         let now_ms = self.ms(Instant::now());
         let mut counts = self.counts.lock();
@@ -186,7 +186,7 @@ impl<K: Copy + Eq + Hash> Counts<K> {
     }
 }
 
-/// Tries of somebody at something of their own: bounded for both.
+/// Attempts of a client at its own object, limited for both.
 pub struct OwnAttempts<K> {
     addresses: Attempts<IpAddr>,
     own: Attempts<K>,
@@ -212,7 +212,7 @@ impl<K: Copy + Eq + Hash> OwnAttempts<K> {
         may
     }
 
-    /// Takes back a try of both that was taken: it does not count.
+    /// Returns an attempt of both, which then does not count.
     pub fn give_back(&self, address: Option<IpAddr>, key: K) {
         self.addresses.give_back(customer(address));
         self.own.give_back(key);

@@ -16,8 +16,7 @@ use tollgate_types::secret::Secret;
 
 /// The field with the token of [`new_submit_token`].
 const SUBMIT_TOKEN_FIELD: &str = "once";
-/// The field that proves which session sends a form. It differs from session to session, and says
-/// nothing of what is asked for.
+/// Field that proves which session sends a form. It differs between sessions and does not depend on the form.
 const CSRF_FIELD: &str = "csrf";
 
 /// Error of one field of a form.
@@ -25,7 +24,7 @@ const CSRF_FIELD: &str = "csrf";
 pub struct FieldError {
     /// The name of the field.
     pub field: &'static str,
-    /// The sentence that stands beside it.
+    /// Message beside the field.
     pub text: String,
 }
 
@@ -65,8 +64,8 @@ impl FieldErrors {
     }
 }
 
-/// The fields of a form as they were typed. A field that was not sent is empty, like one that was not
-/// filled: a form that somebody else has made is told the same as a person.
+/// Submitted fields of a form. A missing field counts as empty, so that a forged form gets the same messages
+/// as a person.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
     fields: Vec<(String, String)>,
@@ -94,7 +93,7 @@ impl<S: Send + Sync> FromRequest<S> for Form {
 }
 
 impl Form {
-    /// A form that was not sent, with what stands in its fields at first.
+    /// A new form with initial values.
     pub fn filled<N: Into<String>>(fields: impl IntoIterator<Item = (N, String)>) -> Self {
         let fields = fields.into_iter().map(|(name, text)| (name.into(), text)).collect();
         Self { fields, ..Self::default() }
@@ -139,7 +138,7 @@ impl Form {
         self.digest
     }
 
-    /// One line of text of at most `bytes_max` bytes, which may be empty.
+    /// One line of text of at most `bytes_max` bytes, possibly empty.
     ///
     /// # Errors
     /// When it is longer, or has a control character.
@@ -220,7 +219,7 @@ impl Form {
 
 /// A new token for the forms of a page: sent twice with one token, a form counts once.
 pub fn new_submit_token() -> String {
-    /// Some 120 random bits.
+    /// Length for about 120 random bits.
     const CHARACTERS: usize = 22;
     Secret::new_token().expose().chars().take(CHARACTERS).collect()
 }

@@ -12,7 +12,7 @@ use super::session::{Session, Sessions};
 pub struct NavItem {
     /// Its path below the console's, beginning with a slash; empty for the first page.
     pub path: &'static str,
-    /// The words of the link.
+    /// Label of the link.
     pub label: &'static str,
 }
 
@@ -21,7 +21,7 @@ pub struct NavItem {
 pub enum FlashLevel {
     /// The form had its effect.
     Success,
-    /// It was not done, and the message says why.
+    /// The action failed; the message says why.
     Error,
 }
 
@@ -70,7 +70,7 @@ impl PageFrame {
         }
     }
 
-    /// The frame of a page for somebody who is logged in, on the way `here`.
+    /// Frame of a page for a logged-in user, with the navigation at `here`.
     pub fn logged_in(self, who: String, nav: &'static [NavItem], here: &'static str) -> Self {
         Self { who: Some(who), nav, here, ..self }
     }
@@ -81,7 +81,7 @@ impl PageFrame {
     }
 }
 
-/// A page that is filled.
+/// A rendered page.
 pub struct HtmlPage<T>(pub T);
 
 impl<T: Template> IntoResponse for HtmlPage<T> {
@@ -99,7 +99,7 @@ impl<T: Template> IntoResponse for HtmlPage<T> {
     }
 }
 
-/// A page that says why there is no other.
+/// An error page.
 #[derive(Template)]
 #[template(path = "failed.html")]
 pub struct FailurePage {

@@ -73,7 +73,7 @@ pub struct Trying<'a> {
     pub device: Option<DeviceId>,
 }
 
-/// A try that was taken. It counts unless it is said that it does not.
+/// An attempt, which counts unless it is forgotten.
 #[must_use]
 pub struct Try<'a> {
     log_ins: &'a LogIns,
@@ -118,7 +118,8 @@ impl LogIns {
         None
     }
 
-    /// Takes a try of each in turn. Whoever has none is named before those behind are counted.
+    /// Uses an attempt of each limit in turn. The first exhausted limit is returned before later ones are
+    /// charged.
     fn take_anywhere(&self, name: NameMark, trying: Trying<'_>) -> Option<TakenTries> {
         let (customer, site) = (customer(trying.address), site(trying.address));
         let names = self.names(trying.has_login);
@@ -145,7 +146,7 @@ impl LogIns {
         if has_login { &self.existing } else { &self.unknown }
     }
 
-    /// Salted, so that nobody can look for two names that are one here.
+    /// Salted hash of a name, so that nobody can search for two names with the same hash.
     fn mark(&self, name: &str) -> NameMark {
         let digest = Sha256::new().chain_update(self.salt).chain_update(name).finalize();
         let mut mark = [0; 16];
@@ -165,7 +166,7 @@ impl Try<'_> {
         self.forget();
     }
 
-    /// No password was compared.
+    /// Returns the attempt: no password was compared.
     pub fn forget(self) {
         let LogIns { customers, sites, devices, .. } = self.log_ins;
         match self.taken {

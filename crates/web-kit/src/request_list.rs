@@ -19,7 +19,7 @@ pub fn status_class(logged: &RequestRecord) -> &'static str {
     if logged.is_error() { "bad" } else { "good" }
 }
 
-/// The status or class of statuses that was typed; `None` for all.
+/// Parses a status or class of statuses; `None` for all.
 ///
 /// # Errors
 /// [`STATUS_EXPECTED`] for anything else.

@@ -26,7 +26,7 @@ pub(crate) type SessionId = [u8; 16];
 /// A browser's session. Guests have one too, for their forms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// Another one after each log-in, so that nobody can choose it for somebody else.
+    /// Changes with each log-in, so that nobody can choose it for somebody else.
     pub id: SessionId,
     /// Login of the session; `None` for a guest.
     pub who: Option<String>,
@@ -56,7 +56,7 @@ impl Session {
         Self { id: random_bytes(), who, since, until: UnixMs(since.0.saturating_add(ms)) }
     }
 
-    /// A session of nobody's.
+    /// A session without a user.
     pub(super) fn guest() -> Self {
         Self::begin(None, GUEST_LIFETIME)
     }
@@ -124,7 +124,7 @@ impl Sessions {
         (session.since <= now && now < session.until).then_some(session)
     }
 
-    /// The cookies with which a browser keeps `session`, or forgets the one that it has.
+    /// Cookies that store `session` in the browser, or delete the existing one.
     pub(super) fn write(&self, session: Option<&Session>, secure: bool) -> SignedCookieJar {
         let mut cookie = Cookie::new(self.cookie, "");
         if let Some(bytes) = session.and_then(|session| postcard::to_stdvec(session).ok()) {

@@ -28,7 +28,7 @@ pub struct SignUps {
     all_first: Attempts<()>,
 }
 
-/// A place that was taken. It counts unless it is said that it does not.
+/// A reserved sign-up, which counts unless it is returned.
 #[must_use]
 pub struct SignUpPlace<'a> {
     sign_ups: &'a SignUps,
@@ -78,10 +78,11 @@ impl SignUps {
 }
 
 impl SignUpPlace<'_> {
-    /// An account was opened.
+    /// An account was created.
     pub fn keep(self) {}
 
-    /// No account was opened: the address and its site have tried, and nobody else has one less.
+    /// Returns the reservation of an unsuccessful sign-up, except for the attempts of the address and its
+    /// site.
     pub fn give_back(self) {
         match self.first {
             None => self.sign_ups.all.give_back(()),

@@ -73,7 +73,7 @@ impl<'a> Customer<'a> {
         self.comment_at = self.interval.map(|interval| Instant::now() + interval);
     }
 
-    /// Has a stream that is kept alive get its next comment at this time, unless one is due before.
+    /// Schedule the next keep-alive comment of a stream for this time, unless one is due before.
     pub(crate) fn comment_by(&mut self, at: Instant) {
         let earlier = self.comment_at.map(|due| due.min(at));
         if earlier != self.comment_at {
@@ -239,7 +239,7 @@ impl<'a> Customer<'a> {
     }
 }
 
-/// Ends when a stream that is kept alive needs a comment.
+/// Completes when a keep-alive comment is due.
 async fn tick(timer: &mut Option<Pin<Box<Sleep>>>, comment_at: Option<Instant>) {
     let Some(at) = comment_at else { return std::future::pending().await };
     let timer = timer.get_or_insert_with(|| Box::pin(sleep_until(at)));

@@ -108,7 +108,7 @@ impl RequestContext {
     }
 }
 
-/// All that the upstream says; `None` where it is too much, or breaks off.
+/// Reads the upstream's error body; `None` if it is too large or incomplete.
 async fn read(customer: &mut Customer<'_>, call: &mut UpstreamCall) -> Result<Option<Bytes>> {
     let budget = customer.ctx.snapshot.limits.body_memory_bytes_max;
     let mut words = BytesMut::new();

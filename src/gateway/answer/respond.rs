@@ -135,7 +135,7 @@ pub(crate) async fn relayed(
     send(session, header, text).await
 }
 
-/// Begins an answer 200 that is a file.
+/// Begins a 200 answer with a file as its body.
 pub(crate) async fn begin_file(
     session: &mut Session,
     gateway_headers: impl Into<GatewayHeaders>,
@@ -215,8 +215,8 @@ async fn send(session: &mut Session, mut header: AnswerHead, body: Bytes) -> pin
     session.write_response_body(body, true).await
 }
 
-/// Lets go of what is not needed any more of a request over HTTP/2, before its answer waits for a
-/// window: a head takes up to 64 KiB, and whoever has sent it a few bytes, if they were sent before.
+/// Frees the request head of an HTTP/2 request before its answer waits for a flow-control window: a head
+/// takes up to 64 KiB, and cost the client only a few bytes if HPACK had them in its table.
 fn forget_head(session: &mut Session) {
     let head = session.req_header();
     if session.as_http2().is_none() || head.headers.is_empty() {

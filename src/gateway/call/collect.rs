@@ -84,7 +84,7 @@ pub(crate) async fn answer(
     }
 }
 
-/// Asks targets for all of the parts of an answer.
+/// Strategy that collects a complete answer from one target.
 struct CollectFrom<'a> {
     gateway: &'a Gateway,
     /// The headers of the customer's request.
@@ -92,7 +92,7 @@ struct CollectFrom<'a> {
 }
 
 impl CollectFrom<'_> {
-    /// Asks one target after the other, until one answers.
+    /// Tries one target after another until one answers.
     ///
     /// # Errors
     /// The request ends here, whatever other targets there are.
@@ -302,7 +302,7 @@ impl PartsCall<'_> {
         failed.with_refusal(Some(refusal)).without_secrets(headers, self.hidden)
     }
 
-    /// Classifies an error that stands in the place of an answer.
+    /// Classifies an error body with a status of success.
     fn error_in_answer(
         &self,
         call: Option<&(dyn Collect + Sync)>,
@@ -330,7 +330,7 @@ impl PartsCall<'_> {
     }
 }
 
-/// Audio on its way to the customer.
+/// Audio that is relayed to the customer.
 struct Speech {
     answer: OutboundResponse,
     transcoder: Option<Box<Transcoder>>,
@@ -339,7 +339,7 @@ struct Speech {
 }
 
 impl Speech {
-    /// The next piece; `None` at the end.
+    /// Reads the next piece; `None` at the end.
     async fn next(&mut self) -> std::result::Result<Option<Bytes>, GatewayError> {
         let piece = self.answer.chunk().await.map_err(unfetched)?;
         match (&mut self.transcoder, piece) {
@@ -353,7 +353,7 @@ impl Speech {
     }
 }
 
-/// Begins to fetch audio, so far that there is something to send.
+/// Starts the download of audio and reads its first piece.
 async fn open(
     outbound: &Outbound,
     url: &str,

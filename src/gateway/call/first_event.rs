@@ -34,8 +34,8 @@ const LIFE_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for the body of a refusal: its status is there, and another target may be free.
 const WORDS_MAX: Duration = Duration::from_secs(3);
 
-/// The error that stands in the place of an answer whose head tells of success; `None` for an answer,
-/// and where it takes too long to find out. What was looked at is given again by the call.
+/// The error that a response with a status of success reports in its first event; `None` for a regular
+/// answer, and if none arrives in time. The bytes that were read are returned by the call again.
 ///
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.
@@ -100,7 +100,7 @@ pub(crate) async fn error(
     }
 }
 
-/// The words of a refusal, as far as they come soon and are looked at.
+/// Reads the body of a refusal, within its limits of time and size.
 ///
 /// # Errors
 /// The customer has left, and nobody needs to know what the upstream says.

@@ -64,7 +64,7 @@ enum ResponseStart {
 }
 
 impl Forward<'_> {
-    /// Asks one target after the other, until one answers.
+    /// Tries one target after another until one answers.
     ///
     /// # Errors
     /// The request ends here, whatever other targets there are.
@@ -142,7 +142,7 @@ impl Forward<'_> {
         }
     }
 
-    /// Handles a response head of success, once the beginning of the body is there.
+    /// Handles a successful response head, once the beginning of the body has arrived.
     async fn answered(
         &mut self,
         mut call: Box<UpstreamCall>,
@@ -159,7 +159,7 @@ impl Forward<'_> {
         Ok(TryResult::Answered(ResponseStart::Head(call, header)))
     }
 
-    /// Handles a response head that reports `failure`, once the beginning of the body is there.
+    /// Handles a response head that reports `failure`, once the beginning of the body has arrived.
     async fn refused(
         &mut self,
         mut call: Box<UpstreamCall>,
@@ -232,7 +232,7 @@ impl Forward<'_> {
     }
 }
 
-/// Notes what the answer says of the quota of the credential that it was asked with.
+/// Records the quota that the answer reports for the credential.
 fn note_quota(ctx: &mut RequestContext, call: &UpstreamCall) {
     if let Some(report) = call.quota()
         && let Some(attempt) = ctx.attempt()
@@ -242,7 +242,7 @@ fn note_quota(ctx: &mut RequestContext, call: &UpstreamCall) {
     }
 }
 
-/// No connection to the target came about, or none on which it takes requests.
+/// Result of a try for which no usable connection to the target could be opened.
 fn not_connected(error: &DialError, delivery: Delivery) -> TryResult<ResponseStart> {
     let failure = CallFailure::from_dial(error);
     TryResult::Failed(failure, FallbackAnswer::Error(failure.error(delivery).cause(error)))

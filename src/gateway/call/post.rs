@@ -21,8 +21,8 @@ use crate::protocols::splice::EditedBody;
 /// Reuse of pooled connections for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionReuse {
-    /// One that was kept, as far as there is one. A request is sent again, once, where the upstream had
-    /// closed that before the request came.
+    /// Reuse an idle connection if there is one. The request is sent again, once, if the upstream had closed
+    /// it before the request arrived.
     Allowed,
     /// A new one. What must never be sent twice runs into no connection that is being closed.
     Never,
@@ -127,7 +127,7 @@ impl PostAnswer<'_> {
         &self.headers
     }
 
-    /// All of its body, as long as `may_grow` allows each piece by its size.
+    /// Reads the whole body, as long as `may_grow` permits the size of each piece.
     ///
     /// # Errors
     /// When the body breaks off, a piece is not there in time, or `may_grow` refuses one.
@@ -146,7 +146,7 @@ impl PostAnswer<'_> {
         Ok(whole.freeze())
     }
 
-    /// All of its body, if that is at most `bytes_max`.
+    /// Reads the whole body, if it has at most `bytes_max`.
     ///
     /// # Errors
     /// When the body breaks off, a piece is not there in time, or it is larger than `bytes_max`.

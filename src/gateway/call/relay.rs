@@ -88,8 +88,8 @@ impl Relay<'_> {
         }
     }
 
-    /// Sends the upstream's head as the customer's, if there is none yet. A document that is there as a
-    /// whole is read before that, so that one that is none can still be told from one: then it is given.
+    /// Sends the response head to the client, unless it was sent. A document that has arrived completely is
+    /// checked first, so that an invalid one can still become a 502; it is then returned.
     async fn begin(&mut self, mut header: AnswerHead) -> Result<Option<AnswerPiece>> {
         let framing = self.customer.ctx.attempt().and_then(|attempt| attempt.framing);
         let is_stream = framing.is_some_and(|framing| framing.for_customers() == Framing::Sse);
@@ -155,7 +155,7 @@ impl Relay<'_> {
         }
     }
 
-    /// All of the response that has arrived, as the client gets it, and true if that is its end.
+    /// All of the response that has arrived, as the client receives it, and true if that is its end.
     fn gather(&mut self, first: Bytes) -> Result<AnswerPiece> {
         let (mut out, mut is_end) = self.metered(first, self.call.is_done())?;
         let mut gathered = BytesMut::new();

@@ -116,8 +116,8 @@ fn accepted(task: &Task) -> (u16, Bytes) {
     accepted_as(task, None)
 }
 
-/// The answer to a submit that was taken, where it is known what the upstream `said`: family S comes back
-/// so, and where its answer was too long to be kept with the id alone.
+/// The answer to an accepted submit, given the upstream's `answer`: family S returns that, reduced to the id
+/// if it was too large to be stored.
 pub(crate) fn accepted_as(task: &Task, answer: Option<Bytes>) -> (u16, Bytes) {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match (is_native, task.taken()) {

@@ -148,7 +148,7 @@ enum SubmitAnswer {
     Before(u16, Bytes),
 }
 
-/// Asks targets to take a task.
+/// Strategy that submits a task to one target.
 struct SubmitTo<'a> {
     gateway: &'a Gateway,
     /// The headers of the customer's request.
@@ -177,7 +177,7 @@ impl SubmitTo<'_> {
         }
     }
 
-    /// Notes on disk that the target is asked, asks it, and makes its answer durable.
+    /// Records the attempt on disk, sends the submit, and makes its answer durable.
     async fn submit(
         &mut self,
         sending: &mut Sending,

@@ -19,8 +19,8 @@ use crate::pipeline::ResolvedRequest;
 /// Delay before a retry while the database of a fleet is away: a standby takes over in that time.
 const RETRY_CUT_OFF: Duration = Duration::from_secs(5);
 
-/// Puts the task on disk: from here on it, and not the request, ends the hold. `None` where another
-/// submit of the same name or body was faster.
+/// Writes the task to disk: from then on the task ends the hold, not the request. `None` if another submit
+/// with the same key or body was first.
 pub(crate) async fn open(
     gateway: &Gateway,
     sending: &mut Sending,

@@ -76,7 +76,7 @@ struct ProviderCount<'a> {
     account: AccountId,
     target: Arc<Target>,
     channel: Arc<Channel>,
-    /// The upstream and the model that are asked, as a hash.
+    /// Hash of the upstream and the model.
     place: u64,
 }
 

@@ -20,7 +20,7 @@ use crate::protocols::Delivery;
 pub(crate) enum TryResult<A> {
     /// The target has answered.
     Answered(A),
-    /// It has failed. The second is for the customer, if no target is asked again.
+    /// The try failed. The second value is the customer's answer if no other target is tried.
     Failed(CallFailure, FallbackAnswer<A>),
     /// The request cannot be written for it, and it was not asked.
     Skipped,
@@ -31,7 +31,7 @@ pub(crate) enum TryResult<A> {
 pub(crate) enum FallbackAnswer<A> {
     /// The upstream's own answer.
     Answer(A),
-    /// An error of the gateway's.
+    /// The gateway's own error.
     Error(GatewayError),
 }
 

@@ -23,7 +23,7 @@ pub(crate) enum WholeAnswer<T> {
     Words(u16, Bytes),
 }
 
-/// A call that has no good answer.
+/// A call of the gateway without a usable answer.
 pub(crate) struct FailedCall {
     pub(crate) failure: CallFailure,
     /// The refusal as the upstream wrote it, if there is one.
@@ -35,7 +35,7 @@ pub(crate) struct FailedCall {
 enum FailureAnswer {
     /// The upstream's status and own words.
     Words(u16, Bytes),
-    /// An error of the gateway's.
+    /// The gateway's own error.
     Error(GatewayError),
 }
 
@@ -45,12 +45,12 @@ impl FailedCall {
         Self { failure, refusal: None, answer: FailureAnswer::Error(error) }
     }
 
-    /// A failure of which the customer reads what the table says.
+    /// A failure whose error text comes from the table of failures.
     pub(crate) fn by_table(failure: CallFailure, delivery: Delivery) -> Self {
         Self::new(failure, failure.error(delivery))
     }
 
-    /// No answer came, or no whole one.
+    /// A missing or incomplete answer.
     pub(crate) fn unanswered(
         failure: CallFailure,
         delivery: Delivery,
@@ -81,8 +81,8 @@ impl FailedCall {
         }
     }
 
-    /// With this error in the place of the gateway's, where the failure is the upstream's own. The
-    /// upstream's words are in it only if they tell nothing that only the operator may know.
+    /// Replaces the gateway's error by the upstream's, if the failure is the upstream's. Its text is included
+    /// only if it reveals nothing about the operator.
     pub(crate) fn in_its_words(
         self,
         error: GatewayError,
@@ -103,7 +103,7 @@ impl FailedCall {
         }
     }
 
-    /// With what the upstream said, for the log.
+    /// Adds the upstream's error body, for the log.
     pub(crate) fn with_refusal(self, refusal: Option<UpstreamRefusal>) -> Self {
         Self { refusal, ..self }
     }

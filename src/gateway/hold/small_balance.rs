@@ -91,7 +91,7 @@ pub(crate) async fn admit(
     Ok(call.admitted(held))
 }
 
-/// The rules for this request: of its account, else of its model, else of all.
+/// Hold rules of the request: the account's, else the model's, else the configured default.
 fn rules(ledger: &Ledger, ctx: &RequestContext, priced: &PricedRequest) -> HoldRules {
     let model = &priced.validated().resolved.model;
     let rules = ctx.snapshot.holds.with(&model.holds);

@@ -81,7 +81,7 @@ impl ProxyHttp for Gateway {
         RequestContext::new(self.config.load(), services)
     }
 
-    /// None: what Pingora would add, compression, is not for streams that are metered.
+    /// Disables Pingora's default modules: compression does not fit streams that are metered.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn early_request_filter(

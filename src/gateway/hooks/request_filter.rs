@@ -34,7 +34,7 @@ use crate::protocols::{BodyKind, ModelInPath, Request};
 enum RequestDisposition {
     /// It is paid for and goes to an upstream.
     Paid,
-    /// It was answered here.
+    /// The request was answered by the filter.
     Answered,
 }
 
@@ -54,8 +54,9 @@ pub(super) async fn filter(
     }
 }
 
-/// Takes a request from its header to its hold. The order bounds what a client without money or key can cost:
-/// the key before any byte of the body, limits before money is held, the hold before an upstream is asked.
+/// Takes a request from its header to its hold. The order limits the cost of a client without a key or money:
+/// the key is checked before any byte of the body is read, limits before money is held, and the hold is made
+/// before an upstream is called.
 async fn admit(
     gateway: &Gateway,
     session: &mut Session,
@@ -122,7 +123,7 @@ struct CompleteRequest<'h, 'a> {
     body: &'a HeldBody,
 }
 
-/// A body as it was read.
+/// A parsed body.
 struct ParsedRequest<'a> {
     request: Request<'a>,
     validated: ValidatedRequest,
@@ -130,7 +131,8 @@ struct ParsedRequest<'a> {
     mark: Option<IdempotencyMark>,
 }
 
-/// Reads the whole body, a large one where that holds up nobody, with room for what is made of it.
+/// Parses the whole body; a large one on a thread that blocks no other request, with memory reserved for the
+/// result.
 async fn understand_aside<'a>(
     gateway: &Gateway,
     ctx: &mut RequestContext,
@@ -150,7 +152,7 @@ async fn understand_aside<'a>(
     leave.run(|| understand(ctx, key, route, arrived))
 }
 
-/// Reads the whole body: which model is asked, and whether it can be asked that.
+/// Parses the whole body: finds the requested model and checks that it supports the operation.
 fn understand<'a>(
     ctx: &mut RequestContext,
     key: Arc<Key>,

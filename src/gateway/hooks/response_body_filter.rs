@@ -111,7 +111,7 @@ pub(super) async fn covered(ctx: &mut RequestContext) -> Result<(Bytes, bool)> {
     Ok((passed(out, end_of_stream, ctx)?, end_of_stream))
 }
 
-/// A piece that is paid for, as the customer gets it.
+/// A metered piece, in the form in which the client receives it.
 fn passed(mut out: Bytes, end_of_stream: bool, ctx: &mut RequestContext) -> Result<Bytes> {
     let RequestStage::Relaying(response) = &mut ctx.stage else { return Ok(out) };
     let budget = ctx.snapshot.limits.body_memory_bytes_max;
@@ -172,7 +172,7 @@ fn withheld(ctx: &mut RequestContext) -> Result<Bytes> {
     Err(ctx.fail(upstream_error::withheld("The upstream's answer", charged)))
 }
 
-/// Takes a piece that nobody gets, so that nothing has to be held for it first.
+/// Meters a piece that no client receives, so that it needs no hold before.
 fn discarded(
     orphan: &mut Orphan,
     response: &mut Response,

@@ -161,8 +161,8 @@ fn each_field(
     }
 }
 
-/// Gives a header of betas to `put`, without those that are not let through. Without them a request is the
-/// plain one; [`left_out_betas`] names them.
+/// Passes a header of betas to `put`, without betas that are not allowed. The request then works without
+/// them; [`left_out_betas`] lists them.
 fn put_betas(
     header: &BetaHeader,
     customers: &HeaderMap,
@@ -180,7 +180,7 @@ fn put_betas(
     if kept.is_empty() { Ok(()) } else { put(&header.name, kept.join(",").as_bytes()) }
 }
 
-/// The betas that a header asks for.
+/// Betas listed in a header.
 fn tokens<'h>(header: &BetaHeader, customers: &'h HeaderMap) -> impl Iterator<Item = &'h str> {
     let lines = customers.get_all(&header.name).into_iter();
     let texts = lines.filter_map(|value| value.to_str().ok());

@@ -7,8 +7,8 @@ use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::response_framing;
 
-/// Looks at a response header before any of it reaches the customer: what of a failure it tells, or
-/// `None` for an answer that can be passed on.
+/// Classifies a response head before any of it reaches the client: the failure that it reports, or `None` if
+/// it can be relayed.
 pub(super) fn filter(header: &AnswerHead, ctx: &mut RequestContext) -> Option<CallFailure> {
     let status = header.status.as_u16();
     if status >= 400 {

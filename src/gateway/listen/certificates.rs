@@ -32,7 +32,7 @@ enum TlsEndpoint {
 struct InForce {
     /// The certificate of the configuration from which the current one was chosen.
     configured: Arc<Certificate>,
-    /// The certificate that is shown to clients.
+    /// Certificate presented to clients.
     shown: Arc<Certificate>,
 }
 
@@ -86,7 +86,7 @@ impl Certificates {
         self.current().shown.files.clone()
     }
 
-    /// The end of the validity of the one in force.
+    /// End of the validity of the active certificate.
     #[must_use]
     pub fn not_after(&self) -> UnixMs {
         self.current().shown.not_after

@@ -51,7 +51,7 @@ const UNAUTHENTICATED_IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
-/// Writes a refusal as a whole HTTP/1.1 message that says `connection: close`.
+/// Formats a refusal as a complete HTTP/1.1 message with `connection: close`.
 pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
 
 /// The application behind every customer-facing address.
@@ -107,7 +107,7 @@ where
         self.open.filter(self.transport.is_proxied())
     }
 
-    /// Takes a connection to where HTTP begins; `None` for one that does not get there.
+    /// Performs the handshakes of a connection up to HTTP; `None` if they fail.
     async fn open(
         &self,
         stream: Stream,
@@ -255,9 +255,9 @@ async fn closing(shutdown: &mut ShutdownWatch, is_first: bool) {
 enum ReceivedHead {
     /// A complete and sound HTTP/1 head, and what follows it.
     Checked(Box<CheckedHead>),
-    /// The beginning of an HTTP/2 connection.
+    /// First bytes of an HTTP/2 connection.
     Http2(BytesMut),
-    /// A head that is not taken.
+    /// A refused request head.
     Refused(GatewayError),
     /// Nothing: the customer is gone, or had nothing more to ask.
     None,
@@ -317,7 +317,8 @@ impl LineScan {
     }
 }
 
-/// Sends `answer`, says that no more will come, and listens a little for what is still under way.
+/// Sends `answer` and the end of the stream, and drains the client's data for a moment so that the answer is
+/// not lost in a reset.
 async fn say_and_close(mut stream: Stream, answer: &[u8]) {
     let lingered = async {
         stream.write_all(answer).await?;

@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_millis(50);
 /// Time after which it is looked again whether anybody can give way.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Part of the process's memory for connections, and the same for streams: one in so many.
+/// Divisor of the process's memory: the share for connections, and the same for streams.
 const MEMORY_SHARE: u64 = 8;
 /// Memory of a call to an upstream, beside bodies: an abandoned one over plain TCP was measured to take
 /// 43 KiB, and the call of an MCP tool several times that.
@@ -57,13 +57,13 @@ struct Bounds {
 /// Bounds of which an account has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedBounds {
-    /// Connections with a request under way.
+    /// Number of connections with a request in flight.
     pub(crate) connections: usize,
     /// Memory that streams over HTTP/2 take, in bytes.
     pub(crate) stream_bytes: usize,
 }
 
-/// The connections that are open.
+/// Table of open client connections.
 pub(crate) struct ConnectionTable {
     table: Mutex<ConnectionEntries>,
     freed: Notify,
@@ -214,7 +214,7 @@ impl ConnectionTable {
         Some(Bounds { all, of_address })
     }
 
-    /// Network by which `address` is counted; `None` for trusted proxies, which stand for many clients.
+    /// Network under which `address` is counted; `None` for trusted proxies, which represent many clients.
     fn network(&self, address: IpAddr) -> Option<IpAddr> {
         let (config, _) = self.source.as_ref()?;
         let snapshot: Arc<Snapshot> = config.load();

@@ -70,7 +70,7 @@ impl Deadline {
     }
 }
 
-/// Waits until it is told.
+/// Completes when the deadline is signalled.
 fn waits(over: &watch::Sender<bool>) -> impl Future<Output = ()> + Send + Sync + 'static {
     let mut over = over.subscribe();
     async move {

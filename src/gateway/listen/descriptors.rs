@@ -7,7 +7,7 @@ const ADMIN_MIN: u64 = 16;
 /// Listeners, the ledger and its next segment, the request log, timers and pipes: some 50. Look-ups of
 /// names, webhooks and questions about tasks take the rest.
 const KEPT: u64 = 96;
-/// Idle connections to upstreams that are worth keeping, at most.
+/// Maximum number of idle upstream connections.
 const IDLE_UPSTREAM_MAX: u64 = 512;
 /// Customers' connections at most, however many descriptors there are: idle ones take 20 KiB each,
 /// 400 MiB together.

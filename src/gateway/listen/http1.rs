@@ -34,7 +34,7 @@ pub(crate) use head::CheckedHead;
 
 use answer::AnswerBody;
 
-/// A customer's connection, and what is known of it.
+/// A client's HTTP/1.1 connection with its metadata.
 pub(crate) struct ClientConnection {
     pub(crate) stream: Stream,
     digest: Digest,
@@ -72,7 +72,7 @@ struct CloseBehind;
 #[derive(Clone)]
 struct DrainBehind;
 
-/// Has the connection closed behind the answer, which has not begun. Nothing over HTTP/2.
+/// Closes the connection after the answer, which has not begun. No effect over HTTP/2.
 pub(crate) fn close_behind(session: &mut Session) {
     session.req_header_mut().extensions_mut().insert(CloseBehind);
 }
@@ -149,7 +149,7 @@ impl Http1Session {
         self.head.keeps && !self.is_torn && is_over && !self.is_marked::<CloseBehind>()
     }
 
-    /// Begins the answer. Its head waits for the first of its body if the length of that is known.
+    /// Begins the answer. If the length of the body is known, the head is sent together with its first piece.
     async fn begin(&mut self, mut header: Box<ResponseHeader>) -> Result<()> {
         if self.answer != AnswerBody::NotBegun {
             log::warn!("the head of an answer was written twice");
@@ -243,8 +243,8 @@ impl Http1Session {
         Error::e_explain(ErrorType::ConnectionClosed, "before the answer was complete")
     }
 
-    /// Ends the answer, and leaves the connection for the next request, or closes it. An answer that was
-    /// broken off gets no end: its customer would take it for whole.
+    /// Ends the answer and keeps the connection for the next request, or closes it. An interrupted answer
+    /// gets no end marker, which would make it look complete.
     async fn leave(&mut self) -> Result<()> {
         if self.reader_dropped || self.is_torn || self.closed.is_some() {
             return Ok(());
@@ -262,7 +262,7 @@ impl Http1Session {
         Ok(())
     }
 
-    /// Closes the connection behind a whole answer.
+    /// Closes the connection after a complete answer.
     async fn close(&mut self) -> Result<()> {
         let limit = Some(self.timeouts.write.unwrap_or(CLOSE_TIMEOUT));
         let stream = self.stream()?;
@@ -345,7 +345,7 @@ impl CustomSession for Http1Session {
         self.write(data, end).await
     }
 
-    /// Nobody reads trailers over HTTP/1.1.
+    /// Discards trailers: HTTP/1.1 clients do not read them.
     async fn write_trailers(&mut self, _trailers: HeaderMap) -> Result<()> {
         self.write(Bytes::new(), true).await
     }

@@ -77,7 +77,7 @@ impl Drop for ActiveStream {
     }
 }
 
-/// The streams that are being served.
+/// Streams that are being served.
 struct ActiveStreams {
     state: Arc<ConnectionState>,
     count: AtomicUsize,

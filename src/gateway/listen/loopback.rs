@@ -168,7 +168,7 @@ impl fmt::Debug for LoopbackResponse {
     }
 }
 
-/// A part of an answer.
+/// A piece of an answer.
 #[derive(Debug)]
 enum Piece {
     Head(Box<ResponseHeader>),

@@ -18,7 +18,7 @@ const V2_BYTES_MAX: usize = 4 * 1024;
 /// Result of parsing the first bytes of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyHeader {
-    /// The beginning of a header.
+    /// An incomplete header.
     Incomplete,
     /// A whole one: how many bytes it has, and whose connection it is. `None` is the one who
     /// connected: a health check of the load balancer itself, or a client that it does not know.
@@ -78,7 +78,7 @@ fn v1_source(line: &str) -> Option<SocketAddr> {
     words.next().is_none().then(|| SocketAddr::new(source, source_port))
 }
 
-/// `None` while something is missing.
+/// Parses version 2; `None` while bytes are missing.
 fn parse_v2(bytes: &[u8]) -> Option<ProxyHeader> {
     let head: &[u8; V2_HEAD_BYTES] = bytes.get(..V2_HEAD_BYTES)?.try_into().ok()?;
     let [.., version_and_command, family, length_high, length_low] = *head;

@@ -28,7 +28,7 @@ const READ_WAIT: Duration = Duration::from_secs(2);
 pub(crate) struct RequestSlots {
     customers: Count,
     unauthenticated: Count,
-    /// Connections with a customer's request under way.
+    /// Permits for connections with a client's request in flight.
     connections: Arc<UnitPool>,
     /// The bytes of customers' streams over HTTP/2.
     stream_bytes: Arc<UnitPool>,
@@ -44,7 +44,7 @@ pub(crate) struct RequestSlot {
     slots: Arc<RequestSlots>,
     pool: Pool,
     holder: Arc<InUse>,
-    /// The account's part of the connection.
+    /// Permit of the account's share of connections.
     _connection: Option<Arc<PooledUnits>>,
     /// The account's part of the streams over HTTP/2.
     _stream: Option<PooledUnits>,

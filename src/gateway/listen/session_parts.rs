@@ -13,11 +13,11 @@ use pingora::{Error, ErrorType, Result};
 /// Read, write and drain timeouts of a session.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timeouts {
-    /// For the next piece of a request.
+    /// Time to wait for the next piece of a request.
     pub(crate) read: Option<Duration>,
-    /// Until a piece of an answer was taken.
+    /// Time to wait until the client accepts a piece of an answer.
     pub(crate) write: Option<Duration>,
-    /// For the rest of a request that nobody reads.
+    /// Time to wait for the rest of an unread request.
     pub(crate) drain: Option<Duration>,
 }
 
@@ -73,8 +73,8 @@ pub(crate) fn summary(head: &RequestHeader) -> String {
     format!("{} {}", head.method, head.uri.path())
 }
 
-/// The part of Pingora's trait for sessions that is the same for all that have `timeouts`, and no messages
-/// beside HTTP's.
+/// Methods of Pingora's session trait that are the same for all sessions with `timeouts` and without messages
+/// beside HTTP.
 macro_rules! plain_session {
     () => {
         fn set_read_timeout(&mut self, timeout: Option<Duration>) {
@@ -175,6 +175,6 @@ macro_rules! plain_session {
 
 pub(crate) use plain_session;
 
-/// Messages beside HTTP's, of which there are none.
+/// Placeholder for messages beside HTTP, which these sessions do not have.
 pub(crate) type Messages =
     Box<dyn tokio_stream::Stream<Item = Result<Bytes>> + Unpin + Send + Sync + 'static>;

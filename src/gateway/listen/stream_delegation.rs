@@ -1,6 +1,7 @@
 //! Delegation of a wrapped connection's properties to the one inside.
 
-/// Has a type with a field `inner: Stream` pass on what is asked of a connection beside its bytes.
+/// Implements the connection traits other than reading and writing for a type with a field `inner: Stream`,
+/// by delegation.
 macro_rules! delegate_to_inner {
     ($wrapped:ty) => {
         impl std::fmt::Debug for $wrapped {

@@ -61,7 +61,7 @@ impl Transport {
         self.proxy_protocol
     }
 
-    /// Takes a connection to where HTTP begins; `None` for one that does not get there.
+    /// Performs the handshakes of a connection up to HTTP; `None` if they fail.
     pub(crate) async fn open(&self, stream: Stream) -> Option<Stream> {
         if !self.proxy_protocol && self.tls.is_none() {
             return Some(stream);

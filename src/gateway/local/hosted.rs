@@ -27,7 +27,7 @@ use crate::gateway::wire::head::{self, AnswerHead, NO_SNIFFING, X_REQUEST_ID};
 use crate::gateway::wire::memory::service::Memory;
 use crate::gateway::wire::{cors, offload};
 
-/// So much of an answer is sent at once: each part must be taken in time, however long the whole is.
+/// Size of a piece of an answer: the client must accept each piece in time, however long the whole answer is.
 const PART_BYTES_MAX: usize = 64 * 1024;
 /// Hop-by-hop headers, which the gateway sets itself (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 7] = [

@@ -214,7 +214,7 @@ pub(crate) fn task_at<'a>(snapshot: &Snapshot, path: &'a str) -> Option<&'a str>
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
-/// The answer for a path that leads nowhere: it says where else to go.
+/// Error for an unknown path, with suggestions.
 pub(crate) fn not_found(snapshot: &Snapshot, path: &str) -> GatewayError {
     let shown: String = path.chars().take(80).collect();
     let mut paths: Vec<String> = snapshot.routes.iter().map(shown_path).collect();

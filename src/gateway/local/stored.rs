@@ -44,7 +44,7 @@ const QUERY_PARAMETERS: [&str; 9] = [
     "order",
 ];
 
-/// A response that is asked for by its id.
+/// A stored response, requested by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StoredResponse<'a> {
     id: &'a str,
@@ -124,7 +124,7 @@ impl<'a> StoredResponse<'a> {
     }
 }
 
-/// Asks the upstream that keeps the response, and passes on what it says.
+/// Requests the stored response from its upstream and relays it.
 ///
 /// # Errors
 /// What is wrong with the key, the method or the query; `NotFound` for an id that the account was not
@@ -172,7 +172,7 @@ pub(crate) async fn answer(
     answered.unwrap_or_else(|| Err(deadline::stopping(head::begun(session))))
 }
 
-/// Passes on what the upstream says.
+/// Relays the upstream's answer.
 async fn pass_on(
     session: &mut Session,
     ctx: &mut RequestContext,

@@ -10,12 +10,12 @@ use crate::ledger::{Grain, Key, KeyId, Ledger, LedgerError, UsageTotal};
 
 /// Delay before a retry while a fleet's database is away: a failover takes seconds.
 const RETRY_DATABASE: Duration = Duration::from_secs(5);
-/// Days that are shown when the customer does not say.
+/// Default length of the period, in days.
 const DAYS_DEFAULT: u64 = 30;
-/// The most days: a year.
+/// Longest period: one year, in days.
 const DAYS_MAX: u64 = 366;
 
-/// The document. `query` is the request's.
+/// Answers with the usage document for the period in `query`.
 pub(crate) async fn answer(
     ledger: &Ledger,
     key: &Key,

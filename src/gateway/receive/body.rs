@@ -26,7 +26,7 @@ pub(crate) struct ReadLimits {
     pub(crate) budget_bytes_max: usize,
     /// The account's share of that.
     pub(crate) account: Option<AccountMemory>,
-    /// The time for the whole body.
+    /// Timeout for the whole body.
     pub(crate) timeout: Duration,
 }
 

@@ -9,7 +9,7 @@ use crate::protocols::form::{Boundary, FormError, FormScan};
 use crate::protocols::json::Object;
 use crate::protocols::{Operation, Request};
 
-/// A body that is being read.
+/// State of reading a body.
 pub(crate) enum BodyReading {
     /// JSON, which is parsed when it is complete.
     Json,
@@ -35,7 +35,7 @@ impl BodyReading {
         Ok(Self::Form(Box::new(FormScan::new(Boundary::from_content_type(content_type)?))))
     }
 
-    /// Goes on with all of the body that has arrived.
+    /// Continues with all of the body that has arrived.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -46,7 +46,7 @@ impl BodyReading {
         }
     }
 
-    /// The body has ended, and is `whole`.
+    /// Ends the body, which is `whole`.
     ///
     /// # Errors
     /// What is wrong with it, such as more values than JSON may have here.

@@ -28,7 +28,7 @@ const METHODS: [(&str, Operation, bool); 3] = [
 pub(crate) struct PathParams {
     /// The model, as the customer calls it.
     model: String,
-    /// The answer is to come in pieces.
+    /// The answer is streamed.
     streams: bool,
     /// The pieces are to be the elements of one JSON array, and not events.
     pub(crate) is_array: bool,
@@ -41,7 +41,7 @@ impl PathParams {
     }
 }
 
-/// The route of a request for content, and what its path says.
+/// Finds the route and parses the path of a content request.
 pub(crate) fn find(
     snapshot: &Snapshot,
     path: &str,

@@ -241,7 +241,7 @@ impl RequestContext {
         }
     }
 
-    /// The model that answers in the place of the one that the request names.
+    /// The fallback model that answers instead of the requested one.
     fn fallback(&self) -> Option<&Arc<Model>> {
         match &self.stage {
             RequestStage::Sending(sending) => sending.admitted.fallback(),

@@ -69,7 +69,7 @@ pub(crate) enum CallFailure {
 /// The error for the client if no other target serves the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CustomerReads {
-    /// The upstream's own words, or what its protocol makes of them.
+    /// The upstream's error text, in its protocol's form.
     ItsWords,
     /// 404 `model_not_found`, or an answer that the gateway knows itself; else 502.
     NotOffered,
@@ -102,7 +102,7 @@ pub(crate) enum NextTarget {
     /// Another one, where the operator of the upstream has listed the status. The upstream has refused, so
     /// nothing is done twice.
     IfListed(u16),
-    /// No other target is asked.
+    /// No other target is tried.
     Never,
 }
 

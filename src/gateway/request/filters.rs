@@ -51,8 +51,8 @@ pub(crate) trait UpstreamFilters {
         body_bytes: usize,
     ) -> Result<H>;
 
-    /// Looks at an upstream's response head before any of it reaches the client: the failure that it
-    /// reports, or `None` for a response that can be passed on.
+    /// Classifies an upstream's response head before any of it reaches the client: the failure that it
+    /// reports, or `None` if it can be relayed.
     fn upstream_response_filter(
         &self,
         head: &AnswerHead,

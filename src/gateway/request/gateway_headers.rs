@@ -8,7 +8,7 @@ use crate::gateway::wire::head::{self, AnswerHeaders, NO_SNIFFING, X_REQUEST_ID,
 use crate::ledger::RequestId;
 use crate::limits::{LimitStatus, RateLimitStatus};
 
-/// The header that names the model which has served a request in the place of the one that it names.
+/// Header with the name of the fallback model that served the request.
 const SERVED_BY: HeaderName = HeaderName::from_static("x-tollgate-model");
 /// The header that names the output limit, in tokens for each choice, to which a request was lowered.
 const MAX_TOKENS: HeaderName = HeaderName::from_static("x-tollgate-max-tokens");
@@ -43,15 +43,14 @@ impl From<RequestId> for GatewayHeaders {
 }
 
 impl GatewayHeaders {
-    /// Puts into an answer of the gateway's own what every one says.
+    /// Adds the headers that every answer of the gateway has.
     pub(crate) fn put(&self, headers: &mut AnswerHeaders) {
         headers.insert(NO_SNIFFING.0, NO_SNIFFING.1);
         headers.insert(X_REQUEST_ID, head::id(self.id));
         self.put_optional(headers);
     }
 
-    /// Says how the limits stand, which fallback has served the request, and to what its output limit was
-    /// lowered. Nothing where there is nothing to say.
+    /// Adds headers for rate limits, the fallback model and a lowered output limit, where they apply.
     pub(crate) fn put_optional(&self, headers: &mut AnswerHeaders) {
         if let Some(fallback) = &self.fallback
             && let Ok(fallback) = HeaderValue::from_str(fallback)
@@ -64,7 +63,7 @@ impl GatewayHeaders {
         self.put_limits(headers);
     }
 
-    /// Says how the limits stand, as OpenAI's API does.
+    /// Adds rate-limit headers as in OpenAI's API.
     fn put_limits(&self, headers: &mut AnswerHeaders) {
         let RateLimitStatus { requests, tokens } = self.standing;
         for (gauge, [limit, remaining, reset]) in

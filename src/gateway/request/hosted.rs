@@ -95,7 +95,7 @@ impl HostedService {
         Self { json_values_max: Some(values_max), ..self }
     }
 
-    /// Room for what the service makes of a body, if it makes a tree of it.
+    /// Memory for a parsed body, if the service parses it into a tree.
     ///
     /// # Errors
     /// `InvalidRequest` for a body with too many values, `Overloaded` when there is no room.

@@ -22,7 +22,7 @@ const MARK_BYTES_MAX: usize = 255;
 pub(crate) struct IdempotencyMark {
     pub(crate) repeat: RepeatKey,
     pub(crate) within: Duration,
-    /// The customer has named it; else only its body tells.
+    /// True if the client named the key; else it is derived from the body.
     pub(crate) is_named: bool,
 }
 

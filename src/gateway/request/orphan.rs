@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use crate::balance::{Candidate, OrphanGuard};
 use crate::metrics::Metrics;
 
-/// An answer that is read on.
+/// An answer that is read after its client disconnected.
 pub(crate) struct Orphan {
-    /// Time at which reading is given up.
+    /// Time at which reading stops.
     pub(crate) until: Instant,
     bytes_left: u64,
     /// Its part of the upstream's count of such responses.

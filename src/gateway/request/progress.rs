@@ -11,7 +11,7 @@ pub(crate) enum Progress {
     Refused,
     /// The upstream may still be at work, and has not answered in time.
     Silent,
-    /// The upstream had the request, and what it did with it nobody will say.
+    /// The upstream received the request, and the result is unknown.
     Lost,
 }
 

@@ -116,7 +116,7 @@ impl RequestContext {
         }
     }
 
-    /// Tells the operator of an upstream that has reported more than the model can use by its limits.
+    /// Warns the operator about an upstream that reports more usage than the model's limits permit.
     fn report_stale_limits(&self) {
         let RequestStage::Relaying(response) = &self.stage else { return };
         let (Some(usage), Some(model)) = (response.relaying.above_limits(), self.tried_model())
@@ -155,8 +155,8 @@ impl RequestContext {
         );
     }
 
-    /// Tells the operator of an upstream whose usage contradicts itself: it was charged by the dearer of
-    /// what it can mean.
+    /// Warns the operator about an upstream whose usage contradicts itself; the more expensive reading was
+    /// charged.
     fn report_contradictions(&self) {
         let RequestStage::Relaying(response) = &self.stage else { return };
         let found = response.relaying.contradictions();
@@ -218,7 +218,8 @@ impl RequestContext {
         }
     }
 
-    /// Sets aside what a bill comes to beyond the hold, as far as that is elsewhere in a fleet.
+    /// Obtains the part of a bill beyond the hold from the rest of the fleet, as far as the account has it
+    /// there.
     pub(crate) async fn cover(&mut self, bill: &Bill) {
         match (&mut self.stage, &bill.settlement) {
             (RequestStage::Sending(sending), Some(bill)) => sending.admitted.cover(bill).await,
@@ -264,7 +265,7 @@ impl RequestContext {
         }
     }
 
-    /// Notes what a try has cost the operator, beside what was charged for an answer.
+    /// Records the operator's cost of a try other than the charged answer.
     fn record_cost(&self, one: TryCost, settled: &SettlementOutcome) {
         let Some(key) = &self.key else { return };
         let charged = match one.kind {
@@ -293,7 +294,7 @@ impl RequestContext {
         });
     }
 
-    /// Ends the money's part of the request. Later calls return what the first one settled.
+    /// Settles the request's hold. Later calls return the first settlement.
     pub(crate) fn settle(&mut self, bill: Bill) -> SettlementOutcome {
         self.record_losses(&bill);
         let costs = self.costs(&bill);

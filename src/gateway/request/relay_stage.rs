@@ -85,7 +85,7 @@ impl RequestContext {
         self.routing.array.is_some() && self.relayed().is_some_and(is_stream)
     }
 
-    /// A piece of the answer's body as it is sent, and whether that is its end.
+    /// Encodes a piece of the body as the client receives it; `is_end` marks the last one.
     pub(crate) fn as_sent(&mut self, piece: Bytes, is_end: bool) -> Bytes {
         match (self.is_array(), &mut self.routing.array) {
             (true, Some(array)) => array.write(&piece, is_end),

@@ -31,19 +31,19 @@ pub(crate) struct ClientResponse {
     pub(crate) orphan: Option<Orphan>,
 }
 
-/// A response that is being relayed.
+/// State of a response that is being relayed.
 pub(crate) struct Response {
     pub(crate) relaying: Relaying,
     pub(crate) framing: Framing,
     pub(crate) candidate: Candidate,
     pub(crate) began: Instant,
-    /// Memory of the part that is held back, in the budget of bodies.
+    /// Memory of the withheld part, from the budget of bodies.
     pub(crate) held: BudgetShare,
     /// The closing event was passed, for this reason; whatever still comes is not the customer's.
     pub(crate) cut: Option<CutReason>,
     /// A piece that no hold on disk pays for yet, and whether it is the last.
     pub(crate) uncovered: Option<(Bytes, bool)>,
-    /// Its body has shown that it is what its head says.
+    /// The body has confirmed the framing of its head.
     pub(crate) is_framing_confirmed: bool,
     /// Looks for the operator's credential in what the customer gets.
     pub(crate) scan: CredentialScan,
@@ -63,7 +63,7 @@ pub(crate) enum CutReason {
 }
 
 impl Response {
-    /// Notes that it did not end well.
+    /// Records an outcome other than success.
     pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
         sending::report(&mut self.candidate, self.began, outcome, metrics);
     }

@@ -25,7 +25,7 @@ pub(crate) struct Sending {
     pub(crate) body: HeldBody,
     /// Idempotency mark of a request that starts a task.
     pub(crate) mark: Option<IdempotencyMark>,
-    /// The try under way.
+    /// The current try.
     pub(crate) attempt: Option<Attempt>,
     /// The targets still to try.
     candidates: Candidates,
@@ -61,7 +61,7 @@ impl Attempt {
         at(&self.candidate)
     }
 
-    /// Notes what came of it.
+    /// Records the outcome of the current try.
     pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
         report(&mut self.candidate, self.began, outcome, metrics);
     }
@@ -87,7 +87,7 @@ pub(crate) fn report(
 }
 
 impl Sending {
-    /// A request that was just admitted.
+    /// Creates the state of a request that was just admitted.
     pub(crate) fn new(
         admitted: Box<AdmittedRequest>,
         body: HeldBody,
@@ -107,7 +107,7 @@ impl Sending {
         }
     }
 
-    /// Ends the tries: what was admitted, the body, the try that was answered, and the other targets.
+    /// Ends the tries and returns the admitted request, the body, the answered try and the remaining targets.
     pub(crate) fn into_parts(
         self,
     ) -> (Box<AdmittedRequest>, HeldBody, Option<Attempt>, Candidates) {
@@ -150,9 +150,9 @@ impl Sending {
         Some(candidate)
     }
 
-    /// Notes what follows from a failure of the try under way, as [`CallFailure::consequence`] has it.
-    /// Says whether a target is asked again; if so, the next try is paid for, and what the one under
-    /// way may have cost is noted as the operator's loss.
+    /// Records the failure of the current try, with [`CallFailure::consequence`]. Returns whether another
+    /// target is tried; if so, the next try is held for, and the possible cost of this one is recorded as the
+    /// operator's loss.
     pub(crate) fn fail_try(
         &mut self,
         failure: CallFailure,

@@ -28,7 +28,7 @@ use crate::tasks::Tasks;
 /// The services that a gateway is made of.
 #[derive(Clone)]
 pub struct GatewayParts {
-    /// The configuration that is in force.
+    /// The active configuration.
     pub config: Arc<ConfigHandle>,
     /// Accounts, keys and money.
     pub ledger: Arc<Ledger>,
@@ -38,7 +38,7 @@ pub struct GatewayParts {
     pub requests: Arc<RequestLog>,
     /// Dialers for relayed calls.
     pub connectors: Arc<Connectors>,
-    /// Calls that are not relayed.
+    /// Client for calls other than relayed requests.
     pub outbound: Outbound,
     /// Work that outlives its request.
     pub tasks: Arc<Tasks>,
@@ -54,7 +54,7 @@ pub struct GatewayParts {
     pub loopback: LoopbackClient,
     /// Shares of the file descriptors.
     pub descriptors: Descriptors,
-    /// Customers' connections that are open.
+    /// Number of open client connections.
     pub open: Arc<AtomicUsize>,
 }
 

@@ -41,8 +41,8 @@ pub(crate) fn unreadable(cause: impl Display) -> GatewayError {
     GatewayError::new(ErrorKind::BadGateway, message).cause(cause)
 }
 
-/// The error in the place of `what`, which contains the operator's credential. `charged` says what is
-/// charged.
+/// Error that replaces `what`, an answer that contains the operator's credential. `charged` describes the
+/// charge.
 pub(crate) fn withheld(what: &str, charged: &str) -> GatewayError {
     let message = format!("{what} could not be passed on. {charged}");
     let error = GatewayError::new(ErrorKind::BadGateway, message);

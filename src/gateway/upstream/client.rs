@@ -29,7 +29,8 @@ mod answer;
 mod closed;
 mod pool;
 
-/// So much of a request's body goes with its head, in bytes: a write costs more than copying it.
+/// Maximum size of the part of a request body that is copied behind its head, in bytes: one more write costs
+/// more than copying it.
 const JOINED_BYTES_MAX: usize = 16 * 1024;
 /// Time for the reason of an upstream that stops reading a request.
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -42,8 +43,8 @@ const READ_BYTES: usize = 8 * 1024;
 const READ_BYTES_MAX: usize = 64 * 1024;
 /// With less room than this a read is not worth its system call, in bytes.
 const READ_BYTES_MIN: usize = 1024;
-/// So much of a body is looked at before it is taken: blank lines, with which an upstream that thinks
-/// keeps a connection alive, are no more.
+/// Maximum size of the part of a body that is inspected before it is relayed. Upstreams that keep a
+/// connection alive with blank lines while they think stay below it.
 const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 
 /// Progress of writing a request to the connection.
@@ -51,11 +52,11 @@ const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 enum WriteProgress {
     /// Nothing, or not all: an upstream that has no whole request cannot have begun with it.
     NotWhole,
-    /// All of it: the upstream may be at work.
+    /// The whole request was sent: the upstream may be processing it.
     Whole,
 }
 
-/// A call under way.
+/// A call in progress.
 pub(crate) struct UpstreamCall {
     connection: UpstreamConnection,
     upstream: Arc<Upstream>,
@@ -69,28 +70,28 @@ pub(crate) struct UpstreamCall {
     read_timeout: Option<Duration>,
     /// Bytes that were read ahead.
     read: BytesMut,
-    /// Room for what is read next.
+    /// Buffer size for the next read.
     room: usize,
     /// The last read has taken all that was there: another one, just behind it, would find nothing.
     is_drained: bool,
     /// Bytes of `read` that were searched for the end of the head.
     scanned: usize,
-    /// Informational answers that have come.
+    /// Number of informational (1xx) responses received.
     informational: u32,
-    /// The answer's head, where it came before the request was whole.
+    /// Response head that arrived before the request was sent completely.
     early: Option<ReadHead>,
     /// The way the connection ended, if it did before the first byte of an answer.
     closed: Option<EarlyClose>,
-    /// The rest of the body.
+    /// Framing of the rest of the body.
     body: AnswerBody,
-    /// Decoder of a body that is compressed although nobody asked for that.
+    /// Decoder of a body that is compressed although no compression was requested.
     decoder: Option<Box<Decoder>>,
     keep: Keep,
     /// The quota that the head reports.
     quota: Option<QuotaReport>,
     /// An error of reading ahead, which the next read returns.
     failed: Option<Box<Error>>,
-    /// The beginning of the body, where it was looked at before it is taken.
+    /// Beginning of the body that was inspected and not returned yet.
     looked_at: Bytes,
 }
 
@@ -237,8 +238,8 @@ impl UpstreamCall {
         Ok(head)
     }
 
-    /// Has the body decoded, if its head says that it is compressed in a way that is known: then what the
-    /// head says of that and of the length is about something that nobody gets.
+    /// Decodes a compressed body, and removes the encoding and the length from its head, since the client
+    /// gets neither.
     fn decode(&mut self, head: &mut AnswerHead) {
         if !head.headers.contains(&CONTENT_ENCODING) {
             return;
@@ -310,7 +311,7 @@ impl UpstreamCall {
         self.unseen_chunk().await
     }
 
-    /// The next piece behind what was looked at.
+    /// Reads the next piece after the inspected ones.
     async fn unseen_chunk(&mut self) -> Result<Option<Bytes>> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -427,7 +428,7 @@ impl UpstreamCall {
         self.read_timeout = None;
     }
 
-    /// The upstream that is called.
+    /// The called upstream.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
     }
@@ -492,8 +493,7 @@ fn stalled() -> Box<Error> {
     Error::explain(ErrorType::WriteTimedout, "the upstream takes no more of a request")
 }
 
-/// Has an answer say where its body ends: one whose end only the end of the connection tells goes on in
-/// chunks.
+/// Ensures that the response declares where its body ends: one that ends with the connection becomes chunked.
 pub(crate) fn delimit(head: &mut AnswerHead) {
     let has_body = head.may_have_body();
     let headers = &mut head.headers;

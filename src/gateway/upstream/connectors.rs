@@ -21,7 +21,7 @@ use crate::config::snapshot::{Snapshot, Upstream};
 /// A file of root certificates that has none.
 pub(crate) const NO_ROOTS: &str = "/dev/null";
 
-/// The way to all upstreams.
+/// Connectors to all upstreams.
 #[derive(Debug, Default)]
 pub struct Connectors {
     dialer: Arc<Dialer>,
@@ -34,9 +34,8 @@ impl Connectors {
         &self.dialer
     }
 
-    /// Begins to read the machine's root certificates if an upstream of `config` will be called over TLS, so
-    /// that its first call need not wait for them. They take longer to read than the rest of a start, and a
-    /// few megabytes.
+    /// Starts loading the machine's root certificates if an upstream of `config` uses TLS, so that its first
+    /// call does not wait for them. Loading takes longer than the rest of startup, and some megabytes.
     pub fn begin(&self, config: &Snapshot) {
         if config.upstreams.values().any(|upstream| upstream.is_tls()) {
             tokio::task::spawn_blocking(read_roots);
@@ -68,11 +67,11 @@ impl Connectors {
     }
 }
 
-/// A connection that was just made.
+/// A new connection.
 pub(crate) struct DialedStream {
     /// The connection itself.
     pub(crate) stream: Stream,
-    /// The address at the other end: the proxy's, where there is one.
+    /// Remote address: the proxy's, if one is used.
     pub(crate) address: std::net::SocketAddr,
 }
 

@@ -20,10 +20,10 @@ const TIME: Duration = Duration::from_secs(600);
 /// 128 bits of a keyed hash of what was counted, so that nobody can make two requests that share a count.
 pub(crate) type CountKey = [u8; 16];
 
-/// A count, or why there is none.
+/// A token count, or the reason why there is none.
 type CountResult = Result<u64, CountOutcome>;
 
-/// The counts that are kept.
+/// Cache of token counts.
 #[derive(Debug)]
 pub(crate) struct CountCache {
     /// Key of the hashes, which no other process has.

@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 /// Interval of checks for a new configuration.
 const CONFIG_POLL: Duration = Duration::from_secs(1);
 
-/// Of the time for an answer, the part for the connection: a failure to connect then says why.
+/// Share of the check's timeout for the connection, so that a failure to connect is reported as such.
 const CONNECT_SHARE: f64 = 0.9;
 
 /// Checks the upstreams that the running configuration wants checked, until it is dropped.
@@ -65,7 +65,7 @@ struct Probe {
 
 /// The reason of a failed check.
 enum ProbeFailure {
-    /// No connection came about.
+    /// No connection could be opened.
     NotConnected(DialError),
     /// The answer is not a good one, or there is none.
     Answer(String),

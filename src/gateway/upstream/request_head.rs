@@ -11,8 +11,8 @@ const HEAD_BYTES: usize = 1024;
 
 /// A head of a request while its fields are added.
 pub(crate) trait RequestHead: Sized {
-    /// Begins the head of a `POST` to `path` over HTTP/1.1, with room for some `fields`, and for
-    /// `body_bytes` behind it where it is written out.
+    /// Begins the head of a `POST` to `path` over HTTP/1.1, with capacity for `fields` headers and, in one
+    /// buffer, `body_bytes` of body.
     ///
     /// # Errors
     /// The path cannot stand in a head.
@@ -24,7 +24,7 @@ pub(crate) trait RequestHead: Sized {
     /// The value cannot stand in a head.
     fn put(&mut self, name: &HeaderName, value: &[u8]) -> Result<()>;
 
-    /// Ends the head.
+    /// Completes the head.
     #[must_use]
     fn end(self) -> Self;
 }

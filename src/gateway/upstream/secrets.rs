@@ -23,7 +23,7 @@ const WHOSE: [&str; 5] = [
     "x-dashscope-workspace",
 ];
 
-/// Finds where a piece may tell of an error: each piece of a stream is looked at.
+/// Finds pieces of a stream that may contain an error; each piece is searched.
 static ERROR_KEY: Lazy<memmem::Finder<'static>> = Lazy::new(|| memmem::Finder::new(b"\"error\""));
 
 /// The secrets that an answer must not contain: all credentials of the upstream, and the token of this try.

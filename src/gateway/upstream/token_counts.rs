@@ -15,7 +15,7 @@ const PAUSES_MAX: (usize, usize) = (10_000, 100);
 #[derive(Debug)]
 pub(crate) struct TokenCounts {
     pub(crate) cache: CountCache,
-    /// Until when an upstream is not asked, by account.
+    /// Accounts for which an upstream is not asked for counts, with the time until when.
     pub(crate) pauses: AccountCache<Instant>,
 }
 

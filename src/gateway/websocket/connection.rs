@@ -36,7 +36,7 @@ const CLOSING_BYTES_MAX: usize = 64 * 1024;
 pub(super) enum EndReason {
     /// The customer has closed it, or is gone.
     Gone,
-    /// The gateway closes it, and says why.
+    /// Closed by the gateway, with a reason.
     Closed(CloseCode, &'static str),
 }
 
@@ -51,22 +51,22 @@ impl EndReason {
 pub(super) struct CustomerSocket<'a> {
     session: &'a mut Session,
     frames: Frames,
-    /// Messages that are not answered yet.
+    /// Messages that wait for their turn.
     waiting: VecDeque<Bytes>,
-    /// Bytes of the message that is being answered, and of what is made of it.
+    /// Memory of the current turn, in bytes.
     of_turn: usize,
-    /// Bytes of what the next turn goes on from.
+    /// Memory of the conversation that the next turn can continue, in bytes.
     in_mind: usize,
     share: BudgetShare,
     limits: ReadLimits,
     deadline: Arc<Deadline>,
     opened: Instant,
-    /// The process must end: nothing is read any more, and what is under way is told so.
+    /// The process is shutting down: no more messages are read, and the current turn is told so.
     is_deaf: bool,
 }
 
 impl<'a> CustomerSocket<'a> {
-    /// Over a session that was upgraded.
+    /// Wraps an upgraded session.
     pub(super) fn new(
         session: &'a mut Session,
         budget: &Arc<BodyBudget>,
@@ -163,7 +163,7 @@ impl<'a> CustomerSocket<'a> {
         if self.opened.elapsed() < OPEN_MAX { Ok(()) } else { Err(self.too_late().await) }
     }
 
-    /// Says why the time is over.
+    /// Waits for the deadline, and returns the reason to close.
     async fn too_late(&mut self) -> EndReason {
         if self.opened.elapsed() >= OPEN_MAX {
             // The code and the words that clients of OpenAI's know.
@@ -200,7 +200,7 @@ impl<'a> CustomerSocket<'a> {
         }
     }
 
-    /// Takes what was read.
+    /// Processes received bytes.
     async fn take(&mut self, read: pingora::Result<Option<Bytes>>) -> Result<(), EndReason> {
         let bytes = match read {
             Ok(Some(bytes)) => bytes,
@@ -258,7 +258,7 @@ impl<'a> CustomerSocket<'a> {
         self.limits.body_bytes_max.min(share / 8)
     }
 
-    /// Makes the share as large as what the connection holds; false where there is no room for that.
+    /// Adjusts the memory share to what the connection holds; false if the budget has no room.
     fn resize(&mut self) -> bool {
         let waiting = self.waiting.iter().map(Bytes::len);
         let held = [self.frames.held_bytes(), self.of_turn, self.in_mind];
@@ -297,8 +297,8 @@ impl<'a> CustomerSocket<'a> {
         sent.map_err(|_| EndReason::Gone)
     }
 
-    /// Ends the connection, and waits a little for the other side to do so: closing with unread bytes
-    /// resets it, and what was said last may be lost with it.
+    /// Closes the connection, and waits a moment for the peer to close: closing with unread bytes resets the
+    /// connection and may lose the last message.
     pub(super) async fn end(mut self, ended: EndReason) {
         let EndReason::Closed(code, reason) = ended else { return };
         self.frames.close(code, reason);

@@ -36,13 +36,13 @@ pub(super) fn bytes_to_send(outgoing: &[Outgoing]) -> usize {
 /// Outcome of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is there, with this id.
+    /// The response is complete and has this id.
     Done(String),
-    /// It has failed, as the upstream or the gateway says.
+    /// The upstream or the gateway reported a failure.
     Failed,
 }
 
-/// A stream of events on its way.
+/// Events of a turn in progress.
 pub(super) struct TurnEvents {
     events: Events,
     /// The items of its output, as far as they are done; `None` where there is no room for them.
@@ -51,7 +51,7 @@ pub(super) struct TurnEvents {
 }
 
 impl TurnEvents {
-    /// Nothing has come yet.
+    /// State before the first event.
     pub(super) fn new() -> Self {
         // With the bound of image events, the largest that a response has.
         Self { events: Events::for_images(), output: Some(Vec::new()), end: None }
@@ -103,7 +103,7 @@ impl TurnEvents {
     }
 }
 
-/// Notes what an event says of the response.
+/// Records the output and the end that an event reports.
 fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
     // The client gets it all the same, as it would over HTTP.
     let Ok(event) = Object::parse(data) else { return };
@@ -124,9 +124,8 @@ fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
     }
 }
 
-/// The message that says what the gateway's own headers say of an answer: what was left out of the request,
-/// and which model has served it; `None` where they say nothing. Clients pass over types that they do not
-/// know.
+/// Message with the contents of the gateway's own headers: dropped fields and the fallback model; `None`
+/// without such headers. Clients ignore unknown types of messages.
 pub(super) fn beside(headers: &HeaderMap) -> Option<Bytes> {
     let is_own = |name: &HeaderName| name.as_str().starts_with("x-tollgate-");
     let own: serde_json::Map<String, Value> = headers

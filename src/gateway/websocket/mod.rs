@@ -118,7 +118,7 @@ struct Turns<'a> {
 }
 
 impl Turns<'_> {
-    /// Answers one message after the other; says why there are no more.
+    /// Answers messages one after another; returns the reason for the end.
     async fn serve(mut self, connection: &mut CustomerSocket<'_>) -> EndReason {
         let _open = self.gateway.metrics.websocket();
         loop {
@@ -275,8 +275,8 @@ impl Turns<'_> {
         prompt.map_or(0, |prompt| prompt.bytes_beside(last))
     }
 
-    /// From now on the next turn can go on from this response; not where there is no room for it, or the
-    /// next turn would be larger than a request may be.
+    /// Stores the response, so that the next turn can continue from it, unless the memory budget has no room
+    /// or the next turn would exceed the limit of a request.
     fn remember(
         &mut self,
         connection: &mut CustomerSocket<'_>,

@@ -13,9 +13,9 @@ pub(super) struct Pipe {
     unread: Bytes,
     /// Bytes to be sent over the connection.
     pub(super) unsent: Vec<u8>,
-    /// Bytes to come of the frame that is being read.
+    /// Bytes of the current frame that are still to come.
     frame_left: u64,
-    /// Bytes that were read of it.
+    /// Bytes of the current frame that were read.
     frame_read: usize,
     /// Contribution of the frame to its message, once it is complete.
     adds: FramePart,
@@ -33,7 +33,7 @@ enum FramePart {
     Nothing,
     /// A part behind which others come.
     Part,
-    /// All that was missing.
+    /// The end of the missing bytes.
     End,
 }
 
@@ -46,7 +46,8 @@ impl Pipe {
         };
     }
 
-    /// Copies what is left, at most the beginning of a header, and lets go of the piece that it came in.
+    /// Copies the remaining bytes, at most the beginning of a header, so that the buffer they came in can be
+    /// freed.
     pub(super) fn own_rest(&mut self) {
         self.unread = Bytes::copy_from_slice(&self.unread);
     }
@@ -67,7 +68,7 @@ impl Pipe {
         (self.fragments, self.largest_frame) = (0, 0);
     }
 
-    /// Begins to read a frame, if all of its header is there.
+    /// Begins a frame if its header is complete.
     fn begin_frame(&mut self) {
         let mut cursor = Cursor::new(&self.unread);
         let (left, adds) = match FrameHeader::parse(&mut cursor) {

@@ -31,7 +31,7 @@ pub(super) enum ClientMessage {
     Turn {
         /// The body of the request for it.
         body: Bytes,
-        /// All that it is made of.
+        /// Everything that the turn consists of.
         prompt: Prompt,
     },
     /// Remember this conversation for the next turn. It costs nothing.
@@ -61,7 +61,7 @@ pub(super) struct LastResponse {
 }
 
 impl Prompt {
-    /// The prompt with `items` behind it.
+    /// Appends `items` to the prompt.
     pub(super) fn followed_by<'a>(mut self, items: impl Iterator<Item = &'a [u8]>) -> Self {
         let items: Vec<&[u8]> = items.filter(|item| !item.is_empty()).collect();
         if items.is_empty() {
@@ -75,12 +75,12 @@ impl Prompt {
         self
     }
 
-    /// The memory that it takes, in bytes.
+    /// Memory of the prompt, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(part_bytes).sum()
     }
 
-    /// The memory that it takes besides what it shares with `other`, in bytes.
+    /// Memory of the prompt that is not shared with `other`, in bytes.
     pub(super) fn bytes_beside(&self, other: Option<&Self>) -> usize {
         let others = other.map_or(&[][..], |other| &other.parts);
         let is_same = |(own, other): &(&Bytes, &Bytes)| own.as_ptr() == other.as_ptr();
@@ -90,7 +90,7 @@ impl Prompt {
 }
 
 impl LastResponse {
-    /// The memory that it takes, in bytes.
+    /// Memory of the prompt, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.conversation.bytes()
     }
@@ -234,7 +234,7 @@ mod tests {
         ClientMessage::read(message.to_string().as_bytes(), last, 1000, |model| model == "thinker")
     }
 
-    /// The body of a turn, and what the connection has in mind behind it.
+    /// Body of a turn, and the prompt that the connection keeps for the next one.
     fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, Prompt) {
         match read(message, last).expect("a turn") {
             ClientMessage::Turn { body, prompt } => {

@@ -19,23 +19,23 @@ enum ChunkState {
     Size,
     /// Behind a size, in its extensions.
     Extension,
-    /// Behind the CR of a size's line.
+    /// After the CR of a size line.
     SizeEnd,
     /// In the data of a chunk.
     Data,
     /// Behind the CR that follows the data of a chunk.
     DataCr,
-    /// Behind the CR behind data.
+    /// After the CR that follows data.
     DataLf,
-    /// At the beginning of a line of trailers.
+    /// At the beginning of a trailer line.
     Trailer,
-    /// In such a line.
+    /// Within a trailer line.
     TrailerLine,
-    /// Behind the CR of such a line.
+    /// After the CR of a trailer line.
     TrailerEnd,
-    /// Behind the CR of the last line.
+    /// After the CR of the last line.
     LastEnd,
-    /// Behind the end of the body.
+    /// After the end of the body.
     Behind,
 }
 
@@ -46,7 +46,7 @@ enum ChunkState {
 #[derive(Debug, Default)]
 pub(crate) struct ChunkScan {
     at: ChunkState,
-    /// Of the size, and then bytes that are left of the data.
+    /// Size of the current chunk while it is read, then the number of bytes left of its data.
     size: u64,
     digits: usize,
     /// Bytes of this line, or of all trailers.
@@ -56,8 +56,8 @@ pub(crate) struct ChunkScan {
 }
 
 impl ChunkScan {
-    /// For bodies that nobody else reads: blanks are taken where RFC 9112 has recipients take them, for
-    /// servers that pad their sizes.
+    /// A scanner for bodies from upstreams: accepts blanks where RFC 9112 asks recipients to, for servers
+    /// that pad their sizes.
     pub(crate) fn lenient() -> Self {
         Self { takes_blanks: true, ..Self::default() }
     }

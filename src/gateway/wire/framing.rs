@@ -25,7 +25,7 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
 /// Framing of a request body (RFC 9112, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyIs {
-    /// It has so many bytes, of which there may be none.
+    /// A body of so many bytes, possibly none.
     OfLength(u64),
     /// In chunks, each with its size.
     InChunks,

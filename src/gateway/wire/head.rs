@@ -15,7 +15,7 @@ use crate::ids::RequestId;
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The header that names the request for Anthropic's SDKs.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
-/// Has browsers take an answer for what it says it is.
+/// Header that prevents browsers from guessing another content type.
 pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) =
     (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 /// Room for the headers of nearly all answers.
@@ -50,7 +50,7 @@ impl AnswerHead {
 pub(crate) struct AnswerHeaders(Vec<(HeaderName, HeaderValue)>);
 
 impl AnswerHeaders {
-    /// All of them.
+    /// Iterates over all headers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
         self.0.iter().map(|(name, value)| (name, value))
     }
@@ -70,7 +70,7 @@ impl AnswerHeaders {
         self.get(name).is_some()
     }
 
-    /// Adds one, beside others with its name.
+    /// Adds a header, in addition to others of its name.
     pub(crate) fn append(&mut self, name: HeaderName, value: HeaderValue) {
         self.0.push((name, value));
     }
@@ -96,7 +96,7 @@ impl AnswerHeaders {
     }
 }
 
-/// For sessions of the gateway's own: the head as [`write`] left it in Pingora's, or as anybody else says it.
+/// Converts Pingora's response head, as [`write`] filled it, for the gateway's own sessions.
 impl From<ResponseHeader> for AnswerHead {
     fn from(header: ResponseHeader) -> Self {
         let mut parts = http::response::Parts::from(header);

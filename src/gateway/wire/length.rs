@@ -25,7 +25,7 @@ pub(crate) fn content_length(session: &Session) -> Option<usize> {
     declared_length(session.req_header().headers.get(CONTENT_LENGTH))
 }
 
-/// The length of a body that its head tells in `Content-Length`, in bytes; `None` where it tells none.
+/// Length of a body from its `Content-Length`, in bytes; `None` without one.
 pub(crate) fn declared_length<N: FromStr>(length: Option<&HeaderValue>) -> Option<N> {
     length?.to_str().ok()?.parse().ok()
 }

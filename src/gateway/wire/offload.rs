@@ -10,7 +10,7 @@ use tokio::task;
 
 pub(crate) use tollgate_process_memory::{LARGE_BYTES, run_now};
 
-/// The large bodies that are worked on at one time.
+/// Limit of concurrent work on large bodies.
 #[derive(Debug)]
 pub(crate) struct Offload(Semaphore);
 
@@ -19,7 +19,7 @@ pub(crate) struct Offload(Semaphore);
 pub(crate) enum OffloadPermit<'a> {
     /// The work is short, so it is done in place.
     Here,
-    /// It is large, and is one of those that are worked on at one time.
+    /// A large body, processed on another thread with one of the permits.
     Elsewhere {
         /// Its place among them.
         _permit: Option<SemaphorePermit<'a>>,
@@ -27,7 +27,7 @@ pub(crate) enum OffloadPermit<'a> {
 }
 
 impl Offload {
-    /// Half of the processors: the other half goes on serving whatever comes.
+    /// Permits for half of the processors, so that the other half keeps serving requests.
     pub(crate) fn new() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         Self(Semaphore::new((processors / 2).max(1)))
@@ -42,7 +42,7 @@ impl Offload {
         OffloadPermit::Elsewhere { _permit: self.0.acquire().await.ok() }
     }
 
-    /// Works on so many bytes where it holds up nobody.
+    /// Runs `work` on a body of so many bytes where it blocks no other request.
     pub(crate) async fn run<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
         self.enter(bytes).await.run(work)
     }

@@ -40,7 +40,7 @@ pub(crate) enum ShownFraming {
     Blank,
     /// It can only be this.
     Only(Framing),
-    /// Something else, which the codec may know more about.
+    /// Another type, which the codec may recognise.
     Other,
 }
 

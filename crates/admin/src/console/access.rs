@@ -31,7 +31,7 @@ const NOWHERE: &str = "The address may have been mistyped, or what it named is g
 /// The page of the form.
 const LOG_IN: &str = "/operator/login";
 
-/// Somebody who may see the console; whoever may not is shown the way in.
+/// A logged-in operator; other visitors are redirected to the log-in.
 pub(super) struct LoggedInOperator {
     console: OperatorConsole,
     name: String,
@@ -71,7 +71,7 @@ impl LoggedInOperator {
         }
     }
 
-    /// A page that says why there is no other.
+    /// An error page.
     pub(super) fn failed(&self, error: impl Into<ApiError>) -> Response {
         let error = error.into();
         let title = match error.status() {
@@ -109,7 +109,7 @@ impl FromRequestParts<OperatorConsole> for LoggedInOperator {
     }
 }
 
-/// An operator who looks at the customer that the path names. One that there is not is a 404.
+/// An operator and the customer named in the path; 404 if the customer does not exist.
 pub(super) struct Visit {
     pub(super) operator: LoggedInOperator,
     pub(super) account: Account,

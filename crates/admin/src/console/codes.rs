@@ -14,7 +14,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/codes";
 /// Codes on one page.
 const PAGE: usize = 50;
@@ -31,7 +31,7 @@ struct Codes {
     frame: PageFrame,
     form: Form,
     once: String,
-    /// The code that was just made.
+    /// The new code.
     made: Option<Secret>,
     rows: Vec<IssuedCode>,
     now: UnixMs,

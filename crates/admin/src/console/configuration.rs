@@ -14,13 +14,13 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/configuration";
-/// The most differences that are shown: whoever changes more reads the files.
+/// Maximum number of listed differences.
 const CHANGES_MAX: usize = 200;
 /// The longest value of a difference that is shown, in characters.
 const VALUE_CHARACTERS_MAX: usize = 300;
-/// The most of the files that is shown, in bytes: a page has at most 100 KB compressed.
+/// Maximum size of the files on the page, in bytes: a page has at most 100 KB compressed.
 const FILES_BYTES_MAX: usize = 400 << 10;
 
 #[derive(Template)]
@@ -143,7 +143,7 @@ fn files(config: &config::ConfigHandle, key: &Secret) -> Files {
     }
 }
 
-/// `POST /operator/configuration/try`: says what a reload would do.
+/// `POST /operator/configuration/try`: reports the result of a reload without any change.
 pub(super) async fn try_out(operator: LoggedInOperator) -> Response {
     let attempt = reload::try_out(&operator.admin().config).await;
     let (level, text) = if attempt.is_in_order() {
@@ -197,7 +197,7 @@ struct FilesPage {
     left_out: usize,
 }
 
-/// `GET /operator/configuration/files`: what is in force, as it was typed.
+/// `GET /operator/configuration/files`: the active configuration as written.
 pub(super) async fn typed(operator: LoggedInOperator) -> Response {
     let running = operator.admin().config.load();
     let mut text = config::as_yaml(&running.described.shown(&operator.admin().token));

@@ -68,11 +68,11 @@ pub(super) struct CustomerPage {
     /// The credit line as it stands in its field.
     credit_limit: String,
     holds: TypedHolds,
-    /// The password that was just made.
+    /// The new password.
     made: Option<Secret>,
 }
 
-/// Limits as they stand in their fields.
+/// Limits as entered in the form.
 struct TypedRates {
     requests_per_minute: String,
     tokens_per_minute: String,

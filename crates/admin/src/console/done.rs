@@ -5,7 +5,7 @@ use axum::response::Response;
 use super::BASE;
 use tollgate_web_kit::DoneMessages;
 
-/// The words in addresses, and what pages say for them.
+/// Names of completed actions in URLs, with their messages.
 pub(super) const DONE: DoneMessages = DoneMessages(&[
     ("created", "The account was opened."),
     ("granted", "The money was given."),
@@ -31,7 +31,7 @@ pub(super) const DONE: DoneMessages = DoneMessages(&[
     ("reloaded", "The files are in force."),
 ]);
 
-/// The way on to a page of the console, which says that it was done.
+/// Redirect to a page of the console that confirms the action.
 pub(super) fn redirect(path: &str, word: &'static str) -> Response {
     DONE.redirect(&format!("{BASE}{path}"), word)
 }

@@ -14,7 +14,7 @@ use tollgate_tasks::{Resolution, given_up_at};
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/in-doubt";
 /// Of each kind, on one page.
 const PAGE: usize = 50;

@@ -45,7 +45,7 @@ struct EntryRow {
     detail: String,
     call: Option<Call>,
     amount: Option<String>,
-    /// Largest amount that can be refunded.
+    /// Maximum amount of a refund.
     charged: Option<Nanousd>,
 }
 

@@ -17,7 +17,7 @@ use tollgate_fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, O
 use tollgate_ledger::{AccountId, LedgerError, NodeId, NodeStatus, SuspenseEnd};
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 pub(super) const HERE: &str = "/fleet";
 /// Leases on one page, of each kind.
 const PAGE: u32 = 50;
@@ -121,7 +121,7 @@ async fn leases(fleet: &Fleet, filter: LeaseFilter) -> Result<(Vec<LeaseOut>, bo
     Ok((leases, has_more))
 }
 
-/// `POST /operator/fleet/suspense`: says what becomes of what a silent node has out of an account.
+/// `POST /operator/fleet/suspense`: resolves the money that a silent node has leased from an account.
 pub(super) async fn resolve(operator: LoggedInOperator, form: Form) -> Response {
     match submit_resolution(&operator, &form).await {
         Ok(()) => done::redirect(HERE, "suspense-resolved"),

@@ -10,9 +10,9 @@ use tollgate_web_kit::{FieldError, FlashLevel, Form, PageFrame};
 /// Reason why a form had no effect.
 #[derive(Debug)]
 pub(super) enum FormError {
-    /// Something is wrong with one field.
+    /// An error in one field.
     Field(FieldError),
-    /// Something is wrong with the form as a whole, or with what it asks for.
+    /// An error of the whole form, or of the requested action.
     Whole(ApiError),
 }
 

@@ -15,7 +15,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
 
-/// Keys that are listed: customers have a handful, and a page stays one page.
+/// Maximum number of listed keys; customers usually have a handful.
 const LISTED_MAX: usize = 200;
 
 #[derive(Template)]
@@ -25,7 +25,7 @@ struct KeysPage {
     head: CustomerHead,
     form: Form,
     once: String,
-    /// The key that was just made.
+    /// The new key.
     made: Option<Secret>,
     rows: Vec<KeyRow>,
     left_out: usize,

@@ -12,9 +12,9 @@ use crate::request::Params;
 use tollgate_ledger::{AccountId, ExportFormat, Seq};
 use tollgate_web_kit::{FlashLevel, HtmlPage, PageFrame, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/ledger";
-/// Violations shown at most: one of them is enough to stop and investigate.
+/// Maximum number of listed violations: one is enough to stop and investigate.
 const VIOLATIONS_MAX: usize = 50;
 
 #[derive(Template)]

@@ -11,7 +11,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_web_kit::{HtmlPage, PageFrame, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/margins";
 /// The choices of days, today included.
 const DAYS: [u32; 4] = [1, 7, 30, 90];
@@ -40,19 +40,19 @@ struct MarginsPage {
     frame: PageFrame,
     days: u32,
     choices: [u32; 4],
-    /// The word of what is summed by, and the heading of the first column.
+    /// Grouping, and the heading of the first column.
     by: (&'static str, &'static str),
     ways: [(MarginBy, &'static str, &'static str); 4],
     total: MarginTotal,
     rows: Vec<MarginLine>,
-    /// Rows that are left out.
+    /// Number of omitted rows.
     left_out: usize,
 }
 
 /// One row of the table.
 struct MarginLine {
     name: String,
-    /// The page of what it names.
+    /// Link to the page of the row's subject.
     href: Option<String>,
     calls: u64,
     money: MarginMoney,

@@ -95,7 +95,7 @@ impl OperatorConsole {
     }
 }
 
-/// Every page.
+/// Router with all pages.
 ///
 /// # Errors
 /// When the key of the sessions can neither be read nor made.
@@ -166,7 +166,7 @@ pub(super) fn router(admin: AdminState, data_dir: &Path) -> io::Result<Router> {
         .layer(CompressionLayer::new()))
 }
 
-/// Tells the pages who asks where a proxy that the operator trusts stands before the admin address.
+/// Determines the client's address behind a trusted proxy, for the pages.
 async fn introduce(
     State(console): State<OperatorConsole>,
     mut request: Request,

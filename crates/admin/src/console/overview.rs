@@ -26,7 +26,7 @@ struct Overview {
     days: Vec<Day>,
 }
 
-/// The part that is asked for again.
+/// The part of the page that is refreshed.
 #[derive(Template)]
 #[template(path = "operator_figures.html")]
 struct OverviewFragment {
@@ -59,7 +59,7 @@ struct UpstreamSummary {
     targets: usize,
 }
 
-/// Something that an operator should look at, and where.
+/// A problem that needs attention, with a link.
 struct Warning {
     text: String,
     path: &'static str,
@@ -192,7 +192,7 @@ async fn warnings(
     Ok(all.into_iter().flatten().collect())
 }
 
-/// Requests in a second, with as many digits as tell something.
+/// Requests per second, with a useful number of digits.
 #[expect(clippy::cast_precision_loss, reason = "requests of a minute are far below 2^53")]
 fn rate(minute: &Minute) -> String {
     let rate = minute.requests() as f64 / minute.seconds.max(1.0);

@@ -14,7 +14,7 @@ use tollgate_money::price::PriceVersion;
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, PriceLine, new_submit_token, price_lines, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/prices";
 /// Prices on the page; what is left out is in the admin API.
 const ROWS_MAX: usize = 100;
@@ -27,7 +27,7 @@ struct PricesPage {
     once: String,
     groups: Vec<GroupRow>,
     charged: Vec<PriceNote>,
-    /// Prices that are left out.
+    /// Number of omitted prices.
     left_out: usize,
 }
 

@@ -12,7 +12,7 @@ use tollgate_telemetry::request_log::{Position, Query, ReadError, RequestRecord,
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{HtmlPage, PageFrame, request_list, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 pub(super) const HERE: &str = "/requests";
 /// Requests on one page.
 const PAGE: usize = 50;
@@ -137,7 +137,7 @@ pub(super) async fn one(operator: LoggedInOperator, Path(request): Path<String>)
     }
 }
 
-/// A word, or a dash where there is none.
+/// The text, or a dash if it is empty.
 fn word(text: &str) -> &str {
     if text.is_empty() { "–" } else { text }
 }

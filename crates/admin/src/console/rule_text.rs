@@ -71,7 +71,7 @@ pub(super) fn replaced(form: &Form) -> FormResult<Vec<PriceRule>> {
     read(form.text("was")).map_err(|_| ApiError::malformed("The form was not whole.").into())
 }
 
-/// The rules that were typed.
+/// Parses the rules of the form.
 ///
 /// # Errors
 /// Which line is no rule, beside their field.

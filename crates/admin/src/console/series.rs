@@ -12,7 +12,7 @@ use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use tollgate_web_kit::show;
 
 const MINUTE_MS: u64 = 60 * 1000;
-/// Days that are shown.
+/// Number of days shown.
 const DAYS: u64 = 30;
 
 /// Totals of one hour.
@@ -27,7 +27,7 @@ pub(super) struct Hour {
     pub(super) ttfb_p50: Option<Duration>,
     pub(super) ttfb_p95: Option<Duration>,
     pub(super) spend: Nanousd,
-    /// The amount that was held for what was charged.
+    /// Amount that was held for the charged calls.
     pub(super) held: Nanousd,
 }
 

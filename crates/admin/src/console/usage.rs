@@ -12,9 +12,9 @@ use tollgate_ledger::{Grain, UsageRow, UsageTotal};
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_web_kit::{HtmlPage, PageFrame, show};
 
-/// Days that are shown.
+/// Number of days shown.
 const DAYS: u64 = 30;
-/// Models that are told apart; the rest is in the table of days.
+/// Maximum number of models shown separately; the table of days contains the rest.
 const MODELS_MAX: usize = 50;
 
 #[derive(Template)]

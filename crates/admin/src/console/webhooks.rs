@@ -14,7 +14,7 @@ use tollgate_ledger::{AccountId, LedgerError, ListedTask, TaskId, TaskPhase, Web
 use tollgate_tasks::ReannounceOutcome;
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
-/// The way through the console.
+/// Entry of the navigation.
 const HERE: &str = "/webhooks";
 /// Tasks on one page.
 const PAGE: usize = 50;

@@ -9,7 +9,7 @@ const PROMPTS: [&str; 3] = ["chat", "messages", "responses"];
 /// Operations that make images.
 const IMAGES: [&str; 2] = ["image_generation", "image_edit"];
 
-/// Operations that write down what they hear.
+/// Operations with audio input.
 const HEARING: [&str; 2] = ["transcription", "audio_translation"];
 
 /// True if the model has token limits that lists contain: of prompts and answers.
@@ -22,8 +22,8 @@ pub(super) fn fits(own: &OwnModel, unit: Unit, when: &Condition) -> bool {
     is_billed(own, unit) && can_be_met(own, unit, when)
 }
 
-/// Images and videos are billed in one of several ways: the model's stays as it is, or a request would
-/// be charged twice.
+/// True if the model is billed in this unit. Images and videos are billed in one of several units; proposing
+/// another would charge a request twice.
 fn is_billed(own: &OwnModel, unit: Unit) -> bool {
     let has = |unit| own.base.iter().any(|(typed, _)| *typed == unit);
     let beside = match unit {

@@ -100,7 +100,7 @@ fn longer_prompts(reading: &mut EntryReading, cost: &Tree<'_>) {
     }
 }
 
-/// The prices of a mode that a request asks for with one of its fields.
+/// Prices of a mode that a request selects with one of its fields.
 fn mode_costs(reading: &mut EntryReading, name: &str, mode: &Tree<'_>) {
     let Some(cost) = mode.get("cost") else { return };
     let body = mode.get("provider").and_then(|provider| provider.get("body"));

@@ -34,7 +34,7 @@ fn tiers() -> Vec<Condition> {
     [lengths(), tiers.to_vec(), long.to_vec()].concat()
 }
 
-/// All prices that can be configured.
+/// Strategy for all configurable prices.
 fn rate() -> impl Strategy<Value = Rate> {
     prop_oneof![
         Just(0),

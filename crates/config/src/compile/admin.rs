@@ -10,9 +10,9 @@ use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_types::secret::Secret;
 
-/// More operators are a sign that something else should know who people are.
+/// Maximum number of operators: more should use an identity provider in front.
 const OPERATORS_MAX: usize = 100;
-/// Tokens that are shorter could be guessed.
+/// Minimum length of a token, in bytes: shorter ones could be guessed.
 const TOKEN_BYTES_MIN: usize = 16;
 /// Fewer different characters are no random text: of 16 hexadecimal digits one has ten in most cases.
 const TOKEN_LETTERS_MIN: usize = 6;
@@ -27,10 +27,10 @@ const PLACEHOLDERS: [&str; 8] = [
     "password",
     "0123456789abcdef0123456789abcdef",
 ];
-/// The name of whoever uses `admin.token`.
+/// Name of users of `admin.token` in the audit log.
 const ADMIN: &str = "admin";
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
     let token = raw.token.map(|token| token.0).filter(|token| !token.expose().is_empty());
     let at = Path::root().key("admin");
@@ -57,7 +57,7 @@ pub(super) fn compile(document: &mut Document, raw: raw::Admin, overrides: &Over
     Admin { address, token, tls, operators, console: raw.console }
 }
 
-/// Notes a token that can be guessed.
+/// Reports a token that can be guessed.
 fn check_token(document: &mut Document, at: &Path, token: &Secret) {
     let text = token.expose();
     let letters: String =

@@ -18,12 +18,12 @@ use tollgate_options::network::ProxyRules;
 const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
 /// A key has 1024 bytes at most, and a ledger's name and a number stand behind this.
 const PREFIX_BYTES_MAX: usize = 512;
-/// Shorter, and a store that is at work is given up.
+/// Minimum timeout: a shorter one would abandon a working store.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// Longer, and a reader waits for nothing.
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Compiles what is in order, and notes the rest. `at` is the path of `store`.
+/// Compiles valid settings, and reports the others. `at` is the path of `store`.
 pub(super) fn compile(
     document: &mut Document,
     at: &Path,

@@ -30,7 +30,7 @@ pub(super) struct AuthFor<'a> {
     pub(super) credential: &'a str,
 }
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     at: &Path,
@@ -138,7 +138,7 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || url.scheme() == "http" && is_here
 }
 
-/// Notes a text that is empty, or cannot stand in a request.
+/// Reports an empty text, or one that cannot be sent in a request.
 fn check_text(document: &mut Document, at: &Path, text: &str, example: &str) {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         let fault = Fault::at_value(at, "this is empty, or has letters that do not belong here");

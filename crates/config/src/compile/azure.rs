@@ -9,7 +9,7 @@ use crate::spans::Path;
 /// Base path of Azure's API with OpenAI's own paths.
 const V1: &str = "/openai/v1";
 
-/// Compiles what is in order, and notes the rest; `None` for an upstream that is not Azure's.
+/// Compiles valid settings, and reports the others; `None` for an upstream other than Azure.
 pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Upstream) -> Option<Azure> {
     let is_azure = raw.protocol.0 == Protocol::Azure;
     if !is_azure {

@@ -7,7 +7,7 @@ use crate::names::Protocol;
 use crate::raw;
 use crate::spans::Path;
 
-/// Endpoints of APIs that no codec asks.
+/// Endpoints that no codec uses.
 const OTHER_ENDPOINTS: [&str; 8] = [
     "/completions",
     "/complete",

@@ -6,12 +6,12 @@ use crate::raw;
 use crate::snapshot::Limits;
 use crate::spans::Path;
 
-/// All bodies together, where the file does not say and there is memory enough.
+/// Default memory for all bodies, if the machine has enough.
 const ALL_BYTES_DEFAULT: usize = 512 << 20;
-/// One body, where the file does not say.
+/// Default limit of one body.
 const ONE_BYTES_DEFAULT: usize = 64 << 20;
-/// The part of the process's memory that bodies may take where the file does not say. What is parsed
-/// of them, sockets, streams and the ledger need the rest.
+/// Divisor of the process's memory: default share of bodies. Parsed bodies, sockets, streams and the ledger
+/// need the rest.
 const PART_OF_MEMORY: u64 = 4;
 
 /// Size limits of bodies, in bytes.
@@ -26,7 +26,7 @@ pub(super) struct Bodies {
     pub(super) is_default: bool,
 }
 
-/// Compiles what `limits` says of bodies.
+/// Compiles the limits of bodies.
 pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodies {
     let memory = memory::limit();
     let is_default = raw.body_memory_max.is_none();

@@ -13,7 +13,7 @@ use tollgate_money::money::Nanousd;
 /// Trial credit of new accounts in the demo.
 const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Console,

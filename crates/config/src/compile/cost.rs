@@ -23,8 +23,8 @@ const TYPICAL: Usage = Usage {
     ..Usage::ZERO
 };
 
-/// Gives targets, which stand in the order of their priorities, priorities by their cost within each.
-/// Those whose cost nobody knows come last.
+/// Assigns targets, which are sorted by priority, new priorities by cost within each. Targets without a cost
+/// come last.
 pub(super) fn rank(targets: &mut [Target]) {
     let typical = |target: &Target| match &target.cost {
         Some(TargetCost::Prices(list)) => list.base.cost(&TYPICAL),

@@ -14,7 +14,7 @@ const FALLBACKS_MAX: usize = 8;
 
 /// Models that a list of fallbacks can name, with their operations.
 pub(super) struct TypedOperations {
-    /// Every id that was typed.
+    /// All configured model ids.
     ids: Vec<String>,
     /// The operations of those that could be read.
     operations: HashMap<String, Vec<Operation>>,

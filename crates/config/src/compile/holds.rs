@@ -10,10 +10,10 @@ use crate::raw;
 use crate::spans::Path;
 use crate::window::Window;
 
-/// Nobody waits longer for an answer that has not begun.
+/// Longest permitted wait for an answer that has not begun.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
-/// The rules for all models and accounts.
+/// Compiles the rules for all models and accounts.
 pub(super) fn compile(document: &mut Document, raw: &raw::HoldsSection) -> HoldRules {
     let at = Path::root().key("holds");
     check_tokens(document, &at, raw.output_floor, raw.slice);

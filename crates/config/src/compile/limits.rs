@@ -203,8 +203,8 @@ pub(super) fn thinking_fields(raw: &raw::Model) -> &'static [&'static str] {
     }
 }
 
-/// Notes limits that stand for models nobody knows yet. A pattern that goes on with a date fits the
-/// releases of one model.
+/// Warns about limits of a pattern, which will also apply to future models. A pattern that ends in a date
+/// matches only releases of one model.
 pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &raw::ModelLimits) {
     let Some(literal) = id.strip_suffix('*') else { return };
     // Releases of one model share its limits; only a pattern that fits other models goes out of date.

@@ -10,7 +10,7 @@ use crate::spans::Path;
 use crate::{Overrides, raw};
 use tollgate_types::clock::UnixMs;
 
-/// Compiles the listeners that are in order, and notes the rest.
+/// Compiles valid listeners, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: &[raw::Listener],

@@ -15,7 +15,7 @@ use crate::spans::Path;
 /// What parses it makes several copies of it.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Mcp,

@@ -40,10 +40,10 @@ const REPORTING: [&str; 29] = [
     "cohere.com",
     "nvidia.com",
 ];
-/// Below so much output what an answer may hide is little money.
+/// Output limit below which the hidden cost of an answer is small.
 const OUTPUT_TOKENS_MIN: u64 = 64_000;
 
-/// Warns of a model that may think in secret at an upstream of which nobody knows that it reports usage.
+/// Warns about a model that may think without showing it, at an upstream that is not known to report usage.
 pub(super) fn check(
     document: &mut Document,
     at: &Path,

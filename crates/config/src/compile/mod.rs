@@ -59,13 +59,13 @@ const CREDENTIAL_FIELDS: [&str; 7] =
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
 struct Upstreams {
-    /// Upstreams without errors that are switched on.
+    /// Valid, enabled upstreams.
     on: HashMap<String, Arc<Upstream>>,
-    /// Every name that was typed; `None` when the whole mapping cannot be read.
+    /// All configured names; `None` if the mapping cannot be read.
     typed: Option<Vec<String>>,
     /// Order of targets with the same priority.
     prefer: raw::Prefer,
-    /// A simulator stands for all of them, so their hosts say nothing of providers.
+    /// A simulator replaces all upstreams, so their hosts do not identify providers.
     are_simulated: bool,
 }
 
@@ -151,8 +151,8 @@ pub(super) fn compile(
     })
 }
 
-/// Says which variables and files are missing. They switch an optional upstream off, do not matter
-/// where the credential is replaced, and are errors everywhere else.
+/// Reports missing variables and files. They disable an optional upstream, do not matter for replaced
+/// credentials, and are errors elsewhere.
 fn say_unfilled(document: &mut Document, overrides: &Overrides) {
     if overrides.allow_unset {
         return pass_unfilled(document);

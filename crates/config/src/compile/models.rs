@@ -18,8 +18,8 @@ use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
 use tollgate_protocols::{Dialect, Operation};
 
-/// Compiles what is in order, and notes the rest. Returns the models that can be served now, and the
-/// ids of those that have targets but do what this build does not serve yet.
+/// Compiles valid models, and reports the others. Returns the models that can be served, and the ids of those
+/// with targets whose operations this build does not support.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Models,
@@ -299,7 +299,7 @@ fn check_paths(document: &mut Document, at: &Path, upstream: &Upstream, operatio
     }
 }
 
-/// A target where it is typed, and what its upstream speaks.
+/// A target with its position in the file and the protocol of its upstream.
 struct PlacedTarget {
     at: Path,
     dialect: Dialect,

@@ -5,7 +5,7 @@ use crate::snapshot::{PassedHeaders, Upstream};
 use crate::spans::Path;
 use tollgate_protocols::limits::{PassList, has};
 
-/// The longest name of anything that is let through.
+/// Maximum length of a permitted name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 /// The header that names betas.
 const BETA: &str = "anthropic-beta";
@@ -84,9 +84,9 @@ const NEVER_RESPONSE_HEADERS: [&str; 44] = [
     "x-request-id",
     "x-sendfile",
 ];
-/// The beginnings of response headers that nobody can let through.
+/// Prefixes of response headers that cannot be permitted.
 const NEVER_RESPONSE_PREFIXES: [&str; 2] = ["x-accel-", "x-tollgate-"];
-/// Fields that nobody can let through: such an answer cannot be metered.
+/// Fields that cannot be permitted: their answers cannot be metered.
 const NEVER_FIELDS: [&str; 2] = ["background", "deferred"];
 
 /// Fields that a request can do without: hints, and names for the provider's own books.

@@ -126,7 +126,7 @@ pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
     lacking
 }
 
-/// Warns of prices that look like another figure than the one that is asked for, under conditions too.
+/// Warns about prices that look like a different figure, also under conditions.
 fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
     let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_at = at.key("prices");

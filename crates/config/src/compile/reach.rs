@@ -15,7 +15,7 @@ use tollgate_options::network::{ClientTls, Destination, Proxy, ProxyRules};
 use tollgate_options::postgres::authorities_of;
 use tollgate_types::clock::UnixMs;
 
-/// The word for no proxy.
+/// Name for no proxy.
 const NO_PROXY: &str = "none";
 
 /// Help for an unusable client certificate.

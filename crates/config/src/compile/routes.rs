@@ -52,7 +52,7 @@ pub(super) struct CompiledRoutes {
     pub(super) routes: Vec<Arc<Route>>,
 }
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Routes,

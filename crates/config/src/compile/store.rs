@@ -18,20 +18,21 @@ use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 const KEEP_DAYS_MAX: u16 = 3650;
 /// Fewer lines than a single segment of the journal has are of little use.
 const LINES_MIN: u64 = 16 << 20;
-/// One for the exchange with the treasury and one for everything else: fewer wait for each other.
+/// Minimum number of connections: one for the sync with the treasury and one for everything else.
 const CONNECTIONS_MIN: u32 = 2;
-/// More than a server of usual size has for a whole fleet.
+/// Maximum number of connections, more than a common database server has for a whole fleet.
 const CONNECTIONS_MAX: u32 = 1000;
 /// A shorter lease ends while a stopped node keeps rows locked, or with a hiccup of the network.
 const LEASE_MIN: Duration = Duration::from_secs(2);
-/// After twice as long, what a lost gateway had out is found: nobody should wait longer for it.
+/// Longest lease: a lost gateway is detected after twice this time, and nobody should wait longer for its
+/// money.
 const LEASE_MAX: Duration = Duration::from_secs(60);
 /// The shortest time for which money is borrowed ahead.
 const COVER_MIN: Duration = Duration::from_secs(1);
 /// The longest: more would be out with each node than others find when they need it.
 const COVER_MAX: Duration = Duration::from_secs(600);
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::StoreSection,

@@ -21,7 +21,7 @@ pub struct TypedModel {
     pub prices: Vec<(Unit, Rate)>,
     /// The entries of `prices_when` with the prices that each names, in the order of the file.
     pub prices_when: Vec<(Condition, Vec<(Unit, Rate)>)>,
-    /// The tokens of input that it takes.
+    /// Context size in tokens.
     pub context_tokens_max: Option<u64>,
     /// The tokens that it can put out in one answer.
     pub output_tokens_max: Option<u64>,

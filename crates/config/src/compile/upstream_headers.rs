@@ -32,12 +32,12 @@ const OWN: [&str; 18] = [
     "x-request-id",
     "date",
 ];
-/// The most headers of one upstream: a head has room for them beside a customer's.
+/// Maximum number of headers per upstream: a request head has room for them beside a client's.
 const COUNT_MAX: usize = 32;
 /// The longest value, in bytes: servers refuse heads of 8 KiB and more.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// Compiles those that are in order, and notes the rest.
+/// Compiles valid headers, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     upstream: &Path,

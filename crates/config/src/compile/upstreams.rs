@@ -27,7 +27,7 @@ const SIMULATED_HEADERS: &str = "x-sim-*";
 /// Shorter credentials are found where nobody has put them.
 const CREDENTIAL_BYTES_MIN: usize = 8;
 
-/// Compiles what is in order, and notes the rest.
+/// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
     raw: Vec<(String, raw::Upstream)>,
@@ -100,7 +100,7 @@ pub(super) fn compile(
     upstreams
 }
 
-/// The one server that stands for every upstream.
+/// Destination of the server that replaces every upstream.
 fn simulated(address: SocketAddr) -> Destination {
     Destination { host: address.ip().to_string(), port: address.port(), tls: None, proxy: None }
 }
@@ -193,7 +193,7 @@ fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) 
     }
 }
 
-/// The fields that say who asks, of those that were typed.
+/// Configured fields that define credentials.
 fn kinds(raw: &raw::Upstream) -> Vec<&'static str> {
     let typed = [
         ("credential", raw.credential.is_some()),
@@ -204,7 +204,7 @@ fn kinds(raw: &raw::Upstream) -> Vec<&'static str> {
     typed.into_iter().filter(|(_, is_typed)| *is_typed).map(|(field, _)| field).collect()
 }
 
-/// Notes fields that say twice who asks.
+/// Reports several fields that define credentials.
 fn check_one_kind(document: &mut Document, path: &Path, raw: &raw::Upstream) {
     let kinds = kinds(raw);
     let [first, others @ ..] = kinds.as_slice() else { return };

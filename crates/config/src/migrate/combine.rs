@@ -101,7 +101,8 @@ impl Migration<'_> {
         }
     }
 
-    /// One model has one price: the highest that is said for each kind, else that of our own list.
+    /// Sets the prices of a model: the highest of its deployments for each unit, else that of the built-in
+    /// list.
     fn fill_prices(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
         let priced: Vec<_> = deployments.iter().filter(|one| !one.prices.is_empty()).collect();
         let listed = deployments.iter().find_map(|one| one.listed.as_ref());
@@ -210,7 +211,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The limits that operations need: the least that is said, else those of our own list.
+/// Sets the limits that operations require: the lowest of the deployments, else those of the built-in list.
 fn fill_limits(deployments: &[Deployment], model: &mut PlannedModel) {
     let is_text = model.operations.iter().any(|operation| operation.info().is_prompt);
     let listed = deployments.iter().find_map(|one| one.listed.as_ref());

@@ -15,7 +15,7 @@ use crate::spans::Mark;
 
 /// The last place that a target can have.
 const PRIORITY_MAX: u64 = 1000;
-/// The most of a rate that can be written.
+/// Maximum value of a rate.
 pub(super) const RATE_MAX: u64 = 1_000_000_000;
 
 /// One entry of `model_list`.
@@ -195,7 +195,7 @@ impl Migration<'_> {
         Some(vec![operation])
     }
 
-    /// The upstream of an entry; `None` where it has no place, which is said.
+    /// The upstream of an entry; reports an entry without one and returns `None`.
     fn upstream(
         &mut self,
         provider: &Provider,
@@ -296,7 +296,7 @@ fn own_name<'a>(provider: &Provider, own: &'a str) -> &'a str {
     own
 }
 
-/// Anthropic's API for OpenAI's clients, beside its own.
+/// An upstream for Anthropic's OpenAI-compatible API, beside the native one.
 fn compatible(provider: &Provider, upstream: &PlannedUpstream) -> Option<PlannedUpstream> {
     (provider.protocol.dialect() == Dialect::Anthropic).then(|| PlannedUpstream {
         name: format!("{}-chat", upstream.name),

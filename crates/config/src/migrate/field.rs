@@ -3,7 +3,7 @@
 /// The migration of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is read where it has a meaning.
+    /// The field is converted where it has a meaning.
     Read,
     /// It changes nothing that customers or operators would notice.
     Idle,
@@ -11,7 +11,7 @@ pub(super) enum Fate {
     Otherwise(&'static str),
     /// It is left out, for this reason.
     LeftOut(&'static str),
-    /// It is read where an upstream of this build has this field, and else left out for this reason.
+    /// The field is converted if an upstream of this build supports it, and else dropped for this reason.
     ReadIfOffered(&'static str, &'static str),
 }
 

@@ -48,7 +48,7 @@ pub(super) fn duration(seconds: &str) -> Option<String> {
     }
 }
 
-/// A whole number within bounds.
+/// A whole number within a range.
 pub(super) fn whole(text: &str, range: std::ops::RangeInclusive<u64>) -> Option<u64> {
     let number: u64 = decimal(text).ok()?.normalize().try_into().ok()?;
     // A fraction would be cut.

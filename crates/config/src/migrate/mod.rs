@@ -33,14 +33,14 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 /// The longest message or help, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
-/// Our two files, and what is to be said of how they came about.
+/// The two configuration files, and findings about their conversion.
 #[derive(Debug)]
 pub struct MigratedConfig {
     /// The text of the new `routes.yaml`.
     pub routes: String,
     /// The text of the new `models.yaml`.
     pub models: String,
-    /// Warnings: what was left out. Notes: what is done in another way.
+    /// Findings: a warning for each dropped setting, a note for each changed one.
     pub found: Vec<Diagnostic>,
 }
 
@@ -85,7 +85,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<MigratedConfig, Box<Diagnosti
     Ok(MigratedConfig { routes, models, found })
 }
 
-/// A migration under way.
+/// A migration in progress.
 struct Migration<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
@@ -93,11 +93,11 @@ struct Migration<'a> {
     found: Vec<Diagnostic>,
     /// The places of the plan's models, by id.
     places: HashMap<String, usize>,
-    /// Keys that are written out, by the order in which they were met.
+    /// Literal keys, numbered in the order of their occurrence.
     keys: HashMap<String, usize>,
-    /// Lines that something was said about, without what may be a secret in them.
+    /// Lines quoted in findings, with possible secrets masked.
     shown: HashMap<usize, Vec<char>>,
-    /// The most requests at one time to a deployment that says none.
+    /// Default limit of concurrent requests per deployment.
     concurrent: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Migration<'_> {
         }
     }
 
-    /// Says what becomes of the fields of a mapping that are not read.
+    /// Reports the fields of a mapping that are not converted.
     fn sort_out(&mut self, node: &Node, fates: &'static [(&'static str, Fate)]) {
         for field in node.fields() {
             let name = &field.key;
@@ -142,12 +142,12 @@ impl Migration<'_> {
         }
     }
 
-    /// Something is lost, or a person has to do something.
+    /// Reports a lost setting, or one that needs manual work.
     fn left_out(&mut self, mark: Mark, message: &str, help: &str) {
         self.say(Severity::Warning, mark, message.to_owned(), help);
     }
 
-    /// Something is done in another way.
+    /// Reports a setting that works differently.
     fn note(&mut self, mark: Mark, message: String, help: &str) {
         self.say(Severity::Note, mark, message, help);
     }
@@ -171,8 +171,8 @@ impl Migration<'_> {
         }
     }
 
-    /// A secret of LiteLLM's as a variable. One that is written out stays where it is: the files
-    /// name a variable in its place, which a person has to set.
+    /// Converts a secret of LiteLLM to a variable. A literal secret is not copied: the new files name a
+    /// variable, which must be set.
     fn secret(&mut self, node: &Node) -> Option<String> {
         let text = node.text().filter(|text| !matches!(*text, "" | "none" | "None" | "null"))?;
         if text.starts_with("os.environ/") {

@@ -15,18 +15,18 @@ pub(super) struct Plan {
     pub(super) admin_token: Option<String>,
     /// Tries for one request.
     pub(super) tries_max: Option<u64>,
-    /// After so many failures a target gets no calls.
+    /// Number of failures after which a target gets no calls.
     pub(super) failures: Option<u64>,
-    /// For how long a circuit stays open, as a period.
+    /// Time for which a circuit stays open.
     pub(super) open: Option<String>,
-    /// The most requests of all customers at one time.
+    /// Maximum number of concurrent requests of all customers.
     pub(super) in_flight_max: Option<u64>,
 }
 
 /// The upstreams of a plan by what they are, and their names.
 #[derive(Debug, Default)]
 struct AddedUpstreams {
-    /// Names by everything else.
+    /// Names of upstreams by their other settings.
     by_content: HashMap<PlannedUpstream, String>,
     names: HashSet<String>,
     /// The last number behind a name, by what was to be the name.
@@ -49,7 +49,7 @@ pub(super) struct PlannedUpstream {
     pub(super) read_timeout: Option<String>,
 }
 
-/// One of the ways in which an upstream is signed in to.
+/// One way to sign in to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PlannedAuth {
     /// Its field below `auth`.
@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-/// A text so that YAML reads the same text: plain where it is a word, else in quotes.
+/// Writes a text as YAML: plain if it is a simple word, else quoted.
 pub(super) fn quoted(text: &str) -> String {
     // A colon is text where no space comes behind it.
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./@:".contains(letter);

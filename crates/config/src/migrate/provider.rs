@@ -4,12 +4,12 @@ use tollgate_protocols::{Dialect, Operation, bridge, is_served};
 
 use crate::names::Protocol;
 
-/// A provider of LiteLLM's.
+/// A provider known to LiteLLM.
 #[derive(Debug)]
 pub(super) struct Provider {
     /// The word before the first slash of `litellm_params.model`.
     pub(super) name: &'static str,
-    /// The protocol that is spoken to it.
+    /// Protocol of the provider.
     pub(super) protocol: Protocol,
     /// Way to find the URL of its API.
     pub(super) place: ApiLocation,
@@ -24,7 +24,7 @@ pub(super) struct Provider {
 /// Way to find the URL of a provider's API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApiLocation {
-    /// It begins here, unless `api_base` says otherwise.
+    /// Default base URL, unless `api_base` is set.
     At(&'static str),
     /// `api_base` says it: every customer has a place of their own.
     Typed,
@@ -63,7 +63,7 @@ const fn azure(name: &'static str, key: &'static str) -> Provider {
     Provider { protocol: Protocol::Azure, listed_as: "openai", has_responses: true, ..provider }
 }
 
-/// Every provider that can be reached.
+/// All supported providers.
 pub(super) static PROVIDERS: &[Provider] = &[
     Provider {
         has_responses: true,
@@ -195,7 +195,7 @@ fn unspoken(name: &str) -> String {
 }
 
 impl Provider {
-    /// The operations of prompts that it serves: what it speaks itself, and then what is translated.
+    /// Prompt operations that the provider serves: native ones, then translated ones.
     pub(super) fn prompts(&self) -> Vec<Operation> {
         let dialect = self.protocol.dialect();
         let all = Operation::prompts();

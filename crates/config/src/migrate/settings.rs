@@ -25,7 +25,7 @@ const FALLBACKS: [(&str, Option<&str>); 3] = [
 ];
 /// The most models that a list of ours takes.
 const FALLBACKS_MAX: usize = 8;
-/// The most fallbacks for all models that are looked at: each model takes the first that fit.
+/// Maximum number of global fallbacks considered: each model uses the first that fit.
 const FOR_ALL_MAX: usize = 64;
 /// The most targets that aliases repeat: each of thousands of names could have thousands of targets.
 const COPIED_TARGETS_MAX: usize = 100_000;
@@ -249,7 +249,7 @@ impl Migration<'_> {
         let open = router.text_of("cooldown_time");
         // The longest is two minutes, unless that is said as well.
         self.plan.open = open.and_then(figure::duration);
-        /// The most that `limits.requests_in_flight_max` takes.
+        /// Maximum of `limits.requests_in_flight_max`.
         const IN_FLIGHT_MAX: u64 = 1_000_000;
         let in_flight = section("general_settings").text_of("global_max_parallel_requests");
         self.plan.in_flight_max = in_flight.and_then(|text| figure::whole(text, 1..=IN_FLIGHT_MAX));

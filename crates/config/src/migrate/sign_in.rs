@@ -21,7 +21,7 @@ impl Migration<'_> {
         }
     }
 
-    /// The key that LiteLLM is given, or else the one of AWS's own variables.
+    /// The key configured in LiteLLM, or else AWS's standard variables.
     fn aws(&mut self, values: &Values<'_>) -> PlannedAuth {
         let mut fields = Vec::new();
         for (field, ours, variable) in [

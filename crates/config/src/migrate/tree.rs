@@ -14,7 +14,7 @@ const NODES_MAX: usize = 200_000;
 /// Deeper than any field is, and shallow enough for every recursion over a document.
 const DEPTH_MAX: usize = 32;
 
-/// A value and where it is.
+/// A YAML value with its position.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) mark: Mark,
@@ -188,7 +188,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Puts a value where it belongs: a key, a field's value, an item, or the document itself.
+    /// Adds a value to its parent: as a key, a field's value, an item, or the document itself.
     fn place(&mut self, node: Node) -> Result<(), String> {
         // By what aliases expand to: a few lines of them can stand for billions of values.
         self.nodes += node.count();

@@ -3,7 +3,7 @@
 use super::plan::{Plan, PlannedModel, PlannedTarget, PlannedUpstream, quoted};
 use tollgate_money::price::UNITS;
 
-/// `routes.yaml` and `models.yaml`; `file` is what they were made of.
+/// Writes `routes.yaml` and `models.yaml`; `file` is the source of the conversion.
 pub(super) fn files(file: &str, plan: &Plan) -> (String, String) {
     (routes(file, plan), models(file, plan))
 }

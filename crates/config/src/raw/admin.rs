@@ -19,8 +19,8 @@ pub(crate) struct Admin {
     pub(crate) token: Option<SecretText>,
     /// TLS on the admin address. Default: none. Whether there is any takes effect at a restart.
     pub(crate) tls: Option<Tls>,
-    /// Operators with tokens of their own, so that the audit tells them apart. At most 100. Whoever
-    /// uses `token` is `admin`.
+    /// Operators with their own tokens, so that the audit log distinguishes them. At most 100. Users of
+    /// `token` appear as `admin`.
     pub(crate) operators: Vec<Operator>,
     /// `true` serves a console for operators at `/operator`. Default: `true`. Takes effect at a restart.
     pub(crate) console: bool,
@@ -33,12 +33,12 @@ impl Default for Admin {
     }
 }
 
-/// One operator.
+/// An operator with a token.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Operator {
-    /// The name under which the audit tells what they did.
+    /// Name of the operator in the audit log.
     pub(crate) name: String,
-    /// Their bearer token.
+    /// The operator's bearer token.
     pub(crate) token: SecretText,
 }

@@ -15,12 +15,12 @@ pub(crate) struct Auth {
     /// Tokens of Google, for a service account.
     #[serde(default)]
     pub(crate) google: Option<Google>,
-    /// Requests that are signed with an access key of AWS's, or with those of a role.
+    /// Requests signed with an AWS access key or role.
     #[serde(default)]
     pub(crate) aws: Option<Aws>,
 }
 
-/// An application of Microsoft Entra's.
+/// A Microsoft Entra application.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Entra {
@@ -40,7 +40,7 @@ pub(crate) struct Entra {
     pub(crate) token_url: Option<BaseUrl>,
 }
 
-/// A service account of Google's.
+/// A Google service account.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Google {
@@ -54,7 +54,7 @@ pub(crate) struct Google {
     pub(crate) token_url: Option<BaseUrl>,
 }
 
-/// An access key of AWS's.
+/// An AWS access key.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Aws {
@@ -68,16 +68,15 @@ pub(crate) struct Aws {
     pub(crate) session_token: Option<SecretText>,
     /// The region that requests are signed for: that of the upstream's host.
     pub(crate) region: String,
-    /// The name that the service has in signatures. Default: `bedrock`.
+    /// Service name in signatures. Default: `bedrock`.
     #[serde(default)]
     pub(crate) service: Option<String>,
-    /// The role that is assumed with the key before anything is asked. Default: none, and requests are
-    /// signed with the key.
+    /// Role that is assumed with the key. Default: none; requests are signed with the key.
     #[serde(default)]
     pub(crate) assume_role: Option<AssumeRole>,
 }
 
-/// A role of AWS's.
+/// An AWS role.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AssumeRole {

@@ -15,7 +15,7 @@ use tollgate_money::money::Nanousd;
 pub(crate) struct Console {
     /// `true` serves the customers' console. Default: `true`. Takes effect at a restart.
     pub(crate) enabled: bool,
-    /// Its path on the customers' listeners. Default: `/console`. Takes effect at a restart.
+    /// Path of the console on the customers' listeners. Default: `/console`. Takes effect after a restart.
     pub(crate) path: String,
     /// Rule for registrations. Default: `invite`.
     pub(crate) sign_up: SignUpMode,
@@ -47,10 +47,10 @@ impl Default for Console {
 #[schemars(title = "who may sign up", inline)]
 #[serde(rename = "SignUp")]
 pub(crate) enum SignUpMode {
-    /// Nobody: the operator makes the accounts.
+    /// Nobody: operators create the accounts.
     Closed,
-    /// Whoever has a code of the operator's.
+    /// Anyone with an invite code.
     Invite,
-    /// Everybody.
+    /// Everyone can register.
     Open,
 }

@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 
 use crate::scalar::Period;
 
-/// Requests of those who have shown no valid key, and of the console: they have places of their own
-/// and take none from customers.
+/// Limits for requests without a valid key and for the console. They are counted separately from customers'
+/// requests.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename = "Unauthenticated")]
 pub(crate) struct UnauthenticatedSection {
-    /// Most requests in flight; more are rejected. Default: 256.
+    /// Maximum number of requests in flight; more are rejected. Default: 256.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) requests_in_flight_max: usize,
-    /// Most requests in flight from one address, or one network of IPv6 (/64). Default: 32.
+    /// Maximum number of requests in flight from one IPv4 address or IPv6 /64 network. Default: 32.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) per_address_max: usize,
-    /// The time within which their bodies must arrive and our answers be taken. Default: `10s`.
+    /// Timeout for receiving their bodies and for sending answers. Default: `10s`.
     pub(crate) timeout: Period,
 }
 
@@ -31,8 +31,8 @@ impl Default for UnauthenticatedSection {
     }
 }
 
-/// Calls that cost nothing, such as counts of tokens: accounts without money can make them, and they go
-/// out under the operator's credentials.
+/// Limits for free calls, such as token counts: accounts without money can make them, and they use the
+/// operator's credentials.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FreeCalls {
@@ -42,11 +42,11 @@ pub(crate) struct FreeCalls {
     /// The calls of all accounts to one upstream in a minute. Default: 6000.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) upstream_requests_per_minute: u32,
-    /// The calls under way at one upstream at one time. Default: 64.
+    /// Maximum number of concurrent calls to one upstream. Default: 64.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) upstream_concurrent_requests: usize,
-    /// The share of one account of the calls to an upstream, in a minute and at one time, in percent of
-    /// what it has and what is free together. Default: 25.
+    /// Share of the calls to an upstream for one account, per minute and concurrently, in percent of its own
+    /// and the free ones together. Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) account_percent: u32,
 }
@@ -64,25 +64,25 @@ impl Default for FreeCalls {
     }
 }
 
-/// The most that one account, all of its keys together, may have of the gateway at one time.
+/// Shares of the gateway's capacity for one account, for all its keys together.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PerAccount {
-    /// Its share of `requests_in_flight_max`, in percent. Default: 25.
+    /// Share of `requests_in_flight_max` for one account, in percent. Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) requests_in_flight_percent: u32,
-    /// Its share of `body_memory_max`, in percent; one body, and what goes upstream of it, always
-    /// fits. Default: 25.
+    /// Share of `body_memory_max` for one account, in percent; one body and its upstream copy always fit.
+    /// Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) body_memory_percent: u32,
-    /// Its share of `waiting_max` of `tasks`, in percent. Default: 25.
+    /// Share of `waiting_max` of `tasks` for one account, in percent. Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) waiting_percent: u32,
-    /// Its share of the `concurrent_requests` of a model, in percent of those that it has and that are free
-    /// together, and one at least. Default: 75.
+    /// Share of a model's `concurrent_requests` for one account, in percent of its own and the free ones
+    /// together; at least one request. Default: 75.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) model_concurrency_percent: u32,
-    /// Reads of much at once: `/v1/usage` and pages of the console. Default: 4.
+    /// Concurrent large reads: `/v1/usage` and pages of the console. Default: 4.
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) reads_max: u32,
 }
@@ -104,13 +104,13 @@ impl Default for PerAccount {
 #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Rates {
-    /// Requests a minute; a whole minute's may come at once. Default: no limit.
+    /// Requests per minute; a full minute's requests may arrive at once. Default: no limit.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) requests_per_minute: Option<u32>,
-    /// Tokens a minute: input when a request comes, output when it is over. Default: no limit.
+    /// Tokens per minute: input counts when a request arrives, output when it ends. Default: no limit.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) tokens_per_minute: Option<u32>,
-    /// Requests at one time. Default: no limit.
+    /// Concurrent requests. Default: no limit.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) concurrent_requests: Option<u32>,
 }

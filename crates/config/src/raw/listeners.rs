@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 
 use crate::scalar::Address;
 
-/// One address where customers connect.
+/// An address on which the gateway accepts customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Listener {

@@ -13,24 +13,23 @@ use crate::scalar::{Period, Size};
 pub(crate) struct Mcp {
     /// `true` serves MCP. Takes effect at a restart. Default: `true`.
     pub(crate) enabled: bool,
-    /// Its path. Takes effect at a restart. Default: `/mcp`.
+    /// Path of the server. Default: `/mcp`. Takes effect after a restart.
     pub(crate) path: String,
-    /// The names, and ports if need be, by which it may be called. Default: any.
+    /// Host names, optionally with ports, under which the server may be called. Default: any.
     pub(crate) allowed_hosts: Vec<String>,
-    /// The origins of pages that may call it, such as `https://app.example.com`, or
-    /// `http://localhost:*` for every port. Default: none.
+    /// Origins of pages that may call the server, such as `https://app.example.com`, or `http://localhost:*`
+    /// for every port. Default: none.
     pub(crate) allowed_origins: Vec<String>,
-    /// The largest request body. Takes effect at a restart. Default: `2MiB`, or what
-    /// `body_memory_max` of `limits` leaves.
+    /// Maximum size of a request body. Default: `2MiB`, or what `body_memory_max` of `limits` leaves. Takes
+    /// effect after a restart.
     pub(crate) body_max: Option<Size>,
-    /// The values, of arrays and objects at any depth, that a request body may have. Takes effect at
-    /// a restart. Default: 20000.
+    /// Maximum number of JSON values in a request body, at any depth. Default: 20000. Takes effect after a
+    /// restart.
     #[schemars(range(min = 1_000, max = 10_000_000))]
     pub(crate) json_values_max: usize,
-    /// The most media, images and speech, that an answer has in itself, before base64. Default:
-    /// `16MiB`.
+    /// Maximum size of images and speech embedded in an answer, before base64. Default: `16MiB`.
     pub(crate) media_max: Size,
-    /// The longest that one call may wait for a video. Default: `10m`.
+    /// Maximum time for which a request waits for a video. Default: `10m`.
     pub(crate) wait_max: Period,
 }
 

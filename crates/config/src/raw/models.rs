@@ -23,7 +23,7 @@ pub(crate) struct Models {
     pub(crate) models: Entries<Model>,
 }
 
-/// A model, as customers ask for it by its id.
+/// A model that customers request by its id.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Model {
@@ -31,16 +31,17 @@ pub(crate) struct Model {
     pub(crate) operations: Vec<OperationName>,
     /// Upstreams that serve the model.
     pub(crate) targets: Vec<Target>,
-    /// Models that serve a request when none of its targets can, in this order. Their own lists do not
-    /// count. What is held is the dearest of them all, and what is charged is the price of the one that
-    /// served. Default: none.
+    /// Models, in order, that serve a request if none of the model's targets can. Their own fallbacks are
+    /// ignored. The highest price of all is held, and the price of the serving model is charged. Default:
+    /// none.
     #[serde(default)]
     #[schemars(length(max = 8))]
     pub(crate) fallbacks: Vec<String>,
     /// Prices, in US dollars.
     #[serde(default)]
     pub(crate) prices: Prices,
-    /// Prices that depend on the request. The first whose conditions all hold replaces what it names.
+    /// Prices that depend on the request. The first entry whose conditions all hold replaces the prices that
+    /// it names.
     #[serde(default)]
     pub(crate) prices_when: Vec<PricesWhen>,
     /// Limits of one request.
@@ -49,50 +50,49 @@ pub(crate) struct Model {
     /// Rate limits of all customers together. Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: Rates,
-    /// Holds of requests that do not fit their accounts. Default: `holds` of `routes.yaml`.
+    /// Holds of requests that exceed the account's balance. Default: `holds` of `routes.yaml`.
     #[serde(default)]
     pub(crate) holds: ModelHolds,
     /// `owned_by` in model lists. Default: the first target's upstream.
     #[serde(default)]
     pub(crate) owned_by: Option<String>,
-    /// Reading of an answer for its usage after the customer has disconnected. It is read on where its cost
-    /// is known at its end only: with reasoning, media, or without a stream.
+    /// Reading of an answer for its usage after the client disconnected. Applies where the cost is known only
+    /// at the end: with reasoning, with media, or without streaming.
     #[serde(default)]
     pub(crate) on_disconnect: OnDisconnect,
-    /// Says that the model costs nothing. Default: `false`, and then a missing price is an error.
+    /// True if the model is free. Default: `false`; a missing price is then an error.
     #[serde(default)]
     pub(crate) free: bool,
-    /// `false` promises that the model shows all of its thinking: an answer that is cut is then charged by
-    /// the text that was sent. Default: `true`.
+    /// True if the model may think without showing it. With `false`, an interrupted answer is charged by the
+    /// text that was delivered. Default: `true`.
     #[serde(default)]
     pub(crate) reasoning: Option<bool>,
     /// Charge for a complete answer without a reported usage, from a model that may think without showing it.
     /// Default: `estimate`.
     #[serde(default)]
     pub(crate) missing_usage: Option<MissingUsage>,
-    /// Searches in the web that an upstream may run for one request where the customer sets no limit: such
-    /// a request gets this one. `0` leaves it as it is, and holds ten contexts for it. Default: `5`.
+    /// Maximum number of web searches per request, added to requests in which the customer sets no limit. `0`
+    /// adds none and holds the price of ten contexts. Default: `5`.
     #[serde(default)]
     #[schemars(range(max = 100))]
     pub(crate) searches_max: Option<u32>,
-    /// Top-level fields of requests that are let through although they are not known to cost nothing
-    /// of their own.
+    /// Additional top-level fields of requests that are forwarded although the gateway does not know whether
+    /// they cost extra.
     #[serde(default)]
     pub(crate) pass_fields: Vec<String>,
-    /// Headers of requests that are sent on beside those that always are; `anthropic-beta: NAME` for
-    /// one of Anthropic's betas.
+    /// Additional headers of requests that are forwarded; `anthropic-beta: NAME` allows one of Anthropic's
+    /// betas.
     #[serde(default)]
     pub(crate) pass_headers: Vec<String>,
-    /// Types of tools that are let through, and taken to be run by the upstream. A `*` at the end
-    /// stands for any ending.
+    /// Additional types of tools that are forwarded and assumed to be run by the upstream. A trailing `*`
+    /// matches any ending.
     #[serde(default)]
     pub(crate) pass_tools: Vec<String>,
-    /// Types of messages, items and content that are let through. A `*` at the end stands for any
-    /// ending.
+    /// Additional types of messages, items and content that are forwarded. A trailing `*` matches any ending.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
-    /// Translation of chat, messages and responses where none of the model's upstreams has the customer's
-    /// dialect. Default: `lenient`.
+    /// Translation of chat, messages and responses if none of the model's upstreams supports the customer's
+    /// API. Default: `lenient`.
     #[serde(default)]
     pub(crate) translation: Translation,
     /// Options of translated requests, which differ from model to model.
@@ -104,11 +104,11 @@ pub(crate) struct Model {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Translation {
-    /// Hints that the upstream's protocol has no words for are dropped, and named in
-    /// `x-tollgate-left-out`. Anything else that it has no words for is refused.
+    /// Optional fields that the upstream's protocol does not support are dropped and listed in
+    /// `x-tollgate-left-out`. Other unsupported fields are refused.
     #[default]
     Lenient,
-    /// Requests with anything that the upstream's protocol has no words for are refused.
+    /// Requests with any field that the upstream's protocol does not support are refused.
     Strict,
     /// The model is used in its upstreams' own protocols only.
     Off,
@@ -130,11 +130,11 @@ pub(crate) struct TranslationOptions {
     /// Requests with tools that the model accepts over chat completions. Others go to the Responses API of
     /// the same upstream, if `operations` has `responses`. Default: `always`.
     pub(crate) chat_tools: ChatToolsWords,
-    /// By which field of chat completions of the common kind the model is told to think, or not to. The
-    /// field is let through, as those in `pass_fields` are. Default: `none`.
+    /// The field of chat completions that enables or disables the model's thinking. Customers may send the
+    /// field, as with `pass_fields`. Default: `none`.
     pub(crate) thinking_field: ThinkingFieldWords,
-    /// The words for how much to think that the model knows, over OpenAI's protocols: others become the
-    /// next below, or else the least. Default: all but `max`.
+    /// Reasoning efforts that the model accepts over OpenAI's protocols. Others are replaced by the next
+    /// lower one, or else the lowest. Default: all except `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) efforts: Option<Vec<EffortWords>>,
     /// `true` marks prompts for the cache of an upstream of the protocols `anthropic` and `bedrock` where the
@@ -162,12 +162,12 @@ impl Default for TranslationOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thinking {
-    /// By `output_config.effort`, as models since Opus 4.6 have it.
+    /// `output_config.effort`, as in models since Opus 4.6.
     #[default]
     Effort,
-    /// By `thinking.budget_tokens`, as models before them have it.
+    /// `thinking.budget_tokens`, as in earlier models.
     Budget,
-    /// Not at all: over the protocol `bedrock`, all models but Anthropic's.
+    /// No thinking parameter: models on `bedrock` other than Anthropic's.
     None,
 }
 
@@ -175,10 +175,10 @@ pub(crate) enum Thinking {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatWords {
-    /// Fields that every copy of OpenAI's API understands, such as `max_tokens` and `system`.
+    /// Fields that every OpenAI-compatible API understands, such as `max_tokens` and `system`.
     #[default]
     Common,
-    /// Fields of OpenAI itself, such as `max_completion_tokens` and `developer`.
+    /// OpenAI's own fields, such as `max_completion_tokens` and `developer`.
     Openai,
 }
 
@@ -186,10 +186,10 @@ pub(crate) enum ChatWords {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CallIdWords {
-    /// Any: a conversation that began at another model goes on with its ids.
+    /// Any id: a conversation that began with another model keeps its ids.
     #[default]
     Any,
-    /// Nine letters and digits, as Mistral does: others are replaced, the same by the same.
+    /// Nine letters and digits, as Mistral requires. Other ids are replaced consistently.
     Nine,
 }
 
@@ -197,31 +197,31 @@ pub(crate) enum CallIdWords {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChatToolsWords {
-    /// In every request, at any reasoning effort.
+    /// All requests, at any reasoning effort.
     #[default]
     Always,
-    /// In requests without `reasoning_effort`, or with `none`, as GPT-5.4 does.
+    /// Requests without `reasoning_effort`, or with `none`, as in GPT-5.4.
     WithoutEffort,
-    /// In requests with `reasoning_effort: none`, as GPT-5.6 and GPT-6 Sol do.
+    /// Requests with `reasoning_effort: none`, as in GPT-5.6 and GPT-6 Sol.
     EffortNone,
-    /// In none, as GPT-6 Astra, which does not know `none`.
+    /// No requests, as in GPT-6 Astra, which does not accept `none`.
     Never,
 }
 
-/// By which field a model is told to think, or not to.
+/// The field that enables or disables a model's thinking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ThinkingFieldWords {
-    /// By no field: the model is not told.
+    /// None: requests carry no such field.
     #[default]
     None,
-    /// `thinking: {type: enabled}` or `disabled`, as DeepSeek, Zhipu, Moonshot and MiniMax have it.
+    /// `thinking: {type: enabled}` or `disabled`, as in the APIs of DeepSeek, Zhipu, Moonshot and MiniMax.
     Thinking,
-    /// `enable_thinking` and `thinking_budget`, as Alibaba and SiliconFlow have it.
+    /// `enable_thinking` and `thinking_budget`, as in Alibaba's and SiliconFlow's APIs.
     EnableThinking,
-    /// `reasoning_effort` alone, as Groq and Ollama have it.
+    /// `reasoning_effort` alone, as in Groq and Ollama.
     ReasoningEffort,
-    /// `chat_template_kwargs`, as vLLM and SGLang have it.
+    /// `chat_template_kwargs`, as in vLLM and SGLang.
     ChatTemplateKwargs,
 }
 
@@ -231,22 +231,22 @@ pub(crate) enum ThinkingFieldWords {
 pub(crate) enum EffortWords {
     /// The model does not think at all.
     None,
-    /// The least beside nothing.
+    /// The lowest effort above none.
     Minimal,
-    /// Less than is usual.
+    /// Below the usual effort.
     Low,
     /// The usual amount of thinking.
     Medium,
-    /// More than is usual.
+    /// Above the usual effort.
     High,
     /// More than `high`, and less than `max`.
     XHigh,
-    /// All that the model can.
+    /// The model's highest effort.
     Max,
 }
 
 impl EffortWords {
-    /// The word as requests have it.
+    /// Name in requests.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -260,14 +260,13 @@ impl EffortWords {
     }
 }
 
-/// Charge for a complete answer without a usage.
+/// Charge for a complete answer without usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MissingUsage {
-    /// The usage seen in the answer. The rest, up to the most that it can have cost, is recorded as your
-    /// loss.
+    /// The usage seen in the answer. The remaining possible cost is recorded as a loss of the operator.
     Estimate,
-    /// The most that it can have cost.
+    /// The maximum possible cost.
     Bound,
 }
 
@@ -276,7 +275,7 @@ pub(crate) enum MissingUsage {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OnDisconnect {
-    /// From when the customer left; `timeouts.total` of the upstream counts as well. Default: `1h`.
+    /// Time after the client disconnected; `timeouts.total` of the upstream also applies. Default: `1h`.
     pub(crate) time: Period,
     /// The bytes that are read and thrown away. Default: `64MiB`.
     pub(crate) bytes: Size,
@@ -297,11 +296,11 @@ pub(crate) struct Target {
     /// The upstream's name for the model. Default: the model's id.
     #[serde(default)]
     pub(crate) model: Option<String>,
-    /// Lower is tried first. Default: 0.
+    /// Priority; lower values are tried first. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1000))]
     pub(crate) priority: u32,
-    /// The share among targets of the same priority. Default: 1.
+    /// Share of requests among targets of the same priority. Default: 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) weight: u32,
@@ -314,9 +313,9 @@ pub(crate) struct Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CostOf {
-    /// From the model's own prices, all of them multiplied by `times`.
+    /// The model's own prices, multiplied by `times`.
     List,
-    /// From the upstream, which says with each answer what it cost, as OpenRouter and xAI do.
+    /// The cost that the upstream reports with each answer, as OpenRouter and xAI do.
     Reported,
 }
 
@@ -371,13 +370,13 @@ macro_rules! cost {
             pub(crate) of: Option<CostOf>,
             /// Factor for the model's prices, with `of: list`. Default: 1.
             pub(crate) times: Option<Times>,
-            /// Other prices for calls under some conditions.
+            /// Different prices under some conditions.
             pub(crate) prices_when: Vec<PricesWhen>,
             $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
         }
 
         impl Cost {
-            /// The prices that were typed.
+            /// The configured prices.
             pub(crate) fn prices(&self) -> Prices {
                 Prices { $($price: self.$price),+ }
             }
@@ -387,8 +386,8 @@ macro_rules! cost {
 
 each_unit!(cost);
 
-/// Prices for requests that fit some conditions. Of several entries the first counts whose conditions
-/// all hold, so the special ones come before the general ones.
+/// Prices for requests that meet conditions. The first entry whose conditions all hold applies, so list
+/// special cases before general ones.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PricesWhen {
@@ -398,17 +397,17 @@ pub(crate) struct PricesWhen {
     pub(crate) prices: Prices,
 }
 
-/// Conditions on a request, all of which must hold. Some are known when a request comes; those on its
-/// input and on the tier, speed, place and thinking are decided by what its answer reports, and the
-/// dearest that it can still come to is held until then.
+/// Conditions on a request, all of which must hold. Some are known when the request arrives. Input, tier,
+/// speed, region and thinking are decided by the answer; until then the highest possible price is held.
 #[derive(Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename = "When")]
 pub(crate) struct WhenSection {
-    /// More input tokens than this, cached ones among them. The prices are those of the whole request.
+    /// Applies to requests with more input tokens than this, including cached ones. The prices apply to the
+    /// whole request.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) input_tokens_above: Option<u64>,
-    /// The tier in which the request is served, as its answer says; as it was asked for where the answer
-    /// says nothing. A request can ask for a tier that has prices here, and for no other.
+    /// Service tier reported in the answer, or the requested tier if the answer has none. Requests may only
+    /// use tiers that have prices here.
     pub(crate) service_tier: Option<ServiceTierName>,
     /// Speed of the answer: Anthropic's `speed`.
     pub(crate) speed: Option<SpeedName>,
@@ -416,7 +415,7 @@ pub(crate) struct WhenSection {
     pub(crate) inference_geo: Option<InferenceGeoName>,
     /// `true` for requests in which the model thinks before it answers.
     pub(crate) thinking: Option<bool>,
-    /// The time of the day in UTC at which the request comes, such as `16:30-00:30`.
+    /// Time of day in UTC at which the request arrives, such as `16:30-00:30`.
     pub(crate) time_utc: Option<DayWindow>,
     /// The resolution of a video, such as `720p`.
     pub(crate) resolution: Option<ResolutionName>,
@@ -443,33 +442,33 @@ pub(crate) struct ModelLimits {
     /// all of its upstreams speak Anthropic's protocol, `google` where they speak Google's, and elsewhere
     /// none: a request with a picture then holds the whole context.
     pub(crate) pictures: Option<PictureFamilyName>,
-    /// The tokens that the model can put out in one answer, reasoning included; for image models, the
-    /// tokens of one image. Needed for chat, and for images that are billed by tokens.
+    /// Output limit of the model in tokens, including reasoning; for image models, the tokens of one image.
+    /// Required for chat, and for images billed by tokens.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) output_tokens_max: Option<u64>,
-    /// The vector sizes that an embedding model can give. Default: any is passed on.
+    /// Vector sizes of an embedding model. Default: any.
     #[schemars(inner(range(min = 1, max = 65_536)))]
     pub(crate) dimensions: Vec<u32>,
-    /// The inputs that an embedding model takes in one call: longer arrays are split. Default: they
-    /// are not.
+    /// Maximum number of inputs per call of an embedding model; longer arrays are split. Default: no
+    /// splitting.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) batch_inputs_max: Option<u32>,
     /// `true` if an embedding model accepts token ids instead of text. Default: `true`.
     pub(crate) token_ids: Option<bool>,
-    /// The documents that one request can have ranked. Default: 1000.
+    /// Maximum number of documents in a rerank request. Default: 1000.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) documents_max: Option<u32>,
-    /// The images that one request can make. Default: 10.
+    /// Maximum number of images produced by one request. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) images_max: Option<u32>,
-    /// The images that one request must refer to. Default: 0, and 1 for edits.
+    /// Minimum number of input images in one request. Default: 0, and 1 for edits.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) reference_images_min: Option<u32>,
-    /// The images that one request can refer to. Default: 16.
+    /// Maximum number of input images in one request. Default: 16.
     #[schemars(range(min = 0, max = 100))]
     pub(crate) reference_images_max: Option<u32>,
-    /// The sizes of image that can be asked for, width by height. Default: any that `side_max` and its
-    /// neighbours allow.
+    /// Image sizes that customers may request, width by height. Default: any that `side_max` and the related
+    /// limits allow.
     pub(crate) sizes: Vec<ImageSize>,
     /// The longest side of an image of a size that is not listed, in pixels.
     #[schemars(range(min = 1, max = 65_535))]
@@ -480,9 +479,9 @@ pub(crate) struct ModelLimits {
     /// Greatest ratio of such an image's long side to its short side.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) aspect_ratio_max: Option<u16>,
-    /// The qualities of image that can be asked for. Default: any.
+    /// Image qualities that customers may request. Default: any.
     pub(crate) qualities: Option<Vec<QualityName>>,
-    /// The formats of image file that can be asked for. Default: any.
+    /// Image file formats that customers may request. Default: any.
     pub(crate) output_formats: Option<Vec<ImageFormatName>>,
     /// Formats of image answers. A single one is not sent to upstreams. Default: any.
     pub(crate) response_formats: Option<Vec<ResponseFormatName>>,
@@ -490,12 +489,12 @@ pub(crate) struct ModelLimits {
     pub(crate) mask: Option<bool>,
     /// `true` if images can be streamed. Default: `false`.
     pub(crate) stream: Option<bool>,
-    /// The resolutions of video that can be asked for.
+    /// Video resolutions that customers may request.
     pub(crate) resolutions: Vec<ResolutionName>,
-    /// The shortest video, in seconds.
+    /// Minimum duration of a video, in seconds.
     #[schemars(range(min = 1, max = 3600))]
     pub(crate) seconds_min: Option<u32>,
-    /// The longest video, or the longest audio to write down, in seconds.
+    /// Maximum duration of a video, or of audio to transcribe, in seconds.
     #[schemars(range(min = 1, max = 86_400))]
     pub(crate) seconds_max: Option<u32>,
     /// `true` if a video's `duration` and `seed` can be -1, which lets its upstream choose them. Default:
@@ -504,16 +503,15 @@ pub(crate) struct ModelLimits {
     /// The characters that one request can have spoken. Default: 4096.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) characters_max: Option<u32>,
-    /// The formats of audio that can be asked for, of upstreams that make `wav` alone. With one format
-    /// alone, what is asked for does not matter. Default: any.
+    /// Audio formats that customers may request, for upstreams that produce only `wav`. With a single format,
+    /// the requested one is ignored. Default: any.
     pub(crate) audio_formats: Option<Vec<AudioFormatName>>,
     /// `true` if the model accepts instructions on how to speak. Default: `true`.
     pub(crate) instructions: Option<bool>,
-    /// The seconds that the upstream bills of shorter audio. Default: 0.
+    /// Minimum number of seconds that the upstream bills. Default: 0.
     #[schemars(range(max = 3600))]
     pub(crate) billed_seconds_min: Option<u32>,
-    /// The input tokens that a model of transcriptions makes of a second of audio. Default: 10, which is
-    /// what OpenAI's models do.
+    /// Input tokens per second of transcribed audio. Default: 10, as in OpenAI's models.
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) audio_tokens_per_second: Option<u32>,
 }

@@ -24,8 +24,7 @@ pub(crate) struct Routes {
     /// Addresses for customers. Default: `0.0.0.0:8080` with `h2c: true`. Takes effect at a restart.
     #[serde(default = "default_listeners")]
     pub(crate) listeners: Vec<Listener>,
-    /// Networks of proxies whose `X-Forwarded-For` says where a request comes from. Default: none,
-    /// and the header is ignored.
+    /// Networks of proxies whose `X-Forwarded-For` is trusted. Default: none; the header is ignored.
     #[serde(default)]
     pub(crate) trusted_proxies: Vec<Network>,
     /// The operator's API, probes and metrics. Takes effect at a restart.
@@ -40,15 +39,14 @@ pub(crate) struct Routes {
     /// Reloads of changed files.
     #[serde(default)]
     pub(crate) reload: Reload,
-    /// Bounds on what is taken in from customers.
+    /// Limits on requests from customers.
     #[serde(default)]
     pub(crate) limits: LimitsSection,
     /// Rate limits of keys and accounts. Keys and accounts can have limits of their own, by the admin API.
     /// Default: no limit.
     #[serde(default)]
     pub(crate) rate_limits: RateLimits,
-    /// Holds of requests that do not fit their accounts. Accounts can have rules of their own, by the admin
-    /// API.
+    /// Holds of requests that exceed the account's balance. The admin API can set rules for single accounts.
     #[serde(default)]
     pub(crate) holds: HoldsSection,
     /// Polling and webhooks of tasks, such as video.
@@ -74,7 +72,7 @@ pub(crate) struct Routes {
     /// Paths and their operations. Default: every operation that this build serves, at OpenAI's path.
     #[serde(default)]
     pub(crate) routes: Option<Vec<Route>>,
-    /// The models, in the place of a `models.yaml`: then this is the only file.
+    /// The models, instead of a separate `models.yaml`.
     #[serde(default)]
     #[expect(dead_code, reason = "it is taken out, and read as a `models.yaml` is")]
     pub(crate) models: Entries<Model>,
@@ -92,7 +90,7 @@ pub(crate) struct Shutdown {
     /// Time after SIGTERM in which requests are still accepted, while `/readyz` reports that the gateway is
     /// stopping. Default: none.
     pub(crate) delay: Option<Period>,
-    /// The time that requests in flight get after that. Default: `30s`.
+    /// Time for requests in flight to finish after that. Default: `30s`.
     pub(crate) grace: Period,
 }
 
@@ -116,47 +114,45 @@ impl Default for Reload {
     }
 }
 
-/// Bounds on what is taken in from customers.
+/// Limits on requests from customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Limits")]
 pub(crate) struct LimitsSection {
-    /// The largest request body. Default: `64MiB`, or half of what all bodies may take.
+    /// Maximum size of a request body. Default: `64MiB`, or half of `body_memory_max`.
     pub(crate) body_max: Option<Size>,
-    /// All request bodies held in memory at one time, with what is made of them while they are read.
-    /// Default: `512MiB`, or a quarter of the memory that the process may use, if that is less.
+    /// Memory for all request bodies, including the structures built while reading them. Default: `512MiB`,
+    /// or a quarter of the memory available to the process, if that is less.
     pub(crate) body_memory_max: Option<Size>,
-    /// The values, of arrays and objects at any depth, that a JSON request body may have: a parser
-    /// takes time and memory by their number. Bodies of embeddings, where each token id is one, may
-    /// have ten times as many. Default: 100000.
+    /// Maximum number of values in a JSON request body, at any depth: the time and memory of a parser depend
+    /// on it. Embeddings may have ten times as many, since each token id is a value. Default: 100000.
     #[schemars(range(min = 1_000, max = 100_000_000))]
     pub(crate) json_values_max: usize,
-    /// The time within which a whole request body must arrive. Default: `60s`.
+    /// Timeout for a complete request body. Default: `60s`.
     pub(crate) body_timeout: Period,
-    /// The time within which a customer who is sending must send something. Default: `60s`.
+    /// Timeout for a client that does not continue its request. Default: `60s`.
     pub(crate) read_timeout: Period,
-    /// The time within which a customer who is receiving must take something. Default: `60s`.
+    /// Timeout for a client that does not read its answer. Default: `60s`.
     pub(crate) write_timeout: Period,
-    /// The customers' requests that are served at one time; more are turned away. Default: 10000.
+    /// Maximum number of customers' requests in flight; more are rejected. Default: 10000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) requests_in_flight_max: usize,
     /// Requests without a valid key, and those of the console.
     pub(crate) unauthenticated: UnauthenticatedSection,
-    /// The most that one account may have of these at one time.
+    /// Maximum number of these per account at one time.
     pub(crate) per_account: PerAccount,
-    /// Calls that cost nothing, such as counts of tokens.
+    /// Free calls, such as token counts.
     pub(crate) free_calls: FreeCalls,
-    /// Customers' connections at one time; when there are as many, the one that has been idle the longest
-    /// gives way. Never more than file descriptors allow. Default: as many as those allow, at most
-    /// 20000.
+    /// Maximum number of client connections. Beyond it, the connection that has been idle longest is closed.
+    /// File descriptors limit it further. Default: what these allow, at most 20000.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_max: Option<usize>,
-    /// Most connections from one address: an IPv4 address, or 64 bits of an IPv6 address. It does not
-    /// hold for `trusted_proxies`. Default: half of `connections_max`.
+    /// Maximum number of connections from one address: an IPv4 address or an IPv6 /64 network. Does not apply
+    /// to `trusted_proxies`. Default: half of `connections_max`.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) connections_per_address_max: Option<usize>,
-    /// Calls to upstreams at one time, with those that go on although their customers have left. Never more
-    /// than file descriptors allow. Default: as many as those and the memory allow.
+    /// Maximum number of concurrent calls to upstreams, including those whose client disconnected. File
+    /// descriptors and memory limit it further. Default: what these allow.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) upstream_calls_max: Option<usize>,
     /// Interval of comments in a stream while its upstream is silent, so that no proxy closes it as idle;
@@ -192,9 +188,9 @@ impl Default for LimitsSection {
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RateLimits {
-    /// For every key.
+    /// Limits of every key.
     pub(crate) key: Rates,
-    /// For every account: all of its keys together.
+    /// Limits of every account, for all its keys together.
     pub(crate) account: Rates,
 }
 
@@ -214,22 +210,21 @@ pub(crate) struct TasksSection {
     /// same key without an `Idempotency-Key` is recognised and rejected; `none` for not at all. Default:
     /// `5s`.
     pub(crate) repeat_window: Window,
-    /// The tasks of one account that may come to nothing in a minute, since they cost nothing.
-    /// Default: 30.
+    /// Maximum number of unsuccessful tasks per account and minute, since they are free. Default: 30.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) unpaid_per_minute: u32,
-    /// Hosts that webhooks may be sent to although they are not on the public internet, over `http`
-    /// as well: on ports 80 and 443, on the port that is named, or with `:*` on all. Default: none.
+    /// Hosts outside the public internet that may receive webhooks, also over `http`: on ports 80 and 443, on
+    /// a given port, or with `:*` on all ports. Default: none.
     pub(crate) webhook_hosts: Vec<WebhookHost>,
-    /// The time that a receiver of webhooks may take to answer, at most `15s`. Default: `15s`.
+    /// Timeout for a webhook receiver's answer, at most `15s`. Default: `15s`.
     pub(crate) webhook_timeout: Period,
-    /// Webhooks that are sent at one time. Default: 128.
+    /// Maximum number of concurrent webhooks. Default: 128.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) webhooks_max: u32,
-    /// Webhooks of one account that are sent at one time. Default: 4.
+    /// Maximum number of concurrent webhooks per account. Default: 4.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) webhooks_per_account: u32,
-    /// Webhooks to one receiver that are sent at one time, of all accounts. Default: 8.
+    /// Maximum number of concurrent webhooks to one receiver, for all accounts. Default: 8.
     #[schemars(range(min = 1, max = 10_000))]
     pub(crate) webhooks_per_receiver: u32,
 }
@@ -256,7 +251,7 @@ impl Default for TasksSection {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Balancing {
-    /// Requests that go to the same target as long as it works. Default: `conversation`.
+    /// Requests that stay on the same target while it works. Default: `conversation`.
     pub(crate) affinity: AffinityName,
     /// Order of targets with the same priority. Default: `weight`.
     pub(crate) prefer: Prefer,
@@ -264,7 +259,7 @@ pub(crate) struct Balancing {
     pub(crate) circuit: Circuit,
     /// Rules for trying another target.
     pub(crate) retries: Retries,
-    /// Time until a recovered target has its whole share again. Default: `30s`.
+    /// Time until a recovered target gets its full share again. Default: `30s`.
     pub(crate) slow_start: Period,
 }
 
@@ -284,9 +279,9 @@ impl Default for Balancing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Prefer {
-    /// Their weights, and how busy they are.
+    /// By weight and current load.
     Weight,
-    /// By cost: dearer targets get requests when no cheaper one works.
+    /// By cost: a more expensive target gets requests only if no cheaper one works.
     LeastCost,
 }
 
@@ -294,13 +289,14 @@ pub(crate) enum Prefer {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Circuit {
-    /// After so many failures in a row. Default: 5.
+    /// Number of consecutive failures that opens the circuit. Default: 5.
     #[schemars(range(min = 1, max = 1000))]
     pub(crate) failures: u32,
     /// Percentage of failures within 30 s, of at least 20 calls, that opens the circuit. Default: 50.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) failure_percent: u32,
-    /// First open time; doubled at each further opening without a success between. Default: `5s`.
+    /// Time for which the circuit opens first; doubled each time it opens again without a success in between.
+    /// Default: `5s`.
     pub(crate) open: Period,
     /// Longest open time. Default: `2m`.
     pub(crate) open_max: Period,
@@ -321,16 +317,16 @@ impl Default for Circuit {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Retries {
-    /// Tries for one request, the first included. Default: 4.
+    /// Maximum number of attempts per request, including the first. Default: 4.
     #[schemars(range(min = 1, max = 16))]
     pub(crate) tries_max: u32,
-    /// Retries in 100 requests, over all requests of the gateway. Default: 20.
+    /// Retries per 100 requests, over all requests of the gateway. Default: 20.
     #[schemars(range(min = 0, max = 100))]
     pub(crate) budget_percent: u32,
-    /// Retries a second that there may be in any case. Default: 10.
+    /// Retries per second that are always allowed. Default: 10.
     #[schemars(range(min = 0, max = 10_000))]
     pub(crate) per_second_min: u32,
-    /// After this long no further try of a request begins. Default: `60s`.
+    /// Time after which no further attempt of a request begins. Default: `60s`.
     pub(crate) deadline: Period,
 }
 
@@ -348,7 +344,7 @@ pub(crate) struct AccessLog {
     /// The share of ordinary requests that are logged, from `0` to `1`. Requests that ended in an
     /// error, and slow ones, are always logged. Default: `1`.
     pub(crate) sample: Share,
-    /// A request that took this long or longer is slow. Default: `10s`.
+    /// Duration from which a request counts as slow. Default: `10s`.
     pub(crate) slow: Period,
 }
 
@@ -365,8 +361,7 @@ impl Default for AccessLog {
 pub(crate) struct RequestLogSection {
     /// `true` stores finished requests. Default: `true`.
     pub(crate) enabled: bool,
-    /// The most that it takes of the disk, from `1MiB`. The oldest requests are removed. Default:
-    /// `1GiB`.
+    /// Maximum size on disk, from `1MiB`. The oldest requests are removed first. Default: `1GiB`.
     pub(crate) size_max: Size,
 }
 
@@ -376,7 +371,7 @@ impl Default for RequestLogSection {
     }
 }
 
-/// A path and what it does.
+/// A path and its operation.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Route {
@@ -384,11 +379,11 @@ pub(crate) struct Route {
     pub(crate) path: String,
     /// Operation of the path.
     pub(crate) operation: OperationName,
-    /// The largest request body here. Default: `body_max` of `limits`.
+    /// Maximum size of a request body on this path. Default: `body_max` of `limits`.
     #[serde(default)]
     pub(crate) body_max: Option<Size>,
-    /// The values that a JSON request body may have here. Default: `json_values_max` of `limits`, for
-    /// embeddings ten times that.
+    /// Maximum number of JSON values in a request body on this path. Default: `json_values_max` of `limits`,
+    /// ten times that for embeddings.
     #[serde(default)]
     #[schemars(range(min = 1_000, max = 100_000_000))]
     pub(crate) json_values_max: Option<usize>,

@@ -15,7 +15,7 @@ use crate::url::BaseUrl;
 pub(crate) struct StoreSection {
     /// The directory of the ledger, for one process at a time. Default: `data`.
     pub(crate) data_dir: String,
-    /// Resolution of calls that a crash left open. Default: `void`.
+    /// Charge for calls interrupted by a crash. Default: `void`.
     pub(crate) recovery: Recovery,
     /// The database of a fleet: several gateways that spend the same money. Default: none, and this
     /// gateway is the only one.
@@ -30,11 +30,11 @@ pub(crate) struct StoreSection {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Statements {
-    /// For how many days lines of statements and usage by the hour stay there, from 1 to 3650. Older
-    /// lines are read from the journal, and older usage is told by the day. Default: `90`.
+    /// Number of days, from 1 to 3650, for which sled keeps statement lines and hourly usage. Older lines are
+    /// read from the journal, and older usage is kept by the day. Default: `90`.
     pub(crate) keep_days: u16,
-    /// About how many bytes of lines stay there at most, from `16MiB`; above that the oldest are read
-    /// from the journal. Default: `128MiB`.
+    /// Approximate maximum size of the lines kept in sled, from `16MiB`; older lines are read from the
+    /// journal. Default: `128MiB`.
     pub(crate) size_max: Size,
 }
 
@@ -57,7 +57,8 @@ impl Default for StoreSection {
 #[serde(deny_unknown_fields, default)]
 #[serde(rename = "Journal")]
 pub(crate) struct JournalSection {
-    /// Archive of closed files that no start needs. Default: none, and all files stay in the data directory.
+    /// Archive of closed journal files that startup does not need. Default: none; all files stay in the data
+    /// directory.
     pub(crate) archive: Option<Archive>,
 }
 
@@ -65,20 +66,20 @@ pub(crate) struct JournalSection {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Archive {
-    /// A directory, best on another disk. Each ledger makes a directory of its own in it.
+    /// A directory, preferably on another disk. Each ledger creates its own subdirectory.
     pub(crate) directory: Option<String>,
-    /// A bucket of an object store that speaks S3. Each ledger has a prefix of its own in it.
+    /// A bucket of an object store with the S3 API. Each ledger uses its own prefix.
     pub(crate) s3: Option<Bucket>,
-    /// For how many days after its last record a file stays in the data directory. Default: `30`.
+    /// Number of days for which a file stays in the data directory after its last record. Default: `30`.
     #[serde(default = "keep_days")]
     pub(crate) keep_days: u16,
 }
 
-/// A bucket, and how it is reached.
+/// A bucket and the settings to reach it.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bucket {
-    /// Its name.
+    /// Name of the header.
     pub(crate) bucket: String,
     /// Prefix of all object keys, such as `tollgate/eu`. Default: none.
     #[serde(default)]
@@ -95,7 +96,7 @@ pub(crate) struct Bucket {
     pub(crate) access_key: SecretText,
     /// The key that signs requests.
     pub(crate) secret_key: SecretText,
-    /// The longest silence of the store, from `1s` to `10m`. Default: `30s`.
+    /// Timeout without data from the store, from `1s` to `10m`. Default: `30s`.
     #[serde(default = "store_timeout")]
     pub(crate) timeout: Period,
 }
@@ -130,25 +131,25 @@ pub(crate) struct Postgres {
     /// URL of the database, without a password. Of several hosts with commas between them, the one that
     /// accepts writes is used.
     pub(crate) url: DatabaseUrl,
-    /// The user's password. Default: none is given.
+    /// Password of the database user. Default: none.
     pub(crate) password: Option<SecretText>,
     /// Encryption of the connection. Default: `verify-full`, or `disable` for a database on this machine.
     pub(crate) tls: Option<DatabaseTls>,
     /// The authorities whose certificates the server may prove its name with, as PEM. Default: those
     /// that this machine trusts.
     pub(crate) ca_file: Option<String>,
-    /// The most connections at one time, beside the one that listens. Default: `10`.
+    /// Maximum number of connections, in addition to the one for notifications. Default: `10`.
     #[serde(default = "connections")]
     pub(crate) connections: u32,
     /// Name of this gateway in the fleet. Default: the name of the machine.
     pub(crate) node: Option<String>,
-    /// Time that this gateway continues without the database, from `2s` to `60s`. All gateways of a fleet
-    /// have the same. Default: `10s`.
+    /// Time for which this gateway continues without the database, from `2s` to `60s`. Must be equal for all
+    /// gateways of a fleet. Default: `10s`.
     #[serde(default = "lease")]
     pub(crate) lease: Period,
-    /// For how long ahead this gateway borrows what its customers spend, at their pace of the last
-    /// seconds: so long calls go on that the database is away, as far as the lease lets them. From `1s`
-    /// to `10m`. Default: `lease`.
+    /// Period for which this gateway leases money in advance, at its customers' current rate of spending.
+    /// Calls continue for that long without the database, as far as the lease allows. From `1s` to `10m`.
+    /// Default: `lease`.
     pub(crate) cover: Option<Period>,
 }
 
@@ -165,8 +166,8 @@ fn lease() -> Period {
 #[serde(rename_all = "kebab-case")]
 #[schemars(title = "a way to connect", inline)]
 pub(crate) enum DatabaseTls {
-    /// It is, and the server proves its name.
+    /// The connection is encrypted, and the server's certificate and name are verified.
     VerifyFull,
-    /// It is not.
+    /// The connection is not encrypted.
     Disable,
 }

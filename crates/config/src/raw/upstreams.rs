@@ -14,7 +14,7 @@ use crate::window::Window;
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
-    /// The protocol that it speaks.
+    /// Protocol of the upstream.
     pub(crate) protocol: ProtocolName,
     /// Base URL of the API, such as `https://api.openai.com/v1`. For the protocols `openai`, `voyage` and
     /// `gemini` this ends with the version; for `vertex` with `/publishers/google`; for `azure` with
@@ -24,25 +24,25 @@ pub(crate) struct Upstream {
     /// protocol `azure`. Leave it out where the URL ends with `/openai/v1`.
     #[serde(default)]
     pub(crate) api_version: Option<String>,
-    /// Your key at the provider. Leave it out for a server that asks for none.
+    /// Your key at the provider. Omit it for a server that needs none.
     #[serde(default)]
     pub(crate) credential: Option<SecretText>,
-    /// Several keys at the provider, by names of your own, in the place of `credential`. Calls are
-    /// spread over them, and one that is refused or busy is left to the others.
+    /// Several keys at the provider, by names that you choose, instead of `credential`. Calls are distributed
+    /// among them; a refused or busy key is avoided.
     #[serde(default)]
     pub(crate) credentials: Entries<SecretText>,
     /// Sign-in instead of a `credential`: with tokens of Microsoft Entra or Google, or with AWS's signatures.
     #[serde(default)]
     pub(crate) auth: Option<Auth>,
-    /// Several ways to sign in, by names of your own, in the place of `auth`. Calls are spread over them
-    /// as over `credentials`.
+    /// Several ways to sign in, by names that you choose, instead of `auth`. Calls are distributed among them
+    /// as with `credentials`.
     #[serde(default)]
     pub(crate) auths: Entries<Auth>,
-    /// Headers that every request to it gets, health checks too, in the place of a customer's of the same
-    /// name. A value can stand in a variable or a file, as a key can.
+    /// Headers that are added to every request to the upstream, including health checks. They replace headers
+    /// of the same name from the client. Values can come from a variable or a file, like keys.
     #[serde(default)]
     pub(crate) headers: Entries<SecretText>,
-    /// Asks regularly whether the upstream works. Default: only calls show it.
+    /// Regular health checks of the upstream. Default: none; only calls reveal failures.
     #[serde(default)]
     pub(crate) health_check: Option<HealthCheck>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
@@ -66,32 +66,33 @@ pub(crate) struct Upstream {
     /// TLS settings. Default: the certificate must be from an authority that this machine trusts.
     #[serde(default)]
     pub(crate) tls: Option<UpstreamTls>,
-    /// Outcomes after which another target is tried although this one may have done the work.
+    /// Outcomes after which another target is tried although this one may have processed the request.
     #[serde(default)]
     pub(crate) retries: UpstreamRetries,
-    /// Top-level fields of requests that models let through if all of their upstreams do: see the
-    /// same field of a model.
+    /// Additional top-level fields of requests that are forwarded for models whose upstreams all list them.
+    /// See the same field of a model.
     #[serde(default)]
     pub(crate) pass_fields: Vec<String>,
-    /// Top-level fields of requests that it refuses and can do without. They are left out of what it
-    /// gets, and named in `x-tollgate-left-out`; `stream_options` is the gateway's own, and is not named.
+    /// Top-level fields of requests that the upstream refuses and that are not essential. They are removed
+    /// and listed in `x-tollgate-left-out`; `stream_options`, which the gateway adds, is not listed.
     #[serde(default)]
     pub(crate) leave_out_fields: Vec<String>,
-    /// Headers of requests that are sent on to it beside those that always are.
+    /// Additional headers of requests that are forwarded to the upstream.
     #[serde(default)]
     pub(crate) pass_headers: Vec<String>,
-    /// Headers of its answers that are passed on beside those that always are.
+    /// Additional headers of answers that are relayed.
     #[serde(default)]
     pub(crate) pass_response_headers: Vec<String>,
-    /// Types of tools that models let through if all of their upstreams do.
+    /// Additional types of tools that are forwarded for models whose upstreams all list them.
     #[serde(default)]
     pub(crate) pass_tools: Vec<String>,
-    /// Types of messages, items and content that models let through if all of their upstreams do.
+    /// Additional types of messages, items and content that are forwarded for models whose upstreams all list
+    /// them.
     #[serde(default)]
     pub(crate) pass_content: Vec<String>,
-    /// Ids of what your account there keeps that any customer may name in requests: files, vector stores,
-    /// prompts, containers and the like, such as `vs_abc123`; a `*` at the end stands for any ending.
-    /// Default: none. What an account has got through the gateway it may name anyway.
+    /// Ids of objects in your account at the provider that any customer may use: files, vector stores,
+    /// prompts, containers and the like, such as `vs_abc123`; a trailing `*` matches any ending. Default:
+    /// none. Ids that an account received through the gateway are always allowed.
     #[serde(default)]
     pub(crate) shared_ids: Vec<String>,
 }
@@ -107,11 +108,11 @@ pub(crate) struct UpstreamTls {
     pub(crate) certificate: Option<String>,
     /// The path of a PEM file with the client certificate's private key, without a passphrase.
     pub(crate) key: Option<String>,
-    /// The name that its certificate must prove. Default: the host of `base_url`.
+    /// Host name that the upstream's certificate must have. Default: the host of `base_url`.
     pub(crate) server_name: Option<String>,
 }
 
-/// Outcomes after which another target is tried although this one may have done the work.
+/// Outcomes after which another target is tried although this one may have processed the request.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UpstreamRetries {
@@ -125,16 +126,17 @@ pub(crate) struct UpstreamRetries {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HealthCheck {
-    /// Path to `GET` without a credential: any answer below 500 is good. Default: a connection is enough.
+    /// Path that is requested with `GET` and no credential; any status below 500 counts as healthy. Default:
+    /// a successful connection is enough.
     pub(crate) path: Option<String>,
     /// Interval of checks. Default: `10s`.
     pub(crate) interval: Period,
     /// Timeout of an answer. Default: `5s`.
     pub(crate) timeout: Period,
-    /// So many failures in a row take it out. Default: 3.
+    /// Number of consecutive failures that mark the upstream as unhealthy. Default: 3.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) unhealthy_after: u32,
-    /// So many successes in a row bring it back. Default: 2.
+    /// Number of consecutive successes that mark the upstream as healthy. Default: 2.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) healthy_after: u32,
 }
@@ -156,17 +158,17 @@ impl Default for HealthCheck {
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Timeouts {
-    /// For the TCP and TLS handshakes. Default: `5s`.
+    /// Timeout of the TCP and TLS handshakes. Default: `5s`.
     pub(crate) connect: Period,
-    /// The longest silence, before a response begins and between two pieces of it. Default: `610s`.
+    /// Timeout without data, before an answer begins and within it. Default: `610s`.
     pub(crate) read: Period,
-    /// Until a piece of a request is taken. Default: `30s`.
+    /// Timeout for writing a piece of a request. Default: `30s`.
     pub(crate) write: Period,
-    /// The longest that an answer may take, from the request's beginning: a stream is then ended with
-    /// an error event, and what was delivered is charged. Default: `1h`.
+    /// Maximum duration from the beginning of the request. A longer stream is ended with an error event, and
+    /// what was delivered is charged. Default: `1h`.
     pub(crate) total: Period,
-    /// Time that an unused connection is kept for the next request: choose less than the upstream keeps it. A
-    /// shorter `Keep-Alive: timeout` of the upstream takes precedence. `none` keeps none. Default: `10s`.
+    /// Time for which an idle connection is kept; choose less than the upstream's own. A shorter `Keep-Alive:
+    /// timeout` of the upstream takes precedence. `none` keeps no connections. Default: `10s`.
     pub(crate) idle: Window,
 }
 

@@ -20,9 +20,9 @@ pub(crate) const MODEL_PUNCTUATION: &str = "-_.:/@";
 pub struct Model {
     /// The public id; shared, because every hold and record of a request names it.
     pub id: Arc<str>,
-    /// Operations that its targets serve.
+    /// Operations that the model's targets serve natively.
     pub operations: Vec<Operation>,
-    /// Operations that are served by translation only.
+    /// Operations that are served only by translation.
     pub translated: Vec<Operation>,
     /// Targets, best first: ascending `priority`, then the order of `models.yaml`.
     pub targets: Vec<Arc<Target>>,
@@ -50,7 +50,7 @@ pub struct Model {
 pub struct OnDisconnect {
     /// For how long, from when the customer left.
     pub time: Duration,
-    /// Most bytes to read.
+    /// Maximum number of bytes to read.
     pub bytes: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Target {
     pub weight: u32,
     /// Cost for the operator; `None` if unknown.
     pub cost: Option<TargetCost>,
-    /// Headers of a request that are sent on to it: the model's and the upstream's.
+    /// Additional request headers that are forwarded, from the model and the upstream.
     pub pass_headers: Arc<PassedHeaders>,
 }
 
@@ -106,7 +106,7 @@ impl Model {
         self.operations.contains(&operation.granted_by()) || self.is_translated(operation)
     }
 
-    /// All that it can be asked for: what its upstreams speak, then what is translated.
+    /// All operations of the model: native ones, then translated ones.
     pub fn served(&self) -> impl Iterator<Item = Operation> {
         let is_new = |operation: &&Operation| !self.operations.contains(operation);
         self.operations.iter().chain(self.translated.iter().filter(is_new)).copied()

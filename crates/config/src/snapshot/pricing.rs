@@ -52,7 +52,7 @@ impl Pricing {
         self.is_noted.load(Ordering::Acquire)
     }
 
-    /// It stands in the ledger that calls are charged by it.
+    /// Marks the price as recorded in the ledger.
     pub fn set_noted(&self) {
         self.is_noted.store(true, Ordering::Release);
     }
@@ -100,12 +100,12 @@ pub struct ListedModel {
 }
 
 impl ListedModel {
-    /// The JSON in OpenAI's shape, which `write` gives if nobody has asked for it before.
+    /// The prices in OpenAI's format, created by `write` on first use.
     pub fn as_openai(&self, write: impl FnOnce() -> String) -> &str {
         self.openai.get_or_init(|| write().into())
     }
 
-    /// The JSON in Anthropic's shape, which `write` gives if nobody has asked for it before.
+    /// The prices in Anthropic's format, created by `write` on first use.
     pub fn as_anthropic(&self, write: impl FnOnce() -> String) -> &str {
         self.anthropic.get_or_init(|| write().into())
     }

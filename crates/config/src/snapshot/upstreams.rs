@@ -16,7 +16,7 @@ use tollgate_types::secret::Secret;
 pub struct Upstream {
     /// Its name in `routes.yaml`.
     pub name: String,
-    /// The protocol that it speaks.
+    /// Dialect of the upstream.
     pub dialect: Dialect,
     /// Azure's variations; `None` for other providers.
     pub azure: Option<Azure>,
@@ -41,7 +41,7 @@ pub struct Upstream {
     pub repeat_after: Vec<RepeatAfter>,
     /// Fields, tools and content that operators allow beyond the known ones.
     pub pass: PassList,
-    /// Top-level fields of a request that are left out of what is sent to it.
+    /// Top-level fields that are removed from requests to it.
     pub leave_out_fields: Vec<String>,
     /// Headers of a request that are sent on to it.
     pub pass_headers: PassedHeaders,
@@ -74,12 +74,12 @@ pub enum RepeatAfter {
     ConnectionLost,
 }
 
-/// Headers of a request that are sent on beside those that always are.
+/// Additional request headers that are forwarded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedHeaders {
     /// Names, in small letters; a `*` at the end stands for any ending.
     pub names: Vec<String>,
-    /// The betas of Anthropic's API that are sent on.
+    /// Anthropic's betas that are forwarded.
     pub betas: Vec<String>,
     /// Betas that are sent on because the model has a price or another thing that they need.
     pub granted_betas: Vec<&'static str>,
@@ -119,7 +119,7 @@ impl Upstream {
         })
     }
 
-    /// The word for what it speaks in `routes.yaml`.
+    /// Name of its protocol in `routes.yaml`.
     #[must_use]
     pub fn protocol(&self) -> &'static str {
         if self.azure.is_some() { "azure" } else { self.dialect.as_str() }
@@ -170,7 +170,7 @@ impl Upstream {
     }
 }
 
-/// One of the operator's ways to show a provider who asks.
+/// One of the operator's credentials at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     /// Its name in `routes.yaml`; empty for one that has none because it is the only one.
@@ -182,7 +182,7 @@ pub struct Credential {
 /// Kind of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
-    /// A key that is sent with requests as it is.
+    /// A key that is sent unchanged with requests.
     Key(Secret),
     /// A token issued for the operator, or a signature.
     Auth(Arc<Auth>),
@@ -232,9 +232,9 @@ pub struct HealthCheck {
     pub interval: Duration,
     /// Timeout of an answer.
     pub timeout: Duration,
-    /// So many failures in a row take it out.
+    /// Number of consecutive failures that mark the upstream as unhealthy.
     pub unhealthy_after: u32,
-    /// So many successes in a row bring it back.
+    /// Number of consecutive successes that mark the upstream as healthy.
     pub healthy_after: u32,
 }
 

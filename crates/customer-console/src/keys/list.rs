@@ -32,7 +32,7 @@ impl KeyState {
         }
     }
 
-    /// The state as pages say it.
+    /// Label of the state.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Works => "works",
@@ -102,7 +102,7 @@ struct KeysPage {
 /// Position in the list, and result of the previous form.
 #[derive(Default, Deserialize)]
 pub(crate) struct KeysQuery {
-    /// Only keys that were made before this one.
+    /// Only keys created before this one.
     before: Option<String>,
 }
 

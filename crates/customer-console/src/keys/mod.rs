@@ -26,8 +26,7 @@ use tollgate_web_kit::{DoneMessages, FlashLevel, Form, HtmlPage, PageFrame, new_
 
 pub(super) use list::page as list;
 
-/// Keys of one account that can be in use at one time: one for each program, not one for each user of
-/// it.
+/// Maximum number of active keys of one account: one per program, not one per user of it.
 const LIVE_MAX: usize = 100;
 /// Keys that one account can ever make: the ledger holds all of them in memory, some 300 bytes each.
 const EVER_MAX: usize = 10_000;
@@ -83,7 +82,7 @@ struct KeyMadePage {
     snippets: Snippets,
 }
 
-/// Makes a key and shows it, this once. A form that is sent again makes no second one.
+/// Creates a key and shows it once. Sending the form again creates no second key.
 pub(super) async fn make(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

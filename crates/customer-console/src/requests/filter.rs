@@ -43,7 +43,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Reads what was typed, for an account that has these keys.
+    /// Parses the filter for an account with these keys.
     pub(super) fn from_typed(typed: TypedFilter, keys: &KeyNames) -> Self {
         let mut filter = Self {
             errors_only: !typed.errors.is_empty(),

@@ -38,7 +38,7 @@ struct OneRequest {
     task: Option<(String, String)>,
 }
 
-/// The prices that it is charged by.
+/// Prices at which the request was charged.
 struct AppliedPrice {
     version: PriceVersion,
     lines: Vec<PriceLine>,

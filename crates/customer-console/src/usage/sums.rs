@@ -15,7 +15,7 @@ pub(super) struct Sums {
     pub(super) models: Vec<(Arc<str>, UsageTotal)>,
     /// The sums of each key, the dearest first.
     pub(super) keys: Vec<(KeyId, UsageTotal)>,
-    /// By model and day.
+    /// Sums by model and day.
     pub(super) models_by_day: BTreeMap<Arc<str>, BTreeMap<UnixMs, UsageTotal>>,
 }
 
@@ -39,7 +39,7 @@ impl Sums {
     }
 }
 
-/// Of two that cost the same, the one with more calls comes first.
+/// Sorts sums by cost, then by the number of calls.
 fn dearest_first<T: Ord>(sums: BTreeMap<T, UsageTotal>) -> Vec<(T, UsageTotal)> {
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, total)| std::cmp::Reverse((total.charged, total.calls)));

@@ -21,9 +21,9 @@ use tollgate_web_kit::{HtmlPage, PageFrame, ShowsMedia, show};
 #[template(path = "customer_video.html")]
 struct VideoPage {
     frame: PageFrame,
-    /// By which its page is found.
+    /// Id in the URL of its page.
     page_id: String,
-    /// By which the customer knows it.
+    /// Id known to the customer.
     id: String,
     record: Record,
     badge_class: &'static str,

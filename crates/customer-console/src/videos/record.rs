@@ -27,7 +27,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The record of a task as it stands; nobody is asked.
+    /// Loads the current record of a task without asking its upstream.
     pub(super) async fn load(tasks: &Tasks, task: &Task) -> Self {
         let record: Value = serde_json::from_str(&tasks.shown(task).await).unwrap_or_default();
         let state = match task.stage {

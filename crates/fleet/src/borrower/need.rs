@@ -56,7 +56,7 @@ pub(super) struct Need {
     pub(super) is_scarce: bool,
     /// The time at which a waiting call was last released: it takes its money a moment later.
     served_at: Option<Duration>,
-    /// Money returned but not reported yet: it is on its way to the treasury.
+    /// Money that was returned and not reported yet.
     pub(super) returning: Nanousd,
     /// Another node needs it.
     pub(super) is_recalled: bool,
@@ -65,7 +65,7 @@ pub(super) struct Need {
 }
 
 impl Need {
-    /// The part of the available money that stays on this node.
+    /// Part of the available money that stays on this node.
     pub(super) fn kept(&self, available: Nanousd, cover_s: i64, now: Duration) -> Nanousd {
         let is_fresh = |served_at| now.saturating_sub(served_at) < RECALL_BEAT;
         if self.served_at.is_some_and(is_fresh) {

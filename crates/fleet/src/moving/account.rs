@@ -19,10 +19,10 @@ use tollgate_types::clock::UnixMs;
 /// The model of a call in place of money that was lost with a node and counts as spent.
 const LOST: &str = "suspense";
 
-/// An account that is being written.
+/// State of an account while its records are written.
 pub(super) struct Account {
     id: AccountId,
-    /// Grants, refunds and resolved doubts that are not written yet, oldest first.
+    /// Unwritten grants, refunds and resolved doubts, oldest first.
     money: VecDeque<Record>,
     /// Holds that these are about.
     named: BTreeSet<HoldId>,
@@ -30,9 +30,9 @@ pub(super) struct Account {
     holds: HashMap<HoldId, HoldId>,
     /// Calls that the account could not pay when it was their turn: clocks of nodes differ.
     late: VecDeque<JournaledRecord>,
-    /// So much of what calls were charged was borne by the operator in the end.
+    /// Part of the charges that the operator bore in the end.
     borne: Nanousd,
-    /// Payments of debts that are not written yet, oldest first.
+    /// Unwritten payments of debts, oldest first.
     payments: VecDeque<(UnixMs, Nanousd)>,
     /// The number of calls and debt payments.
     lines: u64,
@@ -232,7 +232,7 @@ impl Account {
         Ok(())
     }
 
-    /// Has the operator bear what the treasury did not take.
+    /// Charges the operator with what the treasury did not take.
     fn bear(&mut self, record: &mut Record) {
         if let Record::Posted { charged, written_off, .. }
         | Record::PostedOwing { charged, written_off, .. } = record

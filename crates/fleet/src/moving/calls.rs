@@ -36,7 +36,7 @@ impl<'a> Calls<'a> {
         Self { db, account, nodes: nodes.iter().map(of_node).collect() }
     }
 
-    /// The oldest that was not taken yet.
+    /// The oldest remaining record.
     pub(super) async fn next(&mut self) -> Result<Option<JournaledRecord>, MoveError> {
         for node in &mut self.nodes {
             while node.lines.is_empty() && !node.is_over {

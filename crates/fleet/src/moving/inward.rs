@@ -54,7 +54,7 @@ fn open(dir: &Path) -> Result<MoveSource, MoveError> {
     }
 }
 
-/// Says what would move, and refuses what cannot; nothing is changed.
+/// Reports what would be moved, and refuses what cannot be; changes nothing.
 ///
 /// # Errors
 /// [`MoveError`].
@@ -158,7 +158,7 @@ async fn check(
     fleet.check(db, source, &holds).await
 }
 
-/// Writes down the parts that are not there yet. Says how many parts and how many writes there are.
+/// Writes missing parts. Returns the number of parts and of writes.
 async fn put(db: &Db, source: &MoveSource) -> Result<(u64, u64), MoveError> {
     let ids: Vec<String> = source.accounts().iter().map(|account| account.id.to_string()).collect();
     let progress = db.begin_move(&source.name, source.last, &source.chain, &ids).await?;
@@ -191,7 +191,7 @@ async fn put_part(
     }
 }
 
-/// Reads back what was written down and compares it with the ledger.
+/// Reads the written parts back and compares them with the ledger.
 async fn compare(db: &Db, source: &MoveSource, tallies: &Tallies) -> Result<(), MoveError> {
     let (mut followed, mut read) = (DirectoryState::default(), 0);
     loop {
@@ -235,7 +235,7 @@ async fn lines_of(db: &Db, account: AccountId) -> Result<u64, MoveError> {
     }
 }
 
-/// Makes all of it a part of the fleet.
+/// Adds the complete ledger to the fleet.
 async fn finish(
     db: &Db,
     source: &MoveSource,

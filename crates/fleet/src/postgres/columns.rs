@@ -13,7 +13,7 @@ pub(super) fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A number that is never negative.
+/// A non-negative number.
 pub(super) fn count(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -160,7 +160,7 @@ impl Db {
         Ok(moved)
     }
 
-    /// All losses of an account, in the order in which they were reported.
+    /// All losses of an account, in the order of their reports.
     pub(crate) async fn losses_of(&self, account: AccountId) -> Result<Vec<ListedLoss>, DbError> {
         const SQL: &str =
             "SELECT seq, bytes FROM tollgate.losses WHERE account = $1 ORDER BY number";

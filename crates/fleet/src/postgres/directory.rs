@@ -40,10 +40,10 @@ pub struct DirectoryWrite {
     pub bytes: Vec<u8>,
 }
 
-/// A part of the directory.
+/// A page of the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryPage {
-    /// The last place that is written.
+    /// Position of the last entry.
     pub head: Seq,
     /// The write at the requested position; `None` at the beginning.
     pub at: Option<String>,

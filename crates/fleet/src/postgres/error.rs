@@ -27,7 +27,7 @@ impl DbError {
         message
     }
 
-    /// Says where it happened.
+    /// Adds the place of the error.
     pub(super) fn named(self, place: &str) -> Self {
         let named = |message: String| format!("PostgreSQL at {place}: {message}");
         match self {
@@ -53,9 +53,9 @@ impl std::error::Error for DbError {}
 /// Why the treasury does not take a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteRefused {
-    /// There is no such account there.
+    /// The account does not exist there.
     UnknownAccount(AccountId),
-    /// It was given before under the same id.
+    /// The same id was granted before.
     GivenBefore,
     /// The amount does not fit the account.
     DoesNotFit,
@@ -67,7 +67,7 @@ pub enum WriteRefused {
     UnfitCredit,
     /// Nodes have leased this much of the account's credit line, which cannot be set to less.
     CreditInFlight(AccountId, Nanousd),
-    /// Nobody is in doubt about the hold.
+    /// The hold is not in doubt.
     NotInDoubt(HoldId),
     /// No lease of the node is in suspense for the account, or another amount is.
     NotInSuspense(NodeId, AccountId),

@@ -156,7 +156,7 @@ impl Db {
         self.execute(LEAVE, &[&node, &epoch]).await.map(|_| ())
     }
 
-    /// Removes what is over.
+    /// Removes expired rows.
     ///
     /// # Errors
     /// [`DbError`].

@@ -19,7 +19,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Something that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelNotification {
-    /// The channel on which it was sent.
+    /// Channel of the notification.
     pub channel: String,
     /// The payload; empty for a new connection, as earlier notifications are lost and a poll is due.
     pub payload: String,

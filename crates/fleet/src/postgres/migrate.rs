@@ -30,27 +30,26 @@ pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 9, name: "credit", sql: include_str!("migrations/0009_credit.sql") },
 ];
 
-/// Makes the table of the steps that were taken. Its row 0 is what processes that migrate at the same
-/// time lock, one after another.
+/// Creates the table of applied migrations. Concurrent migrations lock its row 0, one after another.
 const BEGINNING: &str = include_str!("migrations/0000_schema_version.sql");
 
 /// The state of a schema in relation to this version of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SchemaState {
-    /// It is the one that this version needs.
+    /// The schema is the one that this version needs.
     Current,
     /// The database has no schema `tollgate`.
     Missing,
     /// It lacks steps: the first of them.
     Behind {
-        /// The last step that was taken.
+        /// Last applied migration.
         at: i64,
         /// The last step of this version.
         needs: i64,
     },
     /// It has steps that this version does not know.
     Ahead {
-        /// The last step that was taken.
+        /// Last applied migration.
         at: i64,
         /// The last step in this version.
         knows: i64,
@@ -78,7 +77,7 @@ pub struct MigrationStep {
     pub applied_at: Option<String>,
 }
 
-/// Says whether this version can work with the schema.
+/// Checks whether this version is compatible with the schema.
 ///
 /// # Errors
 /// What to do, when it cannot.
@@ -189,7 +188,7 @@ fn compare(taken: &AllTaken, migrations: &[Migration]) -> Option<SchemaState> {
     lacks.then_some(SchemaState::Behind { at, needs: knows })
 }
 
-/// The steps that were taken; none when there is no table of them.
+/// Applied migrations; `None` without the table.
 async fn taken(db: &Db) -> Result<Option<AllTaken>, DbError> {
     let there = "SELECT 1 FROM information_schema.tables
                  WHERE table_schema = 'tollgate' AND table_name = 'schema_version'";
@@ -256,7 +255,7 @@ async fn up_to(db: &Db, migrations: &[Migration]) -> Result<Vec<&'static str>, D
     Ok(applied)
 }
 
-/// Makes the schema and the table of its steps, unless they are there.
+/// Creates the schema and the table of migrations, unless they exist.
 async fn begin(db: &Db) -> Result<(), DbError> {
     if taken(db).await?.is_some() {
         return Ok(());
@@ -271,7 +270,7 @@ async fn begin(db: &Db) -> Result<(), DbError> {
     }
 }
 
-/// Takes the next missing step and gives its name; none when there is none.
+/// Applies the next missing migration and returns its name; `None` if there is none.
 async fn next(db: &Db, migrations: &[Migration]) -> Result<Option<&'static str>, DbError> {
     db.transact(|tx| Box::pin(take_next(tx, migrations))).await
 }

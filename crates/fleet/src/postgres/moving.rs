@@ -170,9 +170,8 @@ impl Db {
         rows.iter().map(decode).collect()
     }
 
-    /// Makes a ledger whose parts are all here a part of the fleet: its writes stand in the directory
-    /// one behind the other, its money in the accounts. What the database has then is compared before
-    /// anybody sees it.
+    /// Adds a completely transferred ledger to the fleet: its writes to the directory, its money to the
+    /// accounts. The result is compared before it becomes visible.
     pub(crate) async fn finish_move(&self, finish: &Finish<'_>) -> Result<MoveOutcome, DbError> {
         let finished = self.transact_or_refuse(move |tx| {
             Box::pin(async move {
@@ -218,7 +217,7 @@ async fn begin_move(
     Ok(0)
 }
 
-/// Another process moves the same ledger, or an answer was lost: the part is here.
+/// True if the part was written before: another process moves the same ledger, or an answer was lost.
 async fn has_part(tx: &Transaction<'_>, ledger: &str, part: u64) -> Result<(), DbError> {
     let sql = "SELECT 1 FROM tollgate.moved_in WHERE ledger = $1 AND parts >= $2";
     match tx.query_opt(sql, &[&ledger, &number(part)]).await? {

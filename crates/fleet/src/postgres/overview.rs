@@ -73,7 +73,7 @@ const LEASES: &str = "SELECT l.node, n.name, l.account, a.name, l.amount,
 /// The state of a fleet at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// All of its money.
+    /// All money of the fleet.
     pub sums: Sums,
     /// Its nodes, by their numbers.
     pub nodes: Vec<NodeOverview>,
@@ -86,7 +86,7 @@ pub struct Sums {
     pub accounts: u64,
     /// The sums of their money.
     pub money: AccountFunds,
-    /// The part of all credit lines that has been spent, account by account.
+    /// Spent part of all credit lines.
     pub credit_used: Nanousd,
     /// True if every account and all leases add up.
     pub adds_up: bool,
@@ -106,10 +106,10 @@ pub enum NodeState {
 }
 
 impl NodeState {
-    /// All of them, in the order in which they are shown.
+    /// All states in the order of display.
     pub const ALL: [Self; 4] = [Self::Alive, Self::Joining, Self::Silent, Self::Gone];
 
-    /// The word for it.
+    /// Name of the state.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -148,14 +148,14 @@ pub struct NodeOverview {
     pub term_left_ms: u64,
     /// The sum of its leases.
     pub out: Nanousd,
-    /// Of how many accounts that is.
+    /// Number of accounts with leases.
     pub accounts: u64,
 }
 
 /// A node's lease of an account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseOut {
-    /// The node that has the money out.
+    /// Node with the lease.
     pub node: NodeId,
     /// The operators' name for the node.
     pub node_name: String,
@@ -180,7 +180,7 @@ pub struct LeaseFilter {
     pub only_suspended: bool,
     /// Only leases after this one.
     pub after: Option<(NodeId, AccountId)>,
-    /// The most of them.
+    /// Maximum number of items.
     pub limit: u32,
 }
 
@@ -205,7 +205,7 @@ impl Db {
         })
     }
 
-    /// All nodes that there ever were, by their numbers.
+    /// All nodes that ever joined, sorted by number.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.

@@ -32,8 +32,8 @@ const BYTES_MAX: usize = 2 << 20;
 const SLACKS_MS: [u64; 2] = [100, CLOCKS_APART_MS];
 /// The most that the clocks of two nodes, or of one before and after it was set, are taken to differ.
 const CLOCKS_APART_MS: u64 = 5_000;
-/// The most open tasks that are looked at for the one of a request: a task is opened within a second of
-/// its request.
+/// Maximum number of open tasks searched for the one of a request: a task is opened within a second of its
+/// request.
 const TASKS_MAX: usize = 200;
 const HOURS_PER_DAY: u32 = 24;
 
@@ -61,7 +61,7 @@ const REFUNDS: &str = "SELECT id, amount, charged, at FROM tollgate.refunds
     WHERE account = $1 AND hold = $2 ORDER BY at, id LIMIT $3";
 /// The last use of each key.
 const KEYS_USED: &str = "SELECT key, at FROM tollgate.keys_used WHERE account = $1";
-/// Reads what accounts have and owe.
+/// Query for balances and debts of accounts.
 const BALANCES: &str = "SELECT id, granted, available + leased, held + suspense, spent, debt,
         written_off, credit FROM tollgate.accounts WHERE id = ANY($1)";
 
@@ -84,8 +84,8 @@ struct SearchRange {
 }
 
 impl Db {
-    /// At most `limit` lines of an account's statement from before `before`, the last reported first.
-    /// The place of each is its cursor: the number of its chunk, and its own in the chunk.
+    /// At most `limit` statement lines of an account before `before`, the last reported first. A cursor
+    /// consists of the number of a chunk and the position in it.
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`. So do all reads fail.
@@ -223,7 +223,7 @@ impl Db {
         Ok(None)
     }
 
-    /// At most `limit` refunds of a hold, the first ones, without places.
+    /// The first `limit` refunds of a hold, without positions.
     pub(crate) async fn refunds_of(
         &self,
         account: AccountId,

@@ -3,7 +3,7 @@
 /// The channel that announces recalls; the payload is the number of the node that needs money.
 pub(crate) const RECALLED: &str = "tollgate_recall";
 
-/// Asks the nodes that have money of an account for it.
+/// Asks the nodes that lease money of an account to return it.
 pub(super) const RECALL: &str = "INSERT INTO tollgate.recalls (account, until)
     SELECT d.account, now() + interval '1 second' FROM unnest($1::text[]) AS d (account)
     ON CONFLICT (account) DO UPDATE SET until = EXCLUDED.until";

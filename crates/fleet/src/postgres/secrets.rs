@@ -6,7 +6,7 @@ use super::{Db, DbError};
 use tollgate_types::secret::Secret;
 
 impl Db {
-    /// The fleet's secret of this name: the one that is there, or `own` if there is none yet.
+    /// The fleet's secret of this name: the stored one, or `own` if there is none.
     ///
     /// # Errors
     /// [`DbError`]; asking again is safe.

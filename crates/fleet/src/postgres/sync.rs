@@ -256,7 +256,7 @@ async fn rejection(tx: &Transaction<'_>, sync: &SyncRequest) -> Result<SyncRows,
     answer.map(Ok).map_err(|error| DbError::Failed(format!("an answer cannot be read: {error}")))
 }
 
-/// Locks and loads what a sync touches.
+/// Locks and loads the rows of a sync.
 async fn load(
     tx: &Transaction<'_>,
     treasury: &mut Treasury,

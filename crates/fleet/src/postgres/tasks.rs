@@ -156,7 +156,7 @@ async fn count_from(tx: &Transaction<'_>, task: &Task, at: UnixMs) -> Result<(),
     Ok(())
 }
 
-/// The word for a task's stage.
+/// Name of a task's stage.
 pub(super) fn stage_of(task: &Task) -> &'static str {
     match task.stage {
         TaskPhase::Submitting => "submitting",

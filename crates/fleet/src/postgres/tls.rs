@@ -9,7 +9,7 @@ use tollgate_options::postgres::authorities_of;
 
 use super::DbError;
 
-/// Makes connections to servers that prove their name with a certificate of `ca_file`, or of one of the
+/// Creates a TLS connector that verifies the server's name with a certificate of `ca_file`, or of the
 /// machine's authorities.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(4);
 /// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
-/// A transaction that has begun. `'env` is what its work may borrow.
+/// An open transaction. `'env` is the lifetime of borrowed data.
 pub struct Transaction<'env> {
     lent: PooledConnection,
     place: &'env str,

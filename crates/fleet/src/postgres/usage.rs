@@ -14,10 +14,10 @@ use tollgate_ledger::{UsageCell, UsageTotal};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{PLACED, UNITS, UnitInfo};
 
-/// The summed columns beside the units.
+/// Summed columns other than the units.
 const MONEY: [&str; 4] = ["calls", "charged", "owed", "written_off"];
 
-/// The units that have a column.
+/// Units with a column.
 fn placed() -> impl Iterator<Item = &'static UnitInfo> {
     UNITS.iter().take(PLACED)
 }

@@ -48,8 +48,8 @@ impl Bucket {
         Ok(presigned_s3_url(&self.keys, region, method.as_str(), url, signed, now, VALID))
     }
 
-    /// Puts an object there that `body` has, whose length and checksum are `sum`. That the store says
-    /// yes is no proof that it has it.
+    /// Stores the object in `body`, whose length and checksum are `sum`. A successful answer does not prove
+    /// that the store has it.
     pub(super) fn put(
         &self,
         key: &str,
@@ -105,7 +105,7 @@ impl Bucket {
         transfer::get(request, (bytes, self.options.timeout), stop.cloned())
     }
 
-    /// With where the store is: the object is told of by whoever asked.
+    /// Adds the store's location to an error; the caller adds the object.
     fn describe(&self, failed: &transfer::TransferError) -> io::Error {
         let BucketOptions { endpoint, bucket, .. } = &self.options;
         let says = format!("the store at {endpoint} (bucket {bucket}): {}", failed.says);

@@ -21,7 +21,7 @@ const RATE_MIN: u64 = 64 << 10;
 const QUEUE: usize = 4;
 /// Interval of the check for cancellation.
 const POLL: Duration = Duration::from_millis(100);
-/// The most that is read of what a store says of an error.
+/// Maximum size of an error body read from the store.
 const ERROR_BYTES_MAX: usize = 16 << 10;
 /// The most that an object has whose length nobody has noted: a seal has 600 bytes.
 const SMALL_BYTES_MAX: u64 = 16 << 10;
@@ -65,7 +65,7 @@ impl From<io::Error> for TransferError {
 /// Length and checksum of a body.
 pub(super) struct Sum {
     pub(super) bytes: u64,
-    /// In base64, as `Content-MD5` has it.
+    /// MD5 in base64, as in `Content-MD5`.
     pub(super) md5: String,
 }
 
@@ -87,7 +87,7 @@ impl Sum {
     }
 }
 
-/// A body in pieces.
+/// A body as a stream of pieces.
 struct BodyChunks {
     input: Box<dyn Read + Send>,
     stop: Arc<AtomicBool>,
@@ -148,7 +148,7 @@ pub(super) struct ObjectStream {
     is_over: bool,
 }
 
-/// Begins to fetch an object of this length, or, where that is not known, of a few kilobytes.
+/// Begins the download of an object of this length or, if unknown, of at most a few kilobytes.
 pub(super) fn get(
     request: StoreRequest,
     (bytes, silence): (Option<u64>, Duration),
@@ -264,7 +264,7 @@ fn on_a_thread(
     Ok(())
 }
 
-/// An answer that says yes. Of any other, what it says and what to do.
+/// Returns a successful answer; others become an error with the store's message and advice.
 async fn accepted(answer: OutboundResponse) -> Result<OutboundResponse, TransferError> {
     let status = answer.status();
     if status == 200 {

@@ -89,8 +89,8 @@ impl Ledger {
         is_lowered
     }
 
-    /// The node stops: of what its keys may spend it keeps what they have spent. The rest would be
-    /// nobody's until the period ends.
+    /// Gives back the unspent shares of key limits when the node stops. Otherwise nobody could spend them
+    /// until the period ends.
     pub fn give_up_caps(&self, keys: Vec<CapDemand>) {
         for CapDemand { account, key, .. } in keys {
             let mut core = self.shard(account).lock();
@@ -109,8 +109,8 @@ impl Ledger {
         }
     }
 
-    /// Nobody can say whether an exchange was heard: all that it told is told again. What was given up
-    /// with it would be nobody's until the period ends, if the key is not used here any more.
+    /// Marks the contents of a sync whose outcome is unknown for another report. Shares given back with it
+    /// would otherwise be lost until the period ends, if the key is no longer used here.
     pub fn retell_caps(&self, asks: &[CapRequest]) {
         for ask in asks {
             let mut core = self.shard(ask.account).lock();

@@ -29,15 +29,15 @@ pub struct Reserve {
     pub key: KeyId,
     /// The public id of the model that is called.
     pub model: Arc<str>,
-    /// The price that it is charged by.
+    /// Version of the price at which the call is charged.
     pub price: Option<PriceVersion>,
     /// Id of the request.
     pub request: RequestId,
-    /// The most that the call can cost. Less than zero counts as zero.
+    /// Maximum cost of the call. Negative values count as zero.
     pub amount: Nanousd,
-    /// The least that it costs once an upstream has begun on it: what the customer pays under
-    /// [`RecoveryPolicy::Floor`](crate::RecoveryPolicy) if this process dies meanwhile.
-    /// Counts as `amount` where it is more.
+    /// Minimum cost once an upstream has begun to process the call: the charge under
+    /// [`RecoveryPolicy::Floor`](crate::RecoveryPolicy) if this process crashes meanwhile. Limited by
+    /// `amount`.
     pub floor: Nanousd,
 }
 
@@ -46,12 +46,12 @@ pub struct Reserve {
 pub struct PostedCharge {
     /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// Debt: the part that the account could not pay. It is paid before anything else.
+    /// Debt: the part that the account could not pay. Later money pays it first.
     pub owed: Nanousd,
 }
 
 impl PostedCharge {
-    /// Charge of a call that was free.
+    /// Charge of a free call.
     pub const NOTHING: Self = Self { charged: Nanousd::ZERO, owed: Nanousd::ZERO };
 }
 
@@ -199,8 +199,8 @@ impl Hold {
         }
     }
 
-    /// Ends the hold without a charge, and begins another of its amount for a call of another model.
-    /// Nobody else can take the money in between.
+    /// Ends the hold without a charge and begins another of its amount for a call of another model,
+    /// atomically.
     ///
     /// # Errors
     /// [`Refusal::Stopped`] when the ledger has closed; nothing is held then.
@@ -232,9 +232,9 @@ impl Hold {
         Ok(Self { ledger, account, key, id, amount, reservation, last_seq, written, is_open })
     }
 
-    /// Ends the hold with what the call cost. A charge above the hold takes what it can from the
-    /// account's available money, whatever the key may spend, and the rest is the account's debt.
-    /// Returns at once; the record is on disk with the next hold that is, some 50 ms later at most.
+    /// Settles the hold with the cost of the call. A charge above the hold is taken from the account's
+    /// available money, regardless of the key's limits, and the rest becomes debt. Returns at once; the
+    /// record is on disk with the next hold, at most about 50 ms later.
     pub fn post(mut self, settlement: Settlement) -> PostedCharge {
         let Settlement { charge, usage, source } = settlement;
         let mut core = self.ledger.shard(self.account).lock();

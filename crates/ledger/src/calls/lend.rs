@@ -14,7 +14,7 @@ use tollgate_options::ledger::RecoveryPolicy;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
-/// Money that is to be set aside.
+/// Request to hold money of an account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FundsRequest {
     /// Account that pays for the call.
@@ -97,7 +97,7 @@ impl Ledger {
         has_plenty || self.fleet.as_ref().is_some_and(|fleet| !fleet.is_scarce(account))
     }
 
-    /// The holds that are open now.
+    /// Ids of all open holds.
     #[must_use]
     pub fn open_hold_ids(&self) -> Vec<HoldId> {
         let shards = self.shards.iter();
@@ -141,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// Takes `amount` of what is available out of the ledger, if so much is there.
+    /// Returns `amount` of the leased available money, if there is that much.
     pub fn give_back(&self, account: AccountId, amount: Nanousd) -> bool {
         let mut core = self.shard(account).lock();
         let available = core.account(account).map(|account| account.balance.available);
@@ -165,7 +165,7 @@ impl Ledger {
         self.shard(account).lock().pace(account).reserved
     }
 
-    /// Takes in what was lent of an account.
+    /// Adds leased money to an account.
     pub fn take_in(&self, account: AccountId, amount: Nanousd) {
         let record = Record::Leased { account, amount, at: UnixMs::now() };
         if self.commit(&mut self.shard(account).lock(), record).is_err() {
@@ -174,13 +174,13 @@ impl Ledger {
         }
     }
 
-    /// Whoever lends is told once an account has less than this here.
+    /// Notifies the lender once when an account has less than `below` here.
     pub fn watch(&self, account: AccountId, below: Nanousd) {
         self.shard(account).lock().watch(account, below);
     }
 
-    /// Waits until all that was recorded is on disk, and says how far that is; `None` when the ledger
-    /// has closed before.
+    /// Waits until everything recorded so far is on disk and returns its last position; `None` if the ledger
+    /// closes first.
     pub async fn on_disk(&self) -> Option<Seq> {
         let last = self.journal.last_seq();
         self.journal.durable(last).await.ok().map(|()| last)

@@ -27,13 +27,13 @@ const RECALLED_POLL: Duration = Duration::from_millis(250);
 pub struct AccountPatch {
     /// New display name of the account.
     pub name: Option<String>,
-    /// Suspended, or taken up again.
+    /// True to suspend the account, false to resume it.
     pub suspended: Option<bool>,
     /// Rate limits that all its keys share.
     pub rates: RatesPatch,
     /// Another credit line; zero for none.
     pub credit_limit: Option<Nanousd>,
-    /// Other rules by which its requests are held.
+    /// New hold rules for the account.
     pub holds: HoldsPatch,
 }
 
@@ -84,7 +84,7 @@ impl ActorScope<'_> {
         Ok(WriteOutcome { value, repeated })
     }
 
-    /// Says whether it was done before.
+    /// Changes an account. Returns true if the same request was made before.
     async fn patch_account(
         &self,
         account: AccountId,

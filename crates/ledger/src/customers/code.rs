@@ -30,7 +30,7 @@ use tollgate_types::secret::{KeyHash, Secret};
 /// 300 bytes each and 30 for each use.
 const CODES_MAX: usize = 100_000;
 
-/// A code to be made.
+/// Parameters of a new code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewCode {
     /// Purpose of the code.
@@ -39,7 +39,7 @@ pub struct NewCode {
     pub amount: Option<Nanousd>,
     /// Maximum number of uses; each account counts once.
     pub uses_max: u32,
-    /// From when on nobody can use it; `None` for never.
+    /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
     /// Operator's note; may be empty.
     pub note: String,
@@ -110,7 +110,7 @@ impl ActorScope<'_> {
         Ok(WriteOutcome { value: ((!repeated).then_some(secret), issued), repeated })
     }
 
-    /// Revokes a code: nobody can use it any more. What it gave stays given.
+    /// Revokes a code for further use. Credit that it already gave stays.
     ///
     /// # Errors
     /// [`LedgerError::UnknownCode`], [`LedgerError::OtherRequest`] and [`LedgerError::Stopped`].
@@ -127,7 +127,7 @@ impl ActorScope<'_> {
         Ok(WriteOutcome { value, repeated })
     }
 
-    /// Gives an account what a code is good for, once for each account. Gives the amount.
+    /// Redeems a code for an account, at most once per account. Returns the amount.
     ///
     /// # Errors
     /// [`LedgerError::Code`], [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] where the

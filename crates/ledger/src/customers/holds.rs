@@ -57,7 +57,7 @@ impl HoldsPatch {
 }
 
 impl Keys {
-    /// Takes over the hold rules of an account.
+    /// Sets the hold rules of an account.
     pub(crate) fn hold_by(&mut self, account: AccountId, holds: &Arc<HoldOverrides>) {
         if holds.is_empty() {
             self.holds.remove(&account);
@@ -68,7 +68,7 @@ impl Keys {
 }
 
 impl Ledger {
-    /// The hold rules of an account in the place of those for all; `None` where it has none.
+    /// Hold rules of the account that replace the configured ones; `None` without any.
     #[must_use]
     pub fn hold_overrides(&self, account: AccountId) -> Option<Arc<HoldOverrides>> {
         let keys = self.keys.read();

@@ -11,14 +11,14 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, KeyId};
 use tollgate_types::limit::Rates;
 
-/// Changes to limits; `None` leaves one as it is, `Some(None)` takes it away.
+/// Changes to rate limits: `None` keeps a limit, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RatesPatch {
     /// Another number of requests a minute.
     pub requests_per_minute: Option<Option<NonZeroU32>>,
     /// Another number of tokens a minute.
     pub tokens_per_minute: Option<Option<NonZeroU32>>,
-    /// Another number of requests at one time.
+    /// New limit of concurrent requests.
     pub concurrent_requests: Option<Option<NonZeroU32>>,
 }
 
@@ -32,7 +32,7 @@ impl RatesPatch {
     }
 }
 
-/// Changes to what a key may use; `None` leaves a limit as it is, `Some(None)` takes it away.
+/// Changes to the limits of a key: `None` keeps a limit, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyLimitsPatch {
     /// Limits of requests and tokens a minute.
@@ -56,8 +56,7 @@ impl KeyLimitsPatch {
 }
 
 impl Keys {
-    /// Takes over what an account's state says of its limits, of its keys' and of its prices, and
-    /// whether it is suspended.
+    /// Restores limits of an account and its keys, its prices, and its suspension from the account's state.
     pub(crate) fn restore_limits(&mut self, state: &AccountState) {
         let limited =
             state.spendings.iter().filter(|(_, spending)| spending.limits != KeyLimits::default());

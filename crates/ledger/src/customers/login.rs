@@ -44,7 +44,7 @@ pub fn normal_email(typed: &str) -> Result<String, LedgerError> {
     Ok(email)
 }
 
-/// Refuses what is not an Argon2id hash.
+/// Refuses anything except an Argon2id hash.
 pub(crate) fn check_password(hash: &str) -> Result<(), LedgerError> {
     if hash.starts_with(PASSWORD_PREFIX)
         && hash.len() <= PASSWORD_BYTES_MAX
@@ -102,7 +102,7 @@ impl Ledger {
         self.shard(AccountId::OPERATOR).lock().operator.ended.contains_key(session)
     }
 
-    /// Forgets what is not recognised any more.
+    /// Removes expired sessions and remembered requests.
     pub(crate) fn forget_people(&self, now: UnixMs) {
         self.ids.lock().forget(now);
         for shard in &self.shards {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 pub(crate) use tollgate_journal::sync_directory;
 
-/// Makes a directory with those above it, and their names durable: what is put into it must not be gone
-/// with it.
+/// Creates a directory and its parents, and makes their names durable, so that files created in it survive a
+/// power failure.
 pub(crate) fn make_directory(dir: &Path) -> io::Result<()> {
     let missing: Vec<_> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
     std::fs::create_dir_all(dir)?;

@@ -101,7 +101,7 @@ impl MovedMarker {
     }
 }
 
-/// Refuses a directory that has the file.
+/// Refuses a directory that contains the marker file.
 pub(crate) fn check(dir: &Path) -> Result<(), OpenError> {
     match MovedMarker::find(dir)? {
         // Broken off before it could say so: it would be taken for a new ledger's directory.

@@ -12,22 +12,22 @@ pub(crate) type Head = tollgate_journal::head::JournalHead<Checkpoints>;
 /// The file of an open ledger that has it.
 pub(crate) type HeadFile = tollgate_journal::head::HeadFile<Checkpoints>;
 
-/// The checkpoints that the journal tells of.
+/// Checkpoints recorded in the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoints {
     /// The oldest first.
     pub checkpoints: Vec<Checkpoint>,
 }
 
-/// A checkpoint that the journal tells of.
+/// A checkpoint recorded in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// The last record that it knows of.
+    /// Position of the last directory entry known to the node.
     pub seq: Seq,
     /// The hash of its file, as the journal has it.
     #[serde(with = "hex32")]
     pub sha256: [u8; 32],
-    /// The record that says so.
+    /// Position of the record of the checkpoint.
     #[serde(rename = "told_at")]
     pub record_seq: Seq,
 }

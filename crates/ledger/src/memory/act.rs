@@ -68,8 +68,8 @@ impl Ledger {
         self.by(&Actor::Gateway)
     }
 
-    /// At most `limit` (and never more than 1,000) acts from before `before`, newest first: those on
-    /// one account, or all.
+    /// At most `limit` (and at most 1,000) audit records before `before`, newest first, of one account or
+    /// all.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].
@@ -160,8 +160,8 @@ impl ActorScope<'_> {
         Ok(WriteOutcome { value: (), repeated: noted.await?.place().1 })
     }
 
-    /// The write that this caller made before under the same id: on which account, on what and
-    /// where its act stands.
+    /// An earlier write of this caller with the same id: its account, its object and the position of its
+    /// audit record.
     pub(crate) fn done(
         &self,
         what: &str,

@@ -24,7 +24,7 @@ use tollgate_types::ids::{AccountId, HoldId, KeyId, NodeId, Seq};
 /// Lines of a statement.
 #[derive(Debug, Default)]
 pub(crate) struct StatementLines {
-    /// Holds that are open, in no order.
+    /// Open holds, in no order.
     pub(crate) open: Vec<(HoldId, OpenHold)>,
     /// Ended holds and moved amounts, newest first. A hold that ends during the read may appear
     /// here as well.
@@ -115,7 +115,7 @@ pub(crate) trait Books: Send + Sync {
         name: CallName,
     ) -> Result<Option<JournaledRecord>, LedgerError>;
 
-    /// At most `limit` refunds of a hold, the first ones.
+    /// The first `limit` refunds of a hold.
     async fn refunds_of(
         &self,
         ledger: &Ledger,

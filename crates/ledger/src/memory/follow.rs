@@ -39,13 +39,13 @@ impl Ledger {
         self.fleet.as_ref().map(|funds| funds.writes())
     }
 
-    /// The last place of the directory that was taken over; zero in a single gateway.
+    /// Position of the last applied directory entry; zero in a single gateway.
     #[must_use]
     pub fn followed(&self) -> Seq {
         self.lock([]).operator().followed
     }
 
-    /// Takes over what other nodes have written by now, and says how many writes that were.
+    /// Applies what other nodes have written so far, and returns the number of writes.
     ///
     /// # Errors
     /// [`LedgerError::Unavailable`] and [`LedgerError::Stopped`].
@@ -120,9 +120,9 @@ impl Ledger {
 }
 
 impl ActorScope<'_> {
-    /// Makes a write of a node of a fleet: decides on what was followed so far, writes it down behind
-    /// that, and takes it over. Where others came before, it follows them and decides again. A refusal
-    /// stands only if nothing came before it either.
+    /// Makes a write of a fleet node: decides on the directory as applied so far, appends the write, and
+    /// applies it. If other writes came first, it applies them and decides again. A refusal is final only if
+    /// no other write came first.
     pub(crate) async fn write_shared<T>(
         &self,
         directory: &dyn WriteLog,

@@ -25,7 +25,7 @@ pub struct Hold {
     pub(crate) amount: Nanousd,
     /// Reservation that the hold covers.
     pub(crate) reservation: Arc<Reservation>,
-    /// The last record that this hold stands on: its own, or its last extension's.
+    /// Position of the record of this hold, or of its last extension.
     pub(crate) last_seq: Seq,
     /// The amount that is on disk whether `last_seq` is or not.
     pub(crate) written: Nanousd,
@@ -81,7 +81,7 @@ impl Hold {
         Ok(self.ledger.journal.durable(self.last_seq).await?)
     }
 
-    /// The ledger that it is of.
+    /// Ledger of the hold.
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
         Arc::clone(&self.ledger)
     }

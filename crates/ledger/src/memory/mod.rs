@@ -72,11 +72,11 @@ pub struct Ledger {
     pub(crate) remnants: CrashRemnants,
     /// The directory, for those who read the whole journal.
     pub(crate) dir: PathBuf,
-    /// Places of those who read the whole journal at one time.
+    /// Permits for reading the whole journal.
     pub(crate) scans: Arc<Semaphore>,
-    /// The place of the one who reads old lines of statements.
+    /// Permit for reading old statement lines from the journal.
     pub(crate) past: Semaphore,
-    /// The money that it shares with other ledgers; `None` when it has all of it.
+    /// Money shared with other ledgers of a fleet; `None` in a single gateway.
     pub(crate) fleet: Option<Arc<dyn SharedFunds>>,
     /// Figures of the accounts: local, or shared by a fleet.
     pub(crate) books: Box<dyn Books>,

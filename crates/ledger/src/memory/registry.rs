@@ -55,7 +55,8 @@ pub(crate) trait TaskRegistry: Send + Sync {
         settlement: TaskSettlement,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
-    /// Ends a task whose submit is in doubt, as [`ActorScope::resolve_task`] says, and notes who did it.
+    /// Resolves a task whose submit is in doubt, as described at [`ActorScope::resolve_task`], and records
+    /// the actor.
     async fn resolve(
         &self,
         by: &ActorScope<'_>,
@@ -64,7 +65,7 @@ pub(crate) trait TaskRegistry: Send + Sync {
         charge: Option<Nanousd>,
     ) -> Result<Option<Arc<Task>>, LedgerError>;
 
-    /// Takes a task that has ended into work again, for its announcement, and notes who did it.
+    /// Reopens a finished task to send its webhook again, and records the actor.
     async fn announce_again(&self, by: &ActorScope<'_>, task: Task) -> Result<(), LedgerError>;
 
     /// The account's task of this id, or of this upstream's id.
@@ -92,7 +93,7 @@ pub(crate) trait TaskRegistry: Send + Sync {
         id: TaskId,
     ) -> Result<Option<DeliveryAttempt>, LedgerError>;
 
-    /// A part of a list; `None` if there is no such task as the one that it begins behind.
+    /// A page of the list of tasks; `None` if the task after which it begins does not exist.
     async fn list(
         &self,
         ledger: &Ledger,
@@ -117,7 +118,7 @@ pub(crate) trait TaskRegistry: Send + Sync {
     /// it, as long as nobody says otherwise.
     async fn answered(&self, ledger: &Ledger, task: &Task, at: UnixMs) -> Result<(), LedgerError>;
 
-    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many.
+    /// Removes at most `limit` tasks that ended before `ended_before`, and returns their number.
     async fn forget(
         &self,
         ledger: &Ledger,

@@ -26,9 +26,9 @@ use tollgate_types::ids::{AccountId, Seq};
 
 /// Outcome of [`ActorScope::write`]: a new write, or the repetition of an earlier one.
 pub(crate) enum IdempotentOutcome<T> {
-    /// It happened now, and the last record of it has this place.
+    /// The write was made now; the position is that of its last record.
     Applied(T, Seq),
-    /// It happened before, to the thing of this id.
+    /// The write was made before, to the object with this id.
     Replayed { account: AccountId, subject: String, seq: Seq },
 }
 
@@ -46,7 +46,7 @@ impl<T> IdempotentOutcome<T> {
 /// after the changes it describes; without records nothing happens.
 pub(crate) type WriteDecision<T> = Result<(T, Vec<Record>), LedgerError>;
 
-/// With what a write puts down who made it.
+/// Adds an audit record with the actor to a write.
 pub(crate) struct AuditRecordBuilder<'a> {
     by: &'a ActorScope<'a>,
     what: &'static str,
@@ -84,7 +84,7 @@ pub(crate) struct LockedShards<'a> {
 }
 
 impl LockedShards<'_> {
-    /// The core of one of the accounts.
+    /// Core of one of the accounts.
     pub(crate) fn core(&self, account: AccountId) -> &Core {
         let place = shard_index(account);
         match self.shards.iter().find(|(locked, _)| *locked == place) {
@@ -106,7 +106,7 @@ impl LockedShards<'_> {
         &self.core(AccountId::OPERATOR).operator
     }
 
-    /// The state of one of the accounts.
+    /// State of one of the accounts.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`].
@@ -197,8 +197,8 @@ impl Ledger {
 }
 
 impl ActorScope<'_> {
-    /// Makes a write on an account, unless this caller made it before under the same id, and waits
-    /// until it is on disk: a repeated call may overtake the first one's flush.
+    /// Makes a write on an account, unless this caller made it before with the same id, and waits until it is
+    /// on disk: a repeated request may overtake the flush of the first.
     pub(crate) async fn write<T>(
         &self,
         what: &'static str,

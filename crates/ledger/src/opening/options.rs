@@ -15,13 +15,13 @@ pub struct Options {
     pub dir: PathBuf,
     /// Settlement of holds that a crash left open.
     pub recovery: RecoveryPolicy,
-    /// Told about each group commit.
+    /// Callback for each group commit.
     pub on_commit: Option<OnCommit>,
     /// New holds are refused while fewer bytes than this are free.
     pub disk_free_bytes_min: u64,
     /// A file of the journal that has reached this length is followed by a new one.
     pub segment_bytes_max: u64,
-    /// The fleet that it is to be a node of. A journal that is there already must be this node's.
+    /// Fleet that the ledger joins as a node. An existing journal must belong to this node.
     pub fleet: Option<Arc<dyn SharedFunds>>,
     /// Accept a copied directory: it continues under a new name.
     pub accept_fork: bool,

@@ -52,10 +52,9 @@ use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 /// Report of an opened ledger.
 #[derive(Debug)]
 pub struct Recovery {
-    /// Records that were read from the journal. After a clean stop there are none.
+    /// Number of records read from the journal; zero after a clean stop.
     pub records_replayed: u64,
-    /// Bytes of an unfinished write that were cut off the journal. Nobody was told that they were
-    /// durable.
+    /// Bytes of an unfinished write that were cut off the journal. They were never reported as durable.
     pub torn_bytes_cut: u64,
     /// File and offset at which a torn tail was cut.
     pub torn_at: Option<(PathBuf, u64)>,
@@ -175,7 +174,7 @@ fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn Task
     }
 }
 
-/// Finds what is in the directory, or makes it, and that it is this node's.
+/// Loads or creates the ledger in the directory, and checks that it belongs to this node.
 fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
     let dir = &options.dir;
     moved::check(dir)?;
@@ -230,7 +229,7 @@ struct Threads {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts the threads behind the journal.
+/// Starts the background threads of the journal.
 fn start(
     dir: &Path,
     store: Result<Store, String>,

@@ -24,7 +24,7 @@ use crate::rules::account::Balance;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq};
 
-/// Of everything that is listed one by one, this many.
+/// Maximum number of listed items of each kind.
 const LISTED_MAX: usize = 100;
 
 /// Damage of a journal, the possible repair, and its cost.
@@ -32,7 +32,7 @@ const LISTED_MAX: usize = 100;
 pub struct Repair {
     /// True if nothing needs repair.
     pub is_sound: bool,
-    /// Records that can be read.
+    /// Number of readable records.
     pub records: u64,
     /// Up to this record nothing is wrong.
     pub whole_until: Seq,
@@ -40,7 +40,7 @@ pub struct Repair {
     pub damages: Vec<DamageFound>,
     /// The length of an unfinished write at the end, which is cut.
     pub torn_bytes: u64,
-    /// Records behind the first damage.
+    /// Number of records after the first damage.
     pub behind: u64,
     /// Number of them that the hash chain proves to follow the records before the damage.
     pub behind_proven: u64,
@@ -53,7 +53,7 @@ pub struct Repair {
     /// Lost records that nothing can restore.
     #[serde(rename = "gone")]
     pub unrecoverable: u64,
-    /// Records that can be read, and cannot stand without those that are lost.
+    /// Readable records that cannot be kept without lost ones.
     pub dropped: u64,
     /// The first of them, and why.
     pub dropped_why: Vec<String>,
@@ -63,7 +63,7 @@ pub struct Repair {
     pub kept_in: Option<PathBuf>,
 }
 
-/// A place that is damaged.
+/// A damaged range.
 #[derive(Debug, Serialize)]
 pub struct DamageFound {
     /// Path of the damaged file.
@@ -93,7 +93,7 @@ pub struct Cost {
     pub credits_dropped: Nanousd,
 }
 
-/// Records by which a sled ledger is told from another one's.
+/// Number of records compared to recognise the sled of another ledger.
 const SAMPLES: usize = 1_000;
 
 /// Looks at the journal in `dir`, which no process may have open; with `apply` it puts one in its place
@@ -301,7 +301,7 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
     })
 }
 
-/// Gives the builder every record at its place, and asks it for those that are lost.
+/// Feeds the builder every readable record at its position, and lets it replace lost ones.
 fn rebuild(journal: &Path, builder: &mut Builder<'_>, last: Seq) -> Result<(), OpenError> {
     let mut salvage = Salvage::open(journal)?;
     let mut walk = SalvageCursor::begin(&salvage);

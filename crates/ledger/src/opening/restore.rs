@@ -36,7 +36,7 @@ pub struct CopySummary {
     pub last_at: Option<UnixMs>,
     /// The hash chain up to there, in hex.
     pub chain: String,
-    /// Bytes that were copied.
+    /// Number of copied bytes.
     pub bytes: u64,
     /// Segments that are in the archive, and were not copied: the copy refers to them there.
     pub archived: usize,
@@ -49,7 +49,7 @@ pub struct CopySummary {
 pub struct OmittedRecords {
     /// Number of omitted records in all.
     pub records: u64,
-    /// Calls that were charged or owed something, or ended without.
+    /// Calls that ended: charged, owed or void.
     pub calls: u64,
     /// Amount charged for them.
     pub charged: Nanousd,
@@ -61,13 +61,13 @@ pub struct OmittedRecords {
     pub refunds: u64,
     /// Sum of the omitted refunds.
     pub refunded: Nanousd,
-    /// Accounts that were opened.
+    /// Accounts that were created.
     pub accounts: u64,
     /// Keys that were made or changed, and whether they were revoked is not known any more.
     pub keys: u64,
     /// Changes of tasks: upstreams go on with those that were submitted.
     pub tasks: u64,
-    /// True if some of it is unreadable.
+    /// True if part of it is unreadable.
     pub unreadable: bool,
 }
 
@@ -166,8 +166,8 @@ fn alone(from: &Path, to: &Path) -> Result<Option<DirectoryLock>, OpenError> {
     Ok(lock)
 }
 
-/// Makes a ledger in `to`, which is not there or empty, of the one in `from`: all of it, or what had
-/// happened up to `at`. It has a name of its own; the one that it is made of must not go on.
+/// Creates a ledger in `to`, which must not exist or be empty, from the one in `from`: completely, or up to
+/// the time `at`. The copy gets its own name; the original must not continue.
 ///
 /// # Errors
 /// [`OpenError`] when something cannot be read or written, when `to` has something in it, and for the
@@ -236,7 +236,7 @@ fn other(to: &Path) -> OpenError {
     OpenError::io(to)(io::Error::new(io::ErrorKind::AlreadyExists, says))
 }
 
-/// End of a copy.
+/// End position of a copy.
 struct CopyEnd {
     end: Position,
     last_at: Option<UnixMs>,
@@ -244,8 +244,8 @@ struct CopyEnd {
 }
 
 impl CopyEnd {
-    /// The journal's end, or the place before the first group that has something from after `at`. An
-    /// unfinished write is left out.
+    /// The journal's end, or the position before the first group with a record after `at`. An unfinished
+    /// write is excluded.
     fn find(journal: &Path, at: Option<UnixMs>) -> Result<Self, OpenError> {
         let mut cut =
             Self { end: Position::default(), last_at: None, left_out: OmittedRecords::default() };
@@ -365,7 +365,7 @@ fn copy_checkpoints(from: &Path, to: &Path, head: &Head) -> Result<u64, OpenErro
     Ok(bytes)
 }
 
-/// Copies a segment with its seal. One that is in the archive stays there.
+/// Copies a segment with its seal. An archived segment stays in the archive.
 fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError> {
     let (source, target) = (segment::path(from, first_seq), segment::path(to, first_seq));
     let mut bytes = 0;
@@ -396,7 +396,7 @@ fn copy_segment(from: &Path, to: &Path, first_seq: Seq) -> Result<u64, OpenError
     Ok(bytes)
 }
 
-/// Copies the beginning of a segment, wherever it is.
+/// Copies the beginning of a segment, local or archived.
 fn copy_part(from: &Path, to: &Path, end: Position) -> Result<u64, OpenError> {
     let (source, target) = (segment::path(from, end.segment), segment::path(to, end.segment));
     if !source.exists()

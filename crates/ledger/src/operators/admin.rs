@@ -24,18 +24,18 @@ use tollgate_types::secret::{KeyHash, Secret};
 /// A grant or refund that is on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteReceipt {
-    /// Its place in the journal.
+    /// Position in the journal.
     pub seq: Seq,
     /// True if an earlier call with the same id did the write; nothing happened now.
     pub repeated: bool,
 }
 
-/// A key to be made.
+/// Parameters of a new key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewKey {
     /// Name given by the owner.
     pub name: String,
-    /// The models that it may call; `None` for all.
+    /// Models that the key may use; `None` for all.
     pub models: Option<Vec<String>>,
     /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
@@ -48,7 +48,7 @@ pub struct NewKey {
 pub struct KeyPatch {
     /// New display name of the key.
     pub name: Option<String>,
-    /// Another choice of models; `Some(None)` for all.
+    /// New list of models; `Some(None)` for all.
     pub models: Option<Option<Vec<String>>>,
     /// Another end; `Some(None)` for never.
     pub expires_at: Option<Option<UnixMs>>,
@@ -101,7 +101,7 @@ impl ActorScope<'_> {
         self.give(("grant", account, id), decide).await
     }
 
-    /// Gives back `amount` of what the settled `hold` cost, once per `id`.
+    /// Refunds `amount` of the charge of the settled `hold`, once per `id`.
     ///
     /// # Errors
     /// [`LedgerError::UnknownHold`] when the account has no settled hold of this id,
@@ -241,7 +241,7 @@ impl ActorScope<'_> {
     }
 }
 
-/// The same, for tests and the demo: nobody in particular does it.
+/// Writes without an actor, for tests and the demo.
 impl Ledger {
     /// See [`ActorScope::create_account`].
     ///

@@ -15,8 +15,8 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
 impl ActorScope<'_> {
-    /// Gives up `amount` of what an account owes, once per `id`: what is given up falls on the
-    /// operator. The account's debt is lower by it, and nothing becomes available.
+    /// Writes off `amount` of the account's debt, once per `id`, at the operator's expense. The debt falls by
+    /// the amount; nothing becomes available.
     ///
     /// # Errors
     /// [`LedgerError::Conflict`] when the id was used with another amount,

@@ -23,8 +23,8 @@ pub struct DoubtRefund {
 }
 
 impl ActorScope<'_> {
-    /// Takes a call that a crash left open off the list of those in doubt, and gives money back for
-    /// it where that is due. The statement keeps both. Says whether it was done before.
+    /// Removes a call that a crash interrupted from the list of calls in doubt, optionally with a refund. The
+    /// statement keeps both. Returns true if the same request was made before.
     ///
     /// # Errors
     /// [`LedgerError::NotInDoubt`], and what [`ActorScope::refund`] fails with.
@@ -62,9 +62,9 @@ impl ActorScope<'_> {
         Ok(WriteOutcome { value: (), repeated })
     }
 
-    /// Ends a task whose submit is in doubt, and its hold with it: with this state and document, and
-    /// with a charge of at most the hold, or without one. Gives the task, unless the same request has
-    /// ended it before. It is on disk when this returns.
+    /// Ends a task whose submit is in doubt, and its hold: with this state and document, and a charge of at
+    /// most the hold or none. Returns the task, unless the same request has ended it before. Durable on
+    /// return.
     ///
     /// # Errors
     /// [`LedgerError::NoDoubt`], [`LedgerError::Invalid`] for a charge that is not above zero or
@@ -79,8 +79,7 @@ impl ActorScope<'_> {
         self.ledger.tasks.resolve(self, id, end, charge).await
     }
 
-    /// Takes a task that has ended into work again, for its announcement. It is on disk when this
-    /// returns.
+    /// Reopens a finished task to send its webhook again. Durable on return.
     ///
     /// # Errors
     /// [`LedgerError::OtherRequest`], [`LedgerError::Invalid`] and [`LedgerError::Stopped`].

@@ -12,7 +12,7 @@ use tollgate_money::price::{PriceRule, PriceTerms, PriceVersion, RULES_MAX, rule
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
-/// The most groups that there can be.
+/// Maximum number of price groups.
 const GROUPS_MAX: usize = 1000;
 /// The longest name of a group, in bytes.
 const GROUP_BYTES_MAX: usize = 64;
@@ -36,12 +36,12 @@ impl<T: PartialEq> IfMatch<T> {
     }
 }
 
-/// A rule that says what an account pays for a model.
+/// A price rule that applies to an account and a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchedRule {
-    /// The group that it is of; `None` for one of the account's own.
+    /// Group of the rule; `None` for a rule of the account.
     pub group: Option<String>,
-    /// The rule that was found.
+    /// The rule that applies.
     pub rule: PriceRule,
 }
 
@@ -63,7 +63,7 @@ impl MatchedRule {
 }
 
 impl Keys {
-    /// Takes over what an account pays.
+    /// Sets the prices of an account.
     pub(crate) fn price(&mut self, account: AccountId, prices: &Arc<AccountPrices>) {
         if prices.are_the_list() {
             self.prices.remove(&account);
@@ -74,8 +74,8 @@ impl Keys {
 }
 
 impl Ledger {
-    /// The rule that says what an account pays for `model` at this moment, by the name that it asks
-    /// for; `None` where it pays the list.
+    /// The rule for an account's price of `model`, by its requested name, at this time; `None` for the list
+    /// price.
     #[must_use]
     pub fn price_rule(&self, account: AccountId, model: &str, at: UnixMs) -> Option<MatchedRule> {
         let keys = self.keys.read();
@@ -139,8 +139,8 @@ impl Ledger {
         Ok(notes)
     }
 
-    /// All prices that calls of this node were charged by, newest first: those of one version more than
-    /// once where they came from several places.
+    /// All prices that calls of this node were charged at, newest first. A version with several sources is
+    /// listed once for each.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].

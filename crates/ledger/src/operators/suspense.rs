@@ -13,23 +13,23 @@ use tollgate_types::ids::{AccountId, NodeId, Seq};
 /// Name of the audited action.
 const RESOLVE: &str = "suspense.resolve";
 
-/// Money that is in suspense no more.
+/// Money in suspense that was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSuspense {
-    /// Node that had the money.
+    /// Node that had leased the money.
     pub node: NodeId,
     /// Account of the money.
     pub account: AccountId,
-    /// Amount that was in suspense.
+    /// Amount in suspense.
     pub amount: Nanousd,
     /// Resolution of the suspense.
     pub end: SuspenseEnd,
 }
 
 impl ActorScope<'_> {
-    /// Takes all that a silent node has out of an account out of suspense: it can be spent again, or
-    /// counts as spent. Whatever runs as that node is shut out with it, and must join anew. Done once:
-    /// of two at the same moment, one finds nothing in suspense any more.
+    /// Resolves the money that a silent node has leased from an account: it is released, or counts as spent.
+    /// The node's process is shut out and must join again. Of two simultaneous requests, the second finds
+    /// nothing in suspense.
     ///
     /// # Errors
     /// [`LedgerError::NoFleet`], [`LedgerError::NotInSuspense`], also where the node has come back

@@ -33,9 +33,9 @@ pub type UsageOfModel = (u32, Arc<str>, UsageTotal);
 pub enum LeaseWait {
     /// Money came: the hold may be tried again.
     Retry,
-    /// There is not enough, here or elsewhere.
+    /// The account lacks money, here and in the rest of the fleet.
     Short(Shortfall),
-    /// Whoever lends it does not answer.
+    /// The lender is unreachable.
     CutOff,
 }
 
@@ -92,7 +92,7 @@ pub trait SharedFunds: Any + Send + Sync {
     /// Waits for a larger share of what a key may spend. Says whether it was answered.
     async fn wait_for_share(&self, account: AccountId, key: KeyId, amount: Nanousd) -> bool;
 
-    /// At most `limit` lines of an account's statement from before `before`, newest first.
+    /// At most `limit` statement lines of an account before `before`, newest first.
     async fn entries(
         &self,
         account: AccountId,
@@ -143,14 +143,14 @@ pub trait SharedFunds: Any + Send + Sync {
         name: CallName,
     ) -> Result<Option<(HoldId, OpenHold)>, LedgerError>;
 
-    /// End of a call.
+    /// Records the end of a call.
     async fn end_of_call(
         &self,
         account: AccountId,
         name: CallName,
     ) -> Result<Option<JournaledRecord>, LedgerError>;
 
-    /// At most `limit` refunds of a hold, the first ones.
+    /// The first `limit` refunds of a hold.
     async fn refunds_of(
         &self,
         account: AccountId,

@@ -28,11 +28,11 @@ pub struct NodeStatus {
     pub term: Duration,
     /// Rest of the term. At zero the node is cut off and makes no holds.
     pub term_left: Duration,
-    /// Records of its journal that the treasury does not have yet.
+    /// Records of the node's journal that have not been reported to the treasury.
     pub unreported: u64,
     /// Maximum age of the oldest of them.
     pub report_lag: Duration,
-    /// The last place of the directory that it has taken over.
+    /// Position of the last applied directory entry.
     pub followed: Seq,
     /// The last place that it has seen there.
     pub head: Seq,
@@ -47,7 +47,7 @@ impl NodeStatus {
         self.term_left.is_zero()
     }
 
-    /// Writes of the directory that it has seen and not taken over.
+    /// Number of directory entries that are known but not applied.
     #[must_use]
     pub fn directory_lag(&self) -> u64 {
         self.head.saturating_sub(self.followed)

@@ -19,7 +19,7 @@ use tollgate_types::ids::{AccountId, HoldId, TaskId};
 /// Result of a [`PreparedOpening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskOpened {
-    /// Task and money are there.
+    /// The task and its money were stored.
     Done,
     /// A submit of the same name came before. Nothing has changed.
     Repeated,
@@ -27,7 +27,7 @@ pub enum TaskOpened {
     Refused,
 }
 
-/// A task that has not ended, and the money that its end is decided over.
+/// An open task with the money that its end is charged to.
 #[derive(Clone, Debug)]
 pub struct OpenTask {
     /// The task.
@@ -40,10 +40,10 @@ pub struct OpenTask {
     pub debt: Nanousd,
 }
 
-/// End of a task.
+/// Result of a finished task.
 #[derive(Clone, Debug)]
 pub struct TaskEnding {
-    /// The task as it is then.
+    /// The finished task.
     pub task: Task,
     /// The end of its hold, and the line of the statement: `PostedCharge` or `Voided`, at the place of the
     /// hold.
@@ -59,7 +59,7 @@ pub struct TaskQuery {
     pub filter: Option<TaskFilter>,
     /// From behind this one on.
     pub after: Option<TaskId>,
-    /// At most so many.
+    /// Maximum number of tasks.
     pub limit: usize,
 }
 
@@ -91,13 +91,13 @@ impl TaskFilter {
 /// A task in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedTask {
-    /// Task as it was listed.
+    /// The listed task.
     pub task: Task,
     /// The last try to announce its end.
     pub tried: Option<DeliveryAttempt>,
 }
 
-/// A part of a list of tasks.
+/// A page of a list of tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskPage {
     /// Tasks of the page, newest first.
@@ -124,8 +124,8 @@ impl fmt::Display for TaskStoreError {
     }
 }
 
-/// For whoever gives up. A failure is a mistake or a wrong database, of which the log tells more
-/// than the caller is told.
+/// Converts an error of the store for callers. A programming error or a wrong database is described only in
+/// the log.
 impl From<TaskStoreError> for LedgerError {
     fn from(error: TaskStoreError) -> Self {
         if let TaskStoreError::Failed(why) = &error {
@@ -141,7 +141,7 @@ pub type ChangeTask<'a> = dyn Fn(&Task) -> Task + Send + Sync + 'a;
 /// Decides the end of a locked task.
 pub type DecideEnd<'a> = dyn Fn(&OpenTask) -> Result<TaskEnding, LedgerError> + Send + Sync + 'a;
 
-/// A task that is to be opened, encoded as the store has it.
+/// A task to open, encoded for the store.
 #[async_trait]
 pub trait PreparedOpening: Send + Sync {
     /// Opens the task: its money leaves what this ledger was lent. After [`TaskStoreError::Unknown`]
@@ -155,8 +155,8 @@ pub trait PreparedOpening: Send + Sync {
 /// The tasks that several ledgers share, as one of them sees them.
 #[async_trait]
 pub trait TaskStore: Send + Sync {
-    /// Makes ready what opens a task that `hold` pays for, without asking anybody. A submit that
-    /// repeats one, as [`TaskStore::repeated`] says, is refused later.
+    /// Prepares the opening of a task that `hold` pays for, without any I/O. A repeated submit, see
+    /// [`TaskStore::repeated`], is refused later.
     ///
     /// # Errors
     /// [`TaskStoreError::Failed`] for what cannot be encoded.
@@ -181,8 +181,8 @@ pub trait TaskStore: Send + Sync {
         tried: Option<&DeliveryAttempt>,
     ) -> Result<Option<Arc<Task>>, TaskStoreError>;
 
-    /// Ends a task and settles what it held, as `decide` says; `None` when it has ended before. An error
-    /// of `decide` is handed on and changes nothing.
+    /// Ends a task and settles its hold with the result of `decide`; `None` if it has already ended. An error
+    /// of `decide` is returned and changes nothing.
     async fn end(
         &self,
         account: AccountId,
@@ -210,13 +210,13 @@ pub trait TaskStore: Send + Sync {
     /// Counts the repetitions of a task's submit from `at`.
     async fn answered(&self, task: &Task, at: UnixMs) -> Result<(), TaskStoreError>;
 
-    /// A part of a list; `None` if there is no such task as the one that it begins behind.
+    /// A page of the list of tasks; `None` if the task after which it begins does not exist.
     async fn list(&self, query: &TaskQuery) -> Result<Option<TaskPage>, TaskStoreError>;
 
     /// The tasks of which nobody knows whether their upstreams took them, oldest first.
     async fn in_doubt(&self) -> Result<Vec<Arc<Task>>, TaskStoreError>;
 
-    /// Forgets tasks that ended before `ended_before`, at most `limit` of them, and says how many.
+    /// Removes at most `limit` tasks that ended before `ended_before`, and returns their number.
     async fn forget(
         &self,
         ended_before: UnixMs,

@@ -7,7 +7,7 @@ use crate::records::error::LedgerError;
 use crate::records::record::Record;
 use tollgate_types::ids::Seq;
 
-/// Whoever has it writes, or takes over what others wrote: one after the other in each node.
+/// Guard that serialises writes and the application of others' writes within a node.
 pub struct WriteTurn<'a>(pub MutexGuard<'a, ()>);
 
 /// A write of the directory that this version understands.
@@ -45,7 +45,8 @@ pub trait WriteLog: Send + Sync {
     /// Waits until this ledger's next writer, or follower, may begin.
     async fn turn(&self) -> WriteTurn<'_>;
 
-    /// Writes records behind `after`. `write_id` tells a write from any other that could stand there.
+    /// Appends records after position `after`. `write_id` distinguishes the write from any other at that
+    /// position.
     async fn append(
         &self,
         turn: &WriteTurn<'_>,

@@ -28,7 +28,7 @@ pub(crate) const WINDOW_RECORDS_MAX: usize = 50_000;
 const BATCH_ROWS_MAX: usize = 1024;
 /// Nor when it takes so much memory, in bytes: results of tasks have up to 4 MiB each.
 const WINDOW_BYTES_MAX: u64 = 16 << 20;
-/// With parts that take so much memory waiting, in bytes, the committer waits too.
+/// Memory of waiting parts, in bytes, above which the committer waits too.
 const BACKLOG_BYTES_MAX: u64 = 2 * WINDOW_BYTES_MAX;
 /// Memory of one row or sum of a window in bytes, map overhead included.
 const ROW_BYTES: u64 = 512;
@@ -81,14 +81,14 @@ pub(crate) struct Backlog {
 
 #[derive(Default)]
 struct State {
-    /// Parts that are full, the oldest first, and what they take in memory, in bytes.
+    /// Full parts, oldest first, and their memory in bytes.
     full: Vec<BacklogPart>,
     full_bytes: u64,
-    /// The part behind them, once a group has come.
+    /// The part after the full ones, once a group has arrived.
     open: Option<BacklogPart>,
     waiters: Waiters,
     stopping: bool,
-    /// The last record that was handed over.
+    /// Position of the last received record.
     pushed: Seq,
     /// Reason why sled is unavailable; new records are then read from the journal.
     away: Option<String>,
@@ -104,7 +104,7 @@ struct State {
 
 /// Reason for the projector to wake up.
 pub(crate) enum WakeReason {
-    /// Someone waits to read.
+    /// A reader waits.
     Demanded,
     /// The window is over.
     Window,
@@ -345,7 +345,7 @@ impl State {
         self.full_bytes.saturating_add(self.open.as_ref().map_or(0, BacklogPart::bytes))
     }
 
-    /// Gives up what has gathered: it is in the journal.
+    /// Discards the collected records, which are in the journal.
     fn let_go(&mut self) {
         self.full = Vec::new();
         self.full_bytes = 0;
@@ -409,7 +409,7 @@ mod tests {
         backlog.push(CommittedGroup { entries, end, bytes, took: Duration::ZERO });
     }
 
-    /// Makes the rest due.
+    /// Takes the remaining parts, in a test.
     fn rest(backlog: &Backlog) -> Vec<BacklogPart> {
         backlog.stop();
         backlog.next(None, None).expect("sound").0

@@ -36,9 +36,9 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
 const MAGIC: &[u8; 8] = b"TGCHKPT1";
-/// Stands where a key's length would, behind the last row.
+/// End marker in the place of a key's length, after the last row.
 const END: u32 = u32::MAX;
-/// The longest header, key or value that is read: far above what is ever written.
+/// Maximum accepted length of a header, key or value, far above what is ever written.
 const LENGTH_MAX: u32 = 64 << 20;
 /// The fastest level: a checkpoint is written while sled stands still.
 const ZSTD_LEVEL: i32 = 1;
@@ -136,9 +136,9 @@ fn length(bytes: &[u8]) -> io::Result<[u8; 4]> {
     }
 }
 
-/// Fills `store`, which is empty, from the newest checkpoint in `dir` that the journal tells of, and
-/// gives the place behind which the journal is to be read. `None` if there is none that can be used.
-/// Those that cannot are told of in the log: all that they say stands in the journal too.
+/// Fills the empty `store` from the newest usable checkpoint in `dir` that the journal records, and returns
+/// the position after which the journal must be read; `None` without one. Unusable checkpoints are logged:
+/// the journal contains everything in them.
 ///
 /// # Errors
 /// When sled cannot be filled.
@@ -261,7 +261,7 @@ pub(crate) fn hash_of(dir: &Path, seq: Seq) -> io::Result<[u8; 32]> {
     hash(File::open(path(dir, seq))?)
 }
 
-/// Removes the checkpoints that are not among `checkpoints`, and what a crash has left half-written.
+/// Removes checkpoints that are not listed in `checkpoints`, and files left incomplete by a crash.
 pub(crate) fn tidy(dir: &Path, checkpoints: &[Checkpoint]) -> io::Result<()> {
     let directory = directory(dir);
     for entry in fs::read_dir(&directory)? {
@@ -334,7 +334,7 @@ impl<R: Read> Iterator for Rows<R> {
     }
 }
 
-/// Hashes what is written through it.
+/// Writer that hashes everything written through it.
 struct HashingWriter<W> {
     inner: W,
     hasher: Sha256,

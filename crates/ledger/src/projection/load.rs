@@ -26,7 +26,7 @@ use tollgate_types::ids::{NodeId, Seq};
 
 /// Name prefix of a sled ledger that was moved aside; a number follows.
 const BROKEN: &str = "sled.broken-";
-/// With less room than this, what looks like a damaged sled ledger is taken for want of room.
+/// Free disk space below which an apparently damaged sled is attributed to a full disk.
 const ROOM_BYTES_MIN: u64 = 4 << 20;
 
 /// The state at the journal's end, in memory and in sled.
@@ -202,7 +202,7 @@ pub(crate) fn check_room(dir: &Path, free_bytes_min: u64) -> Result<(), OpenErro
     }
 }
 
-/// Moves a sled ledger aside that is of no use, in the place of an earlier one, until another is whole.
+/// Moves an unusable sled aside, replacing an earlier one, until a new one is complete.
 pub(crate) fn set_aside(dir: &Path, cause: &str) -> Result<(), OpenError> {
     discard_broken(dir);
     let (sled_dir, aside) = (dir.join("sled"), dir.join(format!("{BROKEN}0")));
@@ -218,7 +218,7 @@ pub(crate) fn set_aside(dir: &Path, cause: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Removes sled ledgers that were moved aside.
+/// Removes sled directories that were moved aside.
 pub(crate) fn discard_broken(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     for entry in entries.flatten() {

@@ -40,7 +40,7 @@ pub struct ProjectionState {
 }
 
 impl ProjectionSlot {
-    /// Asks it.
+    /// Runs a query.
     ///
     /// # Errors
     /// [`LedgerError::Store`] while there is none, and when it fails: then it soon is none.
@@ -72,7 +72,7 @@ impl ProjectionSlot {
         self.suspicion.lock().take()
     }
 
-    /// Lets the projector write.
+    /// Runs a write of the projector.
     pub(crate) fn write<T>(
         &self,
         write: impl FnOnce(&Store) -> Result<T, StoreError>,
@@ -90,7 +90,7 @@ impl ProjectionSlot {
         self.suspicion.lock().take();
     }
 
-    /// The same after it had failed.
+    /// Restores the store after a failure.
     pub(crate) fn put_back(&self, store: Store) {
         self.put(store);
         self.mended.fetch_add(1, Ordering::Relaxed);
@@ -118,8 +118,8 @@ impl ProjectionSlot {
         Self::exchanged(&mut slot, dir, applied)
     }
 
-    /// Has all of it written and opens it again, so that what is read next is read from the disk. Queries
-    /// wait meanwhile, for some hundredths of a second.
+    /// Flushes and reopens sled, so that later reads come from the disk. Queries wait some hundredths of a
+    /// second.
     ///
     /// # Errors
     /// While there is none, and when it fails: then it soon is none.
@@ -162,7 +162,7 @@ impl ProjectionSlot {
         answer.unwrap_or_else(|_| Err(StoreError::new("sled panicked")))
     }
 
-    /// Notes an error that the projector has yet to look at.
+    /// Records an error for the projector to examine.
     pub(crate) fn suspect(&self, error: StoreError) {
         self.suspicion.lock().get_or_insert(error);
     }
@@ -178,8 +178,8 @@ impl ProjectionSlot {
         Ok(store)
     }
 
-    /// Exchanges it for the one that was packed: queries wait meanwhile. All of it has the record at
-    /// `applied` last. False if the old one stays.
+    /// Replaces sled by its compacted copy: queries wait some hundredths of a second. Both contain all
+    /// records up to `applied`. False if the old one stays.
     pub(crate) fn exchange(&self, ledger_dir: &Path, applied: Seq) -> Result<bool, StoreError> {
         let mut slot = self.store.write();
         let Some(store) = &*slot else { return Ok(false) };

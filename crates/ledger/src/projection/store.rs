@@ -104,12 +104,12 @@ pub(crate) struct StoreError {
 }
 
 impl StoreError {
-    /// With this said of it.
+    /// An error with this description.
     pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), is_full: false }
     }
 
-    /// For want of room.
+    /// An error due to a full disk.
     pub(crate) fn full(what: impl Into<String>) -> Self {
         Self { what: what.into(), is_full: true }
     }
@@ -176,9 +176,9 @@ pub(crate) struct Store {
     applying: Mutex<()>,
     /// See [`Store::is_worn`].
     cached_bytes: AtomicU64,
-    /// The one that is being made in its place: see [`Store::pack`].
+    /// Compaction in progress: see [`Store::pack`].
     packing: Mutex<Option<Packing>>,
-    /// The reading of all rows that is under way. Locked behind `packing`.
+    /// Read of all rows in progress. Locked after `packing`.
     sweep: Mutex<Option<Sweep>>,
 }
 
@@ -358,7 +358,7 @@ impl Store {
         Ok(())
     }
 
-    /// At most `limit` entries of an account from before `before`, newest first.
+    /// At most `limit` entries of an account before `before`, newest first.
     pub(crate) fn entries(
         &self,
         account: AccountId,
@@ -412,7 +412,7 @@ fn value<T: DeserializeOwned>(rows: &dyn Source, key: &[u8]) -> Result<Option<T>
     Ok(rows.get(key)?.map(|value| postcard::from_bytes(&value)).transpose()?)
 }
 
-/// The row of an account. Its credit line stands behind the rest, and only where there is one.
+/// Encodes the row of an account. A credit line is appended only if there is one.
 fn account_row(account: &Account) -> Result<Vec<u8>, postcard::Error> {
     let mut row = postcard::to_stdvec(account)?;
     if !account.balance.credit.is_zero() {

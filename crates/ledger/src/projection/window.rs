@@ -96,16 +96,16 @@ pub struct UsageCell {
     pub account: AccountId,
     /// The hour, counted from 1970; in rows by the day, the day.
     pub time: u32,
-    /// The key that was shown.
+    /// Key of the call.
     pub key: KeyId,
-    /// The model that was asked for.
+    /// Requested model.
     pub model: Arc<str>,
 }
 
 /// Usage and cost of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageTotal {
-    /// Number of calls that were settled.
+    /// Number of settled calls.
     pub calls: u64,
     /// Amount paid when they were settled.
     pub charged: Nanousd,
@@ -326,7 +326,7 @@ mod tests {
 
     const DAY_MS: u64 = 86_400_000;
 
-    /// A call that was charged so much on this day.
+    /// A call that was charged `amount` on this day, for tests.
     fn call(seq: Seq, day: u64, amount: i64) -> JournaledRecord {
         let (account, at) = (AccountId::from_number(1), UnixMs(day.saturating_mul(DAY_MS)));
         let charged = Nanousd::new(amount);

@@ -10,7 +10,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId};
 
-/// The most refunds of one call that are given, the first ones.
+/// Maximum number of listed refunds of one call.
 const REFUNDS_MAX: usize = 100;
 
 /// One call, as far as money is concerned.

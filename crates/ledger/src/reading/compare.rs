@@ -21,7 +21,7 @@ use tollgate_types::ids::{NodeId, Seq};
 /// Bytes of rows that are read in a second while the ledger is open: a small part of what any disk gives,
 /// and some twentieth of a core.
 const BYTES_PER_SECOND: u64 = 8 << 20;
-/// A larger sled is read faster, so that it takes no longer than this: the whole check has ten minutes.
+/// Maximum duration of reading sled; a larger sled is read faster, since the whole check has ten minutes.
 const DURATION_MAX: Duration = Duration::from_secs(240);
 /// After so many bytes sled is opened again, which empties its cache: see [`ProjectionSlot::reopen`].
 const REOPEN_BYTES: u64 = 8 << 20;
@@ -30,7 +30,7 @@ const FREE_BYTES_MIN: u64 = 8 << 20;
 /// Between two looks whether another check has read all rows.
 const TURN: Duration = Duration::from_millis(50);
 
-/// The reading of sled that a check has made.
+/// Result of reading sled during a check.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[schemars(rename = "SledReading")]
 pub struct SledReading {
@@ -38,9 +38,9 @@ pub struct SledReading {
     pub compared: bool,
     /// Reason for skipping the comparison; `null` if it was made.
     pub reason: Option<String>,
-    /// The record of the journal at which both were compared.
+    /// Journal record at which both were compared.
     pub record: Seq,
-    /// Rows that were read.
+    /// Number of rows read.
     pub rows: u64,
     /// Bytes of those rows.
     pub bytes: u64,
@@ -54,7 +54,7 @@ impl SledReading {
         Self { reason: Some(reason.into()), ..Self::default() }
     }
 
-    /// A reading of so much, that was begun then.
+    /// Figures of a read that began at `begun`.
     pub(crate) fn measured(figures: SweepFigures, begun: Instant) -> Self {
         let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         let SweepFigures { rows, bytes } = figures;
@@ -72,9 +72,9 @@ pub(crate) struct SledState {
 /// The outcome of reading all rows of sled.
 pub(crate) struct SledRead {
     pub(crate) reading: SledReading,
-    /// The state; `None` where there is none to be compared.
+    /// State according to sled; `None` if it cannot be compared.
     pub(crate) state: Option<SledState>,
-    /// Rules that its rows break by themselves.
+    /// Rules violated by the rows themselves.
     pub(crate) violations: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ struct SweepTurn<'a> {
 }
 
 impl<'a> SweepTurn<'a> {
-    /// Takes it when no other check has it. `None` if the check was given up.
+    /// Waits until no other check reads sled. `None` if the check was abandoned.
     fn take(
         projected: &'a ProjectionSlot,
         goes_on: &dyn Fn() -> bool,
@@ -176,7 +176,7 @@ fn sweep(
     Ok(None)
 }
 
-/// Looks at what was read: whether it is a state, and which.
+/// Checks whether the rows form a state, and compares it.
 fn examine(swept: &SweptRows, reading: SledReading) -> SledRead {
     let cores = match swept.state() {
         Ok(cores) => cores,

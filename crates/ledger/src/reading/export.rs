@@ -21,9 +21,9 @@ pub enum ExportFormat {
     /// One JSON object a line.
     #[default]
     Jsonl,
-    /// A line of names, then one row a record.
+    /// A header line, then one row per record.
     Csv,
-    /// CSV in the columns of FOCUS 1.0: a row a charge or refund.
+    /// CSV with the columns of FOCUS 1.0: one row per charge or refund.
     Focus,
 }
 
@@ -46,10 +46,10 @@ const BEFORE: [&str; 16] = [
     "reason",
     "usage_source",
 ];
-/// The columns behind them.
+/// Last columns of a row.
 const BEHIND: [&str; 2] = ["owed", "details"];
 
-/// The columns of a row. What a record says beyond them stands in `details`, as JSON.
+/// Columns of a row. Other fields of a record are in `details`, as JSON.
 pub const CSV_COLUMNS: [&str; BEFORE.len() + Unit::COUNT + BEHIND.len()] = {
     let mut columns = [""; BEFORE.len() + Unit::COUNT + BEHIND.len()];
     let mut at = 0;
@@ -139,7 +139,7 @@ pub(super) fn chosen(text: &str) -> String {
     if is_formula { format!("'{text}") } else { text.to_owned() }
 }
 
-/// One row, quoted where it must be. Writing into memory does not fail.
+/// Appends a CSV row, quoted where necessary. Writing to memory does not fail.
 pub(super) fn row(cells: impl IntoIterator<Item = String>) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     match writer.write_record(cells) {

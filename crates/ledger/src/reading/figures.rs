@@ -9,9 +9,8 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId};
 
 impl Ledger {
-    /// The account of this id, once all that it shows is on disk: what a crash could still take back
-    /// is told to nobody. In a fleet it shows what all nodes have reported, and what nodes have out
-    /// counts as available.
+    /// The account with this id, after everything it shows is on disk, so that a crash cannot take back what
+    /// was reported. In a fleet it contains the reports of all nodes, and leased money counts as available.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`] when the ledger closed before that; in a fleet
@@ -23,7 +22,7 @@ impl Ledger {
         Ok(shown.into_iter().next())
     }
 
-    /// These accounts with the figures that are shown of them, all asked for at once.
+    /// These accounts with their reported figures, queried together.
     ///
     /// # Errors
     /// In a fleet [`LedgerError::Unavailable`].

@@ -14,7 +14,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
-/// The most losses that are listed at a time.
+/// Maximum number of listed losses.
 const LISTED_MAX: usize = 1000;
 
 /// A loss as the gateway declares it.
@@ -26,13 +26,13 @@ pub struct Loss {
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
-    /// The upstream that may bill for it.
+    /// Upstream that may bill for it.
     pub upstream: String,
     /// Id of the request.
     pub request: RequestId,
     /// Cause of the possible loss.
     pub cause: LossCause,
-    /// The most that it can be.
+    /// Upper bound of the loss.
     pub amount: Nanousd,
 }
 

@@ -9,8 +9,7 @@ use crate::records::error::OpenError;
 use crate::records::record::Record;
 use tollgate_types::ids::Seq;
 
-/// The records, one after the other; nobody can open the ledger meanwhile. At most one segment
-/// (64 MiB) is in memory.
+/// Iterator over the records of a ledger that is locked meanwhile. At most one segment (64 MiB) is in memory.
 pub struct OfflineRecords {
     records: Records,
     _lock: DirectoryLock,

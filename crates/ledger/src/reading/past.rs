@@ -20,7 +20,7 @@ use crate::records::reservation::OpenHold;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 
-/// Segments that are read for a call that is looked for by its request: it is told when that was.
+/// Number of segments searched for a call by its request id, which contains its time.
 const SEGMENTS_OF_REQUEST: usize = 4;
 /// Maximum amount by which a clock may go back between a request and the end of its call.
 const SLACK_MS: u64 = 5_000;
@@ -29,7 +29,7 @@ const SLACK_MS: u64 = 5_000;
 pub(crate) struct PastSegments {
     dir: PathBuf,
     segments: Vec<Seq>,
-    /// Lines from here on are sled's.
+    /// First position that sled has lines for.
     to: Seq,
 }
 
@@ -41,7 +41,7 @@ impl PastSegments {
         Ok(Self { dir, segments, to })
     }
 
-    /// At most `limit` lines of an account from before `before`, newest first.
+    /// At most `limit` lines of an account before `before`, newest first.
     fn entries(
         &self,
         account: AccountId,
@@ -103,7 +103,7 @@ impl PastSegments {
         self.segments.partition_point(|first_seq| *first_seq <= seq).saturating_sub(1)
     }
 
-    /// The lines of an account in a segment, oldest first, without those that are sled's.
+    /// Lines of an account in a segment, oldest first, without those in sled.
     fn lines(&self, first_seq: Seq, account: AccountId) -> Result<Vec<JournaledRecord>, OpenError> {
         if !self.may_have(first_seq, account)? {
             return Ok(Vec::new());
@@ -161,8 +161,8 @@ impl PastSegments {
 }
 
 impl Ledger {
-    /// At most `limit` lines of an account's statement from before `before`, newest first: sled's, and
-    /// behind them those that are in the journal only.
+    /// At most `limit` statement lines of an account before `before`, newest first: from sled, then from the
+    /// journal.
     pub(crate) async fn lines(
         &self,
         account: AccountId,

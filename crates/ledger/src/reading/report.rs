@@ -23,7 +23,7 @@ pub const RECORDS_MAX: u64 = 20_000;
 /// Report of a range of a node's journal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseReport {
-    /// The last record that was reported before.
+    /// Position of the last record of the previous report.
     pub from: Seq,
     /// The last record that is reported with this.
     pub to: Seq,
@@ -38,7 +38,7 @@ pub struct LeaseReport {
 pub struct LeaseSettlement {
     /// Account of the money.
     pub account: AccountId,
-    /// Cost of calls that was paid.
+    /// Paid cost of calls.
     pub charged: Nanousd,
     /// Cost of calls that became debt.
     pub owed: Nanousd,
@@ -68,7 +68,7 @@ pub struct Reporter {
     dir: PathBuf,
     /// End of the last report; `None` before the first.
     position: Option<Position>,
-    /// Holds that are open there.
+    /// Open holds of the node.
     holds: HashMap<HoldId, OpenHold>,
 }
 
@@ -191,7 +191,7 @@ pub fn settled<'a>(records: impl IntoIterator<Item = &'a Record>) -> Vec<LeaseSe
     settled.into_values().collect()
 }
 
-/// Adds what a record says of leased money.
+/// Adds the effect of a record on leased money.
 fn settle(settled: &mut BTreeMap<AccountId, LeaseSettlement>, record: &Record) {
     let charge = record.charge();
     let owed = charge.map(|charge| charge.owed).unwrap_or_default();

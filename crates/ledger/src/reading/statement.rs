@@ -18,7 +18,7 @@ use tollgate_money::price::{PriceVersion, Usage, UsageSource};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, RequestId, Seq};
 
-/// The most entries that one query gives.
+/// Maximum number of entries of one query.
 const ENTRIES_MAX: usize = 1000;
 
 /// One line of an account's statement.
@@ -28,7 +28,7 @@ pub struct Entry {
     pub seq: Seq,
     /// Time of the event.
     pub at: UnixMs,
-    /// The call that it belongs to.
+    /// Call of the entry.
     pub call: Option<Call>,
     /// Event that the entry records.
     #[serde(flatten)]
@@ -42,7 +42,7 @@ pub struct Call {
     pub hold: HoldId,
     /// Id of the request.
     pub request: RequestId,
-    /// The key that was used.
+    /// Key of the call.
     pub key: KeyId,
     /// The public id of the model.
     pub model: Arc<str>,
@@ -57,16 +57,16 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum EntryKind {
-    /// The operator gave money.
+    /// An operator added credit.
     Grant {
-        /// The caller's id.
+        /// Id chosen by the caller.
         id: String,
         /// Amount.
         amount: Nanousd,
     },
-    /// Money is set aside for a call that has not ended. Its end takes the place of this entry.
+    /// Money is held for a call in flight. The entry of its end replaces this one.
     Hold,
-    /// A call was paid.
+    /// A call was charged.
     Settlement {
         /// Amount paid by the customer.
         charged: Nanousd,
@@ -79,60 +79,59 @@ pub enum EntryKind {
         /// Source of the usage figures.
         usage_source: UsageSource,
     },
-    /// A call cost nothing.
+    /// A call was not charged.
     Void {
         /// Reason.
         reason: VoidReason,
     },
-    /// The operator gave back what a call had cost.
+    /// An operator refunded a call.
     Refund {
-        /// The caller's id.
+        /// Id chosen by the caller.
         id: String,
         /// The settled hold.
         hold: HoldId,
         /// Amount.
         amount: Nanousd,
     },
-    /// Money that became available has paid what was owed, or a part of it.
+    /// Money that became available paid a debt, wholly or in part.
     DebtPayment {
         /// Amount.
         amount: Nanousd,
     },
     /// The credit line of the account was set.
     CreditLine {
-        /// The line from here on.
+        /// The new credit line.
         limit: Nanousd,
-        /// The amount that was lent in addition.
+        /// Additional amount lent.
         lent: Nanousd,
-        /// The amount that was taken back out of what was available.
+        /// Amount withdrawn from the available money.
         withdrawn: Nanousd,
-        /// The amount that was taken back after it had been spent: it is owed from here on.
+        /// Amount withdrawn after it had been spent, now owed.
         owed: Nanousd,
     },
-    /// The operator has given up what was owed, or a part of it.
+    /// An operator wrote off a debt, wholly or in part.
     WriteOff {
-        /// The caller's id.
+        /// Id chosen by the caller.
         id: String,
         /// Amount.
         amount: Nanousd,
         /// Reason.
         note: String,
     },
-    /// A crash ended a call, and it is in doubt what it cost.
+    /// A crash interrupted a call whose cost is unknown.
     InDoubt {
         /// Amount paid by the customer under the recovery policy.
         charged: Nanousd,
     },
-    /// A node of a fleet fell silent, and the operator has what it had out count as spent.
+    /// A fleet node fell silent, and an operator counted its leases as spent.
     SuspenseCharged {
         /// The node.
         node: u16,
         /// Amount.
         amount: Nanousd,
     },
-    /// The node came back. What was charged for its silence is given back: its calls are charged
-    /// instead. So is what these cost beyond money that was released meanwhile and is gone, borne by
-    /// the operator.
+    /// The node came back. The charge for its silence is returned, and its calls are charged instead. Costs
+    /// beyond money that was released and spent meanwhile are also returned, at the operator's expense.
     SuspenseReturned {
         /// The node.
         node: u16,
@@ -157,9 +156,9 @@ pub struct InDoubt {
 }
 
 impl Ledger {
-    /// At most `limit` (and never more than 1,000) entries of an account, newest first, from before
-    /// `before`. Everything that happened before the call is in it. Holds are listed while they are
-    /// open; the entry of a hold's end says what was held.
+    /// At most `limit` (and at most 1,000) entries of an account before `before`, newest first. Includes
+    /// everything that happened before this query. Open holds are listed; the entry of a hold's end contains
+    /// the amount of the hold.
     ///
     /// In a fleet these are the entries of all nodes, in the order in which they were reported: within
     /// a second, unless a node is cut off. Holds that are open, of which only their own nodes know, are
@@ -218,7 +217,7 @@ impl Ledger {
         self.ask(ask).await
     }
 
-    /// Asks sled as it is, off the async threads.
+    /// Queries sled in its current state, outside the async threads.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,

@@ -62,31 +62,31 @@ pub struct Report {
     pub sled_hash: Option<String>,
     /// The reading of sled that it was compared by.
     pub sled: SledReading,
-    /// All accounts together.
+    /// Sum over all accounts.
     pub total: Balance,
-    /// The part of all credit lines that has been spent, account by account.
+    /// Spent part of all credit lines.
     pub credit_used: Nanousd,
     /// Amount borne by the operator for all calls.
     pub written_off: Nanousd,
     /// Possible losses of the operator, by cause.
     pub losses: LossSums,
-    /// Holds that have not ended.
+    /// Number of open holds.
     pub open_holds: usize,
     /// The books, by double entry over the same records.
     pub books: TrialBalance,
-    /// Every account.
+    /// All accounts.
     pub accounts: Vec<Account>,
     /// Violations; empty if the ledger is sound.
     pub violations: Vec<String>,
 }
 
-/// The books, and whether they can be trusted.
+/// The books with the result of their check.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "TrialBalance")]
 pub struct BooksReport {
     /// True if the books balance and the journal is sound.
     pub ok: bool,
-    /// Records, and so the place of the last one that is in the books.
+    /// Number of records in the books, which is also the position of the last one.
     pub records: u64,
     /// Every book account with its balance.
     #[serde(flatten)]
@@ -161,7 +161,7 @@ pub(crate) struct JournalReplay {
     state_hash: [u8; 32],
     /// The hash of who did what, not finished.
     acts: Sha256,
-    /// True if all of it was readable.
+    /// True if everything was readable.
     is_whole: bool,
     /// The state at the record that sled was read at, where it was reached.
     at_sled: Option<JournalState>,
@@ -258,7 +258,7 @@ fn read_with(
     })
 }
 
-/// All accounts together.
+/// Sum over all accounts.
 fn total(accounts: &[Account]) -> Balance {
     Balance {
         granted: sum(accounts, |account| account.balance.granted),
@@ -288,7 +288,7 @@ fn sum(accounts: &[Account], part: fn(&Account) -> Nanousd) -> Nanousd {
 
 struct Audit {
     cores: Vec<Core>,
-    /// Refunded holds: what the refund says that they were charged, and where it says so.
+    /// Refunded holds: the charge that the refund states, and the position of the refund.
     refunds: HashMap<HoldId, (AccountId, Nanousd, Seq)>,
     /// Over who did what: it is in no state, but sled has it.
     acts: Sha256,
@@ -299,7 +299,7 @@ struct Audit {
     violations: Vec<String>,
 }
 
-/// The checkpoints that are kept, and what the journal says of them.
+/// Stored checkpoints and the journal's records of them.
 #[derive(Default)]
 struct Checkpoints {
     kept: Vec<Checkpoint>,
@@ -357,7 +357,7 @@ impl Audit {
         }
     }
 
-    /// Compares the checkpoints with what the journal says of them, and with the states that it gives.
+    /// Compares the checkpoints with the journal's records of them and with the states at their positions.
     fn check_checkpoints(&mut self, dir: &Path) {
         for kept in std::mem::take(&mut self.checkpoints.kept) {
             // The journal was not read so far.

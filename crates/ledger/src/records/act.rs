@@ -51,7 +51,7 @@ impl Actor {
     }
 }
 
-/// One thing that someone did.
+/// One write in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Act {
     /// Account concerned; [`AccountId::OPERATOR`] if it is no customer's.
@@ -60,7 +60,7 @@ pub struct Act {
     pub by: Actor,
     /// Action, such as `account.create`.
     pub what: String,
-    /// The id of the thing that was written.
+    /// Id of the changed object.
     pub subject: String,
     /// Idempotency key chosen by the caller.
     pub id: Option<String>,

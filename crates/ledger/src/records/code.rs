@@ -17,7 +17,7 @@ use tollgate_types::secret::KeyHash;
 pub enum CodeKind {
     /// Money for the account that redeems it.
     Credit,
-    /// An account of one's own, perhaps with money to try it.
+    /// A new account, optionally with initial credit.
     Invite,
 }
 
@@ -34,7 +34,7 @@ pub struct Code {
     pub amount: Option<Nanousd>,
     /// Maximum number of uses, each by another account; above zero.
     pub uses_max: u32,
-    /// From when on nobody can use it; `None` for never.
+    /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,
     /// Operator's note.
     pub note: String,
@@ -42,7 +42,7 @@ pub struct Code {
     pub created_at: UnixMs,
 }
 
-/// A code and what became of it.
+/// A code with its use and revocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedCode {
     /// The code.
@@ -56,9 +56,9 @@ pub struct IssuedCode {
 /// Reason why a code cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeRefusal {
-    /// There is no such code, or it is good for something else.
+    /// The code does not exist, or has another purpose.
     Unknown,
-    /// It was revoked.
+    /// The code was revoked.
     Revoked,
     /// Its time is over.
     Expired,

@@ -20,9 +20,9 @@ use tollgate_types::ids::{AccountId, KeyId, RequestId};
 pub enum CostKind {
     /// The answer that the customer was charged for.
     Answer,
-    /// An answer that broke or never came, for which the customer paid nothing.
+    /// An answer that broke off or never came, for which the customer was not charged.
     Unpaid,
-    /// A try that was followed by another, and may have been worked on all the same.
+    /// An attempt that was followed by another and may have been processed anyway.
     Retry,
 }
 
@@ -31,17 +31,17 @@ pub enum CostKind {
 pub struct CallCost {
     /// Account of the call.
     pub account: AccountId,
-    /// The key that it was made with.
+    /// Key of the call.
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
-    /// The upstream that was asked.
+    /// The called upstream.
     pub upstream: Arc<str>,
-    /// The name of the credential that it was asked with; empty where it has only one.
+    /// Name of the credential used; empty if the upstream has only one.
     pub credential: Arc<str>,
     /// The upstream's name of the model.
     pub upstream_model: Arc<str>,
-    /// The call; of a task its number in the place of a request's.
+    /// Id of the request; for a task, its number.
     pub request: RequestId,
     /// Kind of cost.
     pub kind: CostKind,
@@ -96,7 +96,7 @@ pub struct MarginCell {
     pub day: u32,
     /// The account whose calls they are.
     pub account: AccountId,
-    /// The model that was asked for.
+    /// Requested model.
     pub model: Arc<str>,
     /// The upstream that answered.
     pub upstream: Arc<str>,
@@ -111,7 +111,7 @@ pub struct MarginTotal {
     pub charged: Nanousd,
     /// Cost to the operator.
     pub cost: Nanousd,
-    /// The most that tries cost beside them for which no customer paid.
+    /// Maximum cost of additional tries that no customer paid for.
     pub unpaid: Nanousd,
 }
 

@@ -45,7 +45,7 @@ pub enum Refusal {
         /// Rest of the limit that can still be requested.
         left: Nanousd,
     },
-    /// There is no such account.
+    /// The account does not exist.
     UnknownAccount,
     /// The disk is nearly full; the rest is kept for settlements.
     DiskFull,
@@ -84,9 +84,9 @@ impl std::error::Error for Refusal {}
 /// [`LedgerError::Stopped`]: then the caller repeats the request with the same id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerError {
-    /// There is no such account.
+    /// The account does not exist.
     UnknownAccount(AccountId),
-    /// There is no such key.
+    /// The key does not exist.
     UnknownKey(KeyId),
     /// The account has no settled hold of this id.
     UnknownHold(HoldId),
@@ -98,7 +98,7 @@ pub enum LedgerError {
     OtherRequest,
     /// Another account has this address.
     EmailTaken,
-    /// There is no code of this id.
+    /// No code has this id.
     UnknownCode(CodeId),
     /// The code that was presented cannot be used.
     Code(CodeRefusal),
@@ -110,7 +110,7 @@ pub enum LedgerError {
     NotInSuspense(NodeId, AccountId),
     /// The gateway is in no fleet.
     NoFleet,
-    /// The account does not owe so much.
+    /// The account owes less than this.
     NotOwed,
     /// Calls in flight hold this much of the credit line: it cannot be set to less now.
     CreditInFlight(Nanousd),
@@ -221,14 +221,14 @@ pub enum OpenError {
     OtherNode {
         /// The data directory.
         dir: PathBuf,
-        /// Node of the journal that was found.
+        /// Node of the existing journal.
         found: NodeId,
         /// Expected node.
         expected: NodeId,
     },
     /// The ledger was moved elsewhere, or is not complete.
     Moved {
-        /// The file that says so.
+        /// Path of the marker file.
         path: PathBuf,
         /// Contents found.
         says: String,
@@ -257,7 +257,7 @@ pub enum OpenError {
         /// Contents found.
         says: String,
     },
-    /// The journal is whole, but says something that cannot have happened.
+    /// The journal is readable, but contains an impossible sequence of records.
     Violation(Violation),
     /// A fresh sled ledger cannot be made.
     Store(String),
@@ -378,7 +378,7 @@ impl From<tollgate_journal::Error> for OpenError {
     }
 }
 
-/// Says what to do about a file beside the journal that was changed.
+/// Adds advice about a changed file beside the journal to an error.
 fn with_advice(error: io::Error) -> io::Error {
     let is_changed =
         error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<CorruptFile>);

@@ -25,16 +25,16 @@ pub struct Charge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VoidReason {
-    /// No upstream could be reached, or none took the request.
+    /// No upstream could be reached, or none accepted the request.
     Unreached,
     /// The upstream answered with an error and no usage.
     UpstreamError,
-    /// The client disconnected before the upstream had begun.
+    /// The client disconnected before the upstream answered.
     #[serde(rename = "client_gone")]
     ClientDisconnected,
-    /// The hold was let go without a word: a bug, and logged as one.
+    /// The hold was dropped without an outcome: a bug, logged as such.
     Abandoned,
-    /// Another model was asked in the place of this one: the same call goes on with a hold for that one.
+    /// A fallback model was used: the call continues with a hold for that model.
     Replaced,
 }
 

@@ -23,9 +23,9 @@ struct WrittenHolds {
 /// The hold rules of an account, as a row of a store has them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct HoldsRow {
-    /// The account that has them.
+    /// Account with the rules.
     pub(crate) account: AccountId,
-    /// All of the overrides that it has.
+    /// All its hold rules.
     #[serde(with = "crate::records::holds")]
     pub(crate) holds: Arc<HoldOverrides>,
 }

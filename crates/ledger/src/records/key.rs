@@ -17,7 +17,7 @@ pub struct Key {
     pub hash: KeyHash,
     /// Name given by the owner.
     pub name: String,
-    /// The models that it may call; `None` for all.
+    /// Models that the key may use; `None` for all.
     pub models: Option<Vec<String>>,
     /// Expiry; `None` for never.
     pub expires_at: Option<UnixMs>,

@@ -13,9 +13,9 @@ use tollgate_types::limit::Rates;
 pub struct KeyLimits {
     /// Limits in the place of those that the configuration has for every key.
     pub rates: Rates,
-    /// The most that is charged on a day.
+    /// Maximum charges per day.
     pub spend_per_day: Option<Nanousd>,
-    /// The most that is charged in a calendar month.
+    /// Maximum charges per calendar month.
     pub spend_per_month: Option<Nanousd>,
 }
 

@@ -32,11 +32,11 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 5] =
         [Self::Retry, Self::ConnectionLost, Self::Untold, Self::Undelivered, Self::Unpriced];
 
-    /// The word for it.
+    /// Name of the cause.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,33 +55,33 @@ impl fmt::Display for LossCause {
     }
 }
 
-/// A loss as the journal has it.
+/// A loss in its journal form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRecord {
     /// Account of the call.
     pub account: AccountId,
-    /// With which key.
+    /// Key of the call.
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
-    /// The upstream that may bill for it.
+    /// Upstream that may bill for it.
     pub upstream: String,
     /// The call.
     pub request: RequestId,
     /// Cause: a word of at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,
-    /// The most that it can be; above zero.
+    /// Upper bound of the loss; above zero.
     pub amount: Nanousd,
     /// Time of the loss.
     pub at: UnixMs,
 }
 
-/// Some losses together.
+/// A sum of losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LossSum {
     /// Number of losses.
     pub count: u64,
-    /// The most that they can be together.
+    /// Upper bound of the sum.
     pub amount: Nanousd,
 }
 
@@ -91,7 +91,7 @@ pub type LossSums = BTreeMap<String, LossSum>;
 /// A loss with its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedLoss {
-    /// Its place in the journal.
+    /// Position in the journal.
     pub seq: Seq,
     /// The recorded loss.
     pub lost: Arc<LossRecord>,
@@ -100,9 +100,9 @@ pub struct ListedLoss {
 /// Losses of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// All of it, by cause.
+    /// Sums of the losses by cause.
     pub sums: LossSums,
-    /// The last ones, newest first.
+    /// The most recent losses, newest first.
     pub last: Vec<ListedLoss>,
 }
 

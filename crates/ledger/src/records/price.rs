@@ -14,7 +14,7 @@ use tollgate_types::ids::AccountId;
 pub struct AccountPrices {
     /// The group whose rules count where no rule of its own does.
     pub group: Option<String>,
-    /// Its own rules, in no order.
+    /// Rules of the account, in no order.
     pub rules: Vec<PriceRule>,
 }
 
@@ -37,7 +37,7 @@ pub struct PriceGroup {
     pub at: UnixMs,
 }
 
-/// A price by which a call was charged, written down before the first of them.
+/// A price, recorded before the first call that is charged at it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PriceNote {
     /// Account of the call.

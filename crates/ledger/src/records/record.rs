@@ -42,7 +42,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// The operator gave money.
+    /// An operator added credit.
     Granted {
         /// Account credited.
         account: AccountId,
@@ -133,7 +133,7 @@ pub enum Record {
         account: AccountId,
         /// The key.
         key: KeyId,
-        /// All that is said of it.
+        /// All limits of the key.
         limits: KeyLimits,
         /// Time of the event.
         at: UnixMs,
@@ -142,14 +142,14 @@ pub enum Record {
     AccountLimited {
         /// The account.
         account: AccountId,
-        /// All that is said of it.
+        /// All rate limits of the account.
         rates: Rates,
         /// Time of the event.
         at: UnixMs,
     },
-    /// Someone did something; what it changed stands before it in the same group.
+    /// Actor of a write; its changes precede this record in the same group.
     Acted(Arc<Act>),
-    /// An account got another name.
+    /// An account was renamed.
     AccountRenamed {
         /// The account.
         account: AccountId,
@@ -158,7 +158,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// An account was suspended, or taken up again.
+    /// An account was suspended or resumed.
     AccountSuspended {
         /// The account.
         account: AccountId,
@@ -181,7 +181,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// A code was made.
+    /// A code was created.
     CodeCreated(Arc<Code>),
     /// A code was revoked: nobody can use it any more.
     CodeRevoked {
@@ -190,7 +190,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// A code was used once more. What it gives stands beside it in the same group.
+    /// A code was used. The credit that it gives is in the same group.
     CodeUsed {
         /// The code.
         code: CodeId,
@@ -199,7 +199,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// Someone has looked into a call that a crash had left in doubt.
+    /// An operator resolved a call that a crash had left in doubt.
     DoubtResolved {
         /// Account of the call.
         account: AccountId,
@@ -210,7 +210,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// The end of a task was announced, or was tried to be.
+    /// Delivery of a task's webhook was attempted.
     Announced {
         /// Account of the task.
         account: AccountId,
@@ -222,9 +222,9 @@ pub enum Record {
     /// Something was given, given back or resolved where a fleet keeps its money: known here, and
     /// moving nothing here.
     Central(Arc<Record>),
-    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    /// A fleet node has applied the fleet's directory up to this position.
     Followed {
-        /// The place in the directory.
+        /// Position in the directory.
         seq: Seq,
         /// Time of the event.
         at: UnixMs,
@@ -261,7 +261,7 @@ pub enum Record {
     SuspenseResolved {
         /// The account.
         account: AccountId,
-        /// Node that had it.
+        /// Node that had leased the money.
         node: NodeId,
         /// Amount; above zero.
         amount: Nanousd,
@@ -291,7 +291,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// Money that became available has paid a debt, or a part of it.
+    /// Money that became available paid a debt, wholly or in part.
     DebtPaid {
         /// The account.
         account: AccountId,
@@ -300,7 +300,7 @@ pub enum Record {
         /// Time of the event.
         at: UnixMs,
     },
-    /// The operator has given up a debt, or a part of it.
+    /// An operator wrote off a debt, wholly or in part.
     WrittenOff {
         /// Account of the debt.
         account: AccountId,
@@ -323,7 +323,7 @@ pub enum Record {
     AccountPriced {
         /// The account that pays them.
         account: AccountId,
-        /// All that is said of them.
+        /// All price rules of the account.
         prices: Arc<AccountPrices>,
         /// Time of the change.
         at: UnixMs,
@@ -335,24 +335,24 @@ pub enum Record {
     /// The credit line of an account was set: money that the operator lends it. Within
     /// [`Record::Central`] only the limit counts; the treasury's own record has what moved.
     CreditSet {
-        /// The account that may draw on it.
+        /// Account with the credit line.
         account: AccountId,
         /// The line from here on; zero for none.
         limit: Nanousd,
         /// The amount that was lent in addition; zero where the line was lowered.
         lent: Nanousd,
-        /// The amount that was taken back out of what was available.
+        /// Amount withdrawn from the available money.
         withdrawn: Nanousd,
         /// The amount that was taken back after it had been spent: the account owes it now.
         owed: Nanousd,
         /// The time of the change.
         at: UnixMs,
     },
-    /// The hold rules of an account were set, in the place of those for all.
+    /// The hold rules of an account were set.
     AccountHolds {
-        /// The account that has them.
+        /// Account with the rules.
         account: AccountId,
-        /// All of its overrides.
+        /// All its hold rules.
         #[serde(with = "crate::records::holds")]
         holds: Arc<HoldOverrides>,
         /// The time of the change.
@@ -366,18 +366,18 @@ pub enum Record {
 pub enum SuspenseEnd {
     /// The customer can spend it again.
     Release,
-    /// It counts as spent.
+    /// The money counts as spent.
     Charge,
 }
 
 /// A record with its place, and the hold that it touches as it stood just before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournaledRecord {
-    /// The place.
+    /// Position in the journal.
     pub seq: Seq,
     /// The event.
     pub record: Record,
-    /// The hold that is extended or ended.
+    /// Hold that the record extends or ends.
     pub hold: Option<OpenHold>,
 }
 

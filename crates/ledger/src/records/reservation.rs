@@ -11,7 +11,7 @@ use tollgate_money::price::PriceVersion;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, RequestId};
 
-/// Money set aside for one call, as it was asked for.
+/// Money to hold for one call, as requested.
 ///
 /// The price is written behind the model's id, as [`CalledModel`] says: journals from before there were
 /// versions of prices have the id alone.
@@ -20,7 +20,7 @@ use tollgate_types::ids::{AccountId, KeyId, RequestId};
 pub struct Reservation {
     /// Account that pays.
     pub account: AccountId,
-    /// With which key.
+    /// Key of the call.
     pub key: KeyId,
     /// The public id of the model that is called.
     pub model: Arc<str>,
@@ -28,9 +28,9 @@ pub struct Reservation {
     pub price: Option<PriceVersion>,
     /// The call.
     pub request: RequestId,
-    /// The most that it can cost.
+    /// Maximum cost of the call.
     pub amount: Nanousd,
-    /// The least that it costs once an upstream has begun on it; within `amount`.
+    /// Minimum cost once an upstream has begun to process it; at most `amount`.
     pub floor: Nanousd,
     /// Time of the hold.
     pub at: UnixMs,
@@ -52,7 +52,7 @@ impl Serialize for Reservation {
     }
 }
 
-/// A reservation as the journal has it.
+/// A reservation in its journal form.
 #[derive(Deserialize)]
 struct WrittenReservation {
     account: AccountId,
@@ -64,7 +64,7 @@ struct WrittenReservation {
     at: UnixMs,
 }
 
-/// A model, and the price by which a call of it is charged.
+/// A model, and the version of the price at which its call is charged.
 ///
 /// It is written as one text: the id, and behind it the characters of the version, of which the first is
 /// a control character. Ids have none, so an id alone is one of a journal from before there were versions.
@@ -105,7 +105,7 @@ impl From<WrittenReservation> for Reservation {
     }
 }
 
-/// A hold that has not ended.
+/// An open hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenHold {
     /// Reservation that the hold covers.

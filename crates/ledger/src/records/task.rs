@@ -11,13 +11,13 @@ use tollgate_money::price::{Prices, Usage};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, TaskId};
 
-/// A task as it is.
+/// An asynchronous task with its current state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
     /// Immutable part of the task.
     pub intent: Arc<Intent>,
-    /// The upstream that was asked last, by its name in `routes.yaml`; where it has several
-    /// credentials, the name of the one that was used behind a slash.
+    /// The last called upstream, by its name in `routes.yaml`; if it has several credentials, followed by a
+    /// slash and the name of the one used.
     pub upstream: String,
     /// The upstream's name of the model.
     pub upstream_model: String,
@@ -40,7 +40,7 @@ pub struct Intent {
     pub hold: HoldId,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// The word of the protocol that its upstream speaks.
+    /// Name of the upstream's protocol.
     pub protocol: String,
     /// Prices at the submit; a reload does not change them.
     pub prices: Prices,
@@ -74,7 +74,7 @@ pub enum TaskPhase {
     Submitting,
     /// The upstream did not answer a submit that it may have taken: in doubt until it expires.
     InDoubt,
-    /// The upstream has it.
+    /// The upstream accepted the task.
     Submitted {
         /// Id and answer of the upstream.
         upstream_id: UpstreamTask,
@@ -141,10 +141,10 @@ pub struct EndedTask {
     pub at: UnixMs,
 }
 
-/// The announcement of a task's end.
+/// The webhook of a finished task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Webhook {
-    /// Nobody is told.
+    /// No webhook is sent.
     None,
     /// It is due, or will be when the task ends.
     Due {
@@ -153,7 +153,7 @@ pub enum Webhook {
         /// Time of the next attempt; not before the end.
         at: UnixMs,
     },
-    /// It was delivered.
+    /// The webhook was delivered.
     Delivered,
     /// It could not be delivered, and is not tried again.
     GivenUp,
@@ -166,7 +166,7 @@ impl Task {
         self.intent.id
     }
 
-    /// The upstream's id of it, once there is one.
+    /// The upstream's id of the task, once known.
     #[must_use]
     pub fn upstream_id(&self) -> Option<&str> {
         match &self.stage {

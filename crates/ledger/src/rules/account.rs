@@ -16,7 +16,7 @@ use tollgate_types::ids::AccountId;
 /// own (`rules::credit`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balance {
-    /// Everything that was ever paid in.
+    /// Sum of all credit ever added.
     pub granted: Nanousd,
     /// Amount that new holds can use.
     pub available: Nanousd,
@@ -32,7 +32,7 @@ pub struct Balance {
     pub credit: Nanousd,
 }
 
-/// An account as it is now.
+/// An account with its current balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Its id.
@@ -61,7 +61,7 @@ impl Balance {
             && self.credit <= self.granted
     }
 
-    /// Part of the debt that can be paid now.
+    /// Part of the debt that the available money can pay.
     #[must_use]
     pub fn payable(&self) -> Nanousd {
         self.available.min(self.debt)
@@ -238,7 +238,7 @@ pub struct Totals {
     pub accounts: usize,
     /// Their money.
     pub balance: Balance,
-    /// The part of all credit lines that has been spent, account by account.
+    /// Spent part of all credit lines.
     pub credit_used: Nanousd,
     /// Amount borne by the operator.
     pub written_off: Nanousd,

@@ -62,7 +62,7 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
     found
 }
 
-/// Notes the keys that hold something else than their open holds.
+/// Reports keys whose holds differ from the sum of their open holds.
 fn check_keys(core: &Core, found: &mut Vec<String>) {
     let mut held: HashMap<_, Nanousd> = HashMap::new();
     for (_, hold) in core.holds() {
@@ -91,7 +91,7 @@ fn check_logins<'a>(cores: impl Iterator<Item = &'a Core>, found: &mut Vec<Strin
     }
 }
 
-/// Notes uses of codes that gave nothing, or something else, and what was given without a use.
+/// Reports uses of codes without the matching credit, and credit without a use.
 fn check_codes<'a>(cores: impl Iterator<Item = &'a Core> + Clone, found: &mut Vec<String>) {
     let codes: HashMap<CodeId, &CodeState> = cores
         .clone()
@@ -122,7 +122,7 @@ fn check_codes<'a>(cores: impl Iterator<Item = &'a Core> + Clone, found: &mut Ve
     );
 }
 
-/// A hash over everything that the state says, the same however the accounts are sharded.
+/// Hash of the whole state, independent of the sharding of accounts.
 #[must_use]
 pub fn state_hash<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> [u8; 32] {
     let mut hasher = Sha256::new();

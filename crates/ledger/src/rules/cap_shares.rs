@@ -28,7 +28,7 @@ pub struct CapRequest {
     pub key: KeyId,
     /// The period, such as `day/2026-11-22` or `month/2026-11`.
     pub period: String,
-    /// The same for the ledger.
+    /// Period in the form that the ledger uses.
     pub span: Span,
     /// The limit, as this node knows it.
     pub cap: Nanousd,
@@ -54,11 +54,11 @@ pub struct CapGrant {
     pub share: Nanousd,
     /// Amount that can still be requested: unassigned, or assigned to other nodes and unused.
     pub left: Nanousd,
-    /// True if another node needs the part that is unused here.
+    /// True if another node needs the unused part of this share.
     pub is_missed: bool,
     /// Amount spent by the other nodes.
     pub spent_elsewhere: Nanousd,
-    /// Amount of the other nodes beyond that.
+    /// Shares of the other nodes beyond that.
     pub held_elsewhere: Nanousd,
 }
 
@@ -67,7 +67,7 @@ pub struct CapGrant {
 pub struct CapDemand {
     /// The account of the key.
     pub account: AccountId,
-    /// The key that has a cap.
+    /// Key with the limit.
     pub key: KeyId,
     /// Maximum cost of the smallest one; zero if none waits.
     pub least: Nanousd,
@@ -208,7 +208,7 @@ impl CapShare {
         })
     }
 
-    /// True if the other nodes know that nothing of it is unused, and nobody uses it.
+    /// True if the other nodes know that nothing of it is unused, and it is no longer used here.
     pub(crate) fn is_over(&self, spending: &KeySpend, at: UnixMs) -> bool {
         let used = spending.spent.in_span(self.span).saturating_add(spending.held);
         at.0.saturating_sub(self.active_at.0) >= IDLE_MS

@@ -59,7 +59,7 @@ pub(crate) struct AccountState {
     refunded: IdMap<HoldId, Nanousd>,
     /// The tasks in work that an upstream has given an id, by that id.
     native_tasks: HashMap<String, TaskId>,
-    /// Submits that are recognised when they are repeated, by what the customer calls them.
+    /// Recent submits, by the caller's idempotency key or body, to recognise repeated ones.
     pub(crate) submits: HashMap<[u8; 32], Submit>,
     /// Rate limits that all keys share.
     pub(crate) rates: Rates,
@@ -76,7 +76,7 @@ pub(crate) struct AccountState {
 pub(crate) struct Pace {
     /// The sum of all that was set aside.
     pub(crate) reserved: Nanousd,
-    /// With less than this available the borrower is told, once.
+    /// Amount of available money below which the borrower is notified, once.
     pub(crate) low: Nanousd,
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Grant {
     pub(crate) amount: Nanousd,
 }
 
-/// A refund that was made, kept so that its id is refunded once.
+/// A completed refund, kept so that its id is refunded only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Refund {
     pub(crate) seq: Seq,
@@ -109,7 +109,7 @@ impl Core {
         self.accounts.get(&id).map(|state| &state.account)
     }
 
-    /// All accounts that are here, in no order.
+    /// All accounts of this core, in no order.
     pub fn accounts(&self) -> impl Iterator<Item = &Account> {
         self.accounts.values().map(|state| &state.account)
     }
@@ -233,7 +233,7 @@ impl Core {
         self.accounts.insert(account.id, AccountState::new(account));
     }
 
-    /// Takes a task as it is now; one for which nothing remains to be done is let go.
+    /// Stores the current state of a task, or removes it if nothing remains to be done.
     pub(crate) fn restore_task(&mut self, task: Arc<Task>) {
         let id = task.id();
         let state = self.accounts.get_mut(&task.intent.account);
@@ -263,14 +263,14 @@ impl Core {
         self.accounts.get(&account).map(|state| state.pace).unwrap_or_default()
     }
 
-    /// Whoever sets money aside is to say when less than `below` is left.
+    /// Requests a notification when less than `below` is available.
     pub(crate) fn watch(&mut self, account: AccountId, below: Nanousd) {
         if let Some(state) = self.accounts.get_mut(&account) {
             state.pace.low = below;
         }
     }
 
-    /// Counts what was set aside. Says whether the account runs low, once.
+    /// Counts a hold. Returns true once when the account falls below its threshold.
     pub(crate) fn passed(&mut self, account: AccountId, amount: Nanousd) -> bool {
         let Some(state) = self.accounts.get_mut(&account) else { return false };
         let pace = &mut state.pace;
@@ -310,7 +310,7 @@ impl AccountState {
         }
     }
 
-    /// As much of it as the rules look at for these records of the directory, however much there is.
+    /// The part of the state that the rules need for these directory records, independent of its size.
     pub(crate) fn excerpt(&self, records: &[Record]) -> Self {
         let mut excerpt = Self {
             rates: self.rates,

@@ -13,13 +13,13 @@ use tollgate_types::ids::AccountId;
 /// The money of an account that a change of its line looks at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditState {
-    /// Everything that was paid in or lent.
+    /// Sum of all money added or lent.
     pub granted: Nanousd,
     /// Money that no call holds.
     pub available: Nanousd,
     /// Money that calls hold, or that nodes of a fleet have out.
     pub in_flight: Nanousd,
-    /// The line that is in force.
+    /// Current credit line.
     pub credit: Nanousd,
     /// The debt of the account.
     pub debt: Nanousd,
@@ -37,11 +37,11 @@ pub enum CreditFault {
 /// The amounts that a change of a credit line moves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CreditChange {
-    /// The line from here on.
+    /// The new credit line.
     pub limit: Nanousd,
-    /// The amount that is lent in addition.
+    /// Additional amount lent.
     pub lent: Nanousd,
-    /// The amount that is taken back out of what is available.
+    /// Amount withdrawn from the available money.
     pub withdrawn: Nanousd,
     /// The amount that is taken back after it was spent, and is owed from here on.
     pub owed: Nanousd,
@@ -81,7 +81,7 @@ impl CreditChange {
         [self.lent, self.withdrawn, self.owed].iter().any(|amount| !amount.is_zero())
     }
 
-    /// The record of it.
+    /// Journal record of the change.
     #[must_use]
     pub fn record(&self, account: AccountId, at: UnixMs) -> Record {
         let Self { limit, lent, withdrawn, owed } = *self;
@@ -94,7 +94,7 @@ impl CreditChange {
 pub struct CreditSums {
     /// The sum of all lines, drawn or not.
     pub lines: Nanousd,
-    /// The part of them that has been spent, account by account.
+    /// Spent part of all credit lines.
     pub used: Nanousd,
 }
 
@@ -106,38 +106,38 @@ impl CreditSums {
     }
 }
 
-/// The part of a line that is in flight: neither available nor spent.
+/// The part of a line that is held by calls in flight: neither available nor spent.
 fn bound(credit: Nanousd, available: Nanousd, in_flight: Nanousd) -> Nanousd {
     credit.saturating_sub(available).max(Nanousd::ZERO).min(in_flight)
 }
 
 impl Balance {
-    /// The part of the credit line that has been spent.
+    /// Spent part of the credit line.
     #[must_use]
     pub fn credit_used(&self) -> Nanousd {
         let left = self.available.saturating_add(self.held);
         self.credit.saturating_sub(left).max(Nanousd::ZERO)
     }
 
-    /// The part of the credit line that has not been spent.
+    /// Unspent part of the credit line.
     #[must_use]
     pub fn credit_unused(&self) -> Nanousd {
         self.credit.saturating_sub(self.credit_used())
     }
 
-    /// The part of the available money that is lent.
+    /// Part of the available money that is lent.
     #[must_use]
     pub fn credit_available(&self) -> Nanousd {
         self.available.min(self.credit)
     }
 
-    /// The part of the available money that is the account's own.
+    /// Part of the available money that is the account's own.
     #[must_use]
     pub fn own_available(&self) -> Nanousd {
         self.available.saturating_sub(self.credit_available())
     }
 
-    /// Everything that was ever paid in, without what is lent.
+    /// Sum of all credit ever added, without money lent.
     #[must_use]
     pub fn paid_in(&self) -> Nanousd {
         self.granted.saturating_sub(self.credit)

@@ -21,20 +21,20 @@ pub(crate) struct CustomerState {
     pub(crate) ended: HashMap<SessionId, UnixMs>,
     /// Price rules; `None` if they were never set.
     pub(crate) prices: Option<Arc<AccountPrices>>,
-    /// Its hold rules in the place of those for all; `None` where it has none.
+    /// Hold rules of the account that replace the configured ones; `None` without any.
     pub(crate) holds: Option<Arc<HoldOverrides>>,
     /// Holds that a crash had left open and that nobody has looked into.
     pub(crate) doubts: BTreeSet<HoldId>,
 }
 
 impl CustomerState {
-    /// As much of it as the rules look at.
+    /// The part of the state that the rules need.
     pub(crate) fn excerpt(&self) -> Self {
         let (login, doubts) = (self.login.clone(), self.doubts.clone());
         Self { login, ended: HashMap::new(), prices: None, holds: None, doubts }
     }
 
-    /// Takes hold rules; empty ones are none.
+    /// Sets hold rules; empty rules count as none.
     pub(crate) fn restore_holds(&mut self, holds: &Arc<HoldOverrides>) {
         self.holds = (!holds.is_empty()).then(|| Arc::clone(holds));
     }

@@ -37,25 +37,25 @@ pub struct TrialBalance {
     pub debit: Nanousd,
     /// The sum of all credits.
     pub credit: Nanousd,
-    /// Every book account that was ever entered.
+    /// Every account of the books with at least one entry.
     pub lines: Vec<BookLine>,
 }
 
 /// A book account with its balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BookLine {
-    /// Such as `revenue` or `payable`.
+    /// Name of an account of the books, such as `revenue` or `payable`.
     pub account: String,
-    /// Of what is payable: the upstream.
+    /// Upstream, for payables.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<String>,
-    /// Of what is payable: the name of the credential; empty where the upstream has only one.
+    /// Name of the credential, for payables; empty if the upstream has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
     /// Kind of an upstream's cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_kind: Option<CostKind>,
-    /// Of losses: the cause.
+    /// Cause, for losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// The balance, if it is a debit.
@@ -247,7 +247,7 @@ impl GeneralLedger {
 }
 
 impl BookAccount {
-    /// The word for it.
+    /// Name of the cause.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -295,7 +295,7 @@ impl BookAccount {
     }
 }
 
-/// Notes what the books and the rules say differently.
+/// Reports a difference between the books and the rules.
 fn compare(what: &str, books: i128, rules: i128, found: &mut Vec<String>) {
     if books != rules {
         let (books, rules) = (text(books), text(rules));

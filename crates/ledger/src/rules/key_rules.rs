@@ -22,7 +22,7 @@ pub const KEY_MODEL_BYTES_MAX: usize = 128;
 /// Fault of a name, a chosen id, or a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TextError {
-    /// There is nothing in it.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
     /// It is longer than such a text may be.

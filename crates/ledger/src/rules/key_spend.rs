@@ -35,7 +35,7 @@ fn month(day: u32) -> u32 {
     year.saturating_mul(12).saturating_add(u32::from(u8::from(date.month()))).saturating_sub(1)
 }
 
-/// The first day of the month behind the one that `day` is in.
+/// First day of the month after that of `day`.
 fn next_month(day: u32) -> u32 {
     let date = date(day);
     let left = date.month().length(date.year()).saturating_sub(date.day());
@@ -56,7 +56,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The one that a moment is in.
+    /// The period that contains a time.
     pub fn of(period: Period, at: UnixMs) -> Self {
         let day = day(at);
         let number = match period {
@@ -99,7 +99,7 @@ impl Span {
 pub(crate) struct RemainingLimit {
     pub(crate) amount: Nanousd,
     pub(crate) capped: SpendLimitStatus,
-    /// If this node's share is the bound: the amount that can still be requested.
+    /// If this node's share is the limit: the amount that it can still request.
     pub(crate) left: Option<Nanousd>,
 }
 

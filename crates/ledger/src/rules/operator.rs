@@ -27,7 +27,7 @@ pub(crate) struct OperatorState {
     pub(crate) groups: BTreeMap<String, Arc<PriceGroup>>,
 }
 
-/// A code as it is.
+/// Current state of a code.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeState {
     pub(crate) code: Arc<Code>,

@@ -40,19 +40,19 @@ pub enum BookAccount {
     },
     /// Liability to an upstream for a credential's use.
     Payable {
-        /// The upstream that was asked.
+        /// The called upstream.
         upstream: Arc<str>,
-        /// The name of the credential; empty where the upstream has only one.
+        /// Name of the credential; empty if the upstream has only one.
         credential: Arc<str>,
     },
-    /// The most that calls may cost which no customer pays. A memorandum: nobody has billed it yet.
+    /// Upper bound of call costs that no customer pays. A memorandum account: nobody has billed them.
     ExpectedLoss {
-        /// The word for why.
+        /// Name of the cause.
         cause: String,
     },
     /// The other side of expected losses: what upstreams may bill.
     ContingentLiability {
-        /// The word for why.
+        /// Name of the cause.
         cause: String,
     },
 }
@@ -165,7 +165,7 @@ impl JournalEntry {
         self.credit(credit, amount);
     }
 
-    /// Ends a hold: what was charged and is owed is revenue, the rest of the hold goes back.
+    /// Ends a hold: charge and debt are revenue, the rest of the hold becomes available.
     fn settle(&mut self, held: Nanousd, charged: Nanousd, owed: Nanousd, written_off: Nanousd) {
         let released = i128::from(held.get()).saturating_sub(i128::from(charged.get()));
         self.debit(BookAccount::Held, held);

@@ -19,7 +19,7 @@ pub struct Settlement {
 pub enum TaskSettlement {
     /// With a charge, within the hold.
     Post(Settlement),
-    /// Without one.
+    /// The hold ends without a charge.
     Void,
 }
 

@@ -81,7 +81,7 @@ impl AccountSpend {
         self.shares.remove(&key);
     }
 
-    /// Takes a record, where `hold` is the hold that it extends or ends, as it stood before.
+    /// Applies a record; `hold` is the state of the hold that it extends or ends, before the record.
     pub(crate) fn apply(&mut self, record: &Record, hold: Option<&OpenHold>) {
         match (record, hold) {
             (Record::KeyLimited { key, limits, .. }, _) => self.restore_limits(*key, *limits),

@@ -13,11 +13,11 @@ use tollgate_types::ids::{HoldId, TaskId};
 /// Result of looking up an idempotency key among submits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepeatLookup {
-    /// It is new.
+    /// The submit is new.
     New,
     /// The same was submitted before, as this task.
     Same(TaskId),
-    /// Something else was submitted under the same name.
+    /// A different body was submitted with the same idempotency key.
     Other,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
     Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }
 
-/// A submit that was made.
+/// An earlier submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Submit {
     pub(crate) task: TaskId,

@@ -3,12 +3,12 @@
 use crate::records::error::LedgerError;
 use crate::rules::key_rules::{self, check_name};
 
-/// Refuses what is no name, in the words of the admin API.
+/// Refuses an invalid name, with the message of the admin API.
 pub(crate) fn check_text(text: &str) -> Result<(), LedgerError> {
     Ok(check_name(text)?)
 }
 
-/// Refuses what is no note, in the words of the admin API.
+/// Refuses an invalid note, with the message of the admin API.
 pub(crate) fn check_note(note: &str) -> Result<(), LedgerError> {
     key_rules::check_note(note).map_err(|_| {
         LedgerError::Invalid("a note has at most 256 characters and no control characters")

@@ -9,13 +9,13 @@ use crate::records::error::LedgerError;
 use crate::records::task::{DeliveryAttempt, Task};
 use tollgate_types::ids::{AccountId, TaskId};
 
-/// The most tasks that one query gives.
+/// Maximum number of tasks of one query.
 const TASKS_MAX: usize = 1000;
 
 impl Ledger {
-    /// At most `limit` (and never more than 1,000) tasks that have not been forgotten, newest first,
-    /// of one account or all, from behind `after`. A page may have fewer though there are more:
-    /// `next_after` tells. `None` if there is no such task as `after`.
+    /// At most `limit` (and at most 1,000) retained tasks, newest first, of one account or all, after
+    /// `after`. A page may have fewer although there are more; `next_after` tells. `None` if `after` does not
+    /// exist.
     ///
     /// # Errors
     /// [`LedgerError::Store`], [`LedgerError::Stopped`] and [`LedgerError::Unavailable`].

@@ -308,7 +308,7 @@ fn ending(
     (records, task)
 }
 
-/// The records that end a hold, what the customer pays and what was used.
+/// Records that end a hold, the customer's charge, and the usage.
 fn end_hold(
     core: &Core,
     account: AccountId,

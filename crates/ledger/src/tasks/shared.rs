@@ -33,8 +33,8 @@ use tollgate_money::price::Usage;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, TaskId};
 
-/// For so long what an upstream has said of a task is tried to be written, while its customer or the
-/// next question waits: a database that fails over is back by then.
+/// Time for which writing an upstream's status of a task is retried while its customer or the next poll
+/// waits: a failover of the database takes less.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The wait before the second try; it doubles with each.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -44,11 +44,11 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Result of a write that was retried.
 struct RetriedWrite<T> {
     value: T,
-    /// One of the tries before may have done it.
+    /// An earlier attempt may have made the write.
     was_unknown: bool,
 }
 
-/// Asks until there is an answer, for at most [`PATIENCE`].
+/// Retries until there is an answer, for at most [`PATIENCE`].
 async fn persist<T, F: Future<Output = Result<T, TaskStoreError>> + Send>(
     mut ask: impl FnMut() -> F + Send,
 ) -> Result<RetriedWrite<T>, TaskStoreError> {
@@ -139,7 +139,7 @@ impl TaskRegistry for SharedRegistry {
         }))
     }
 
-    /// Ends the task first: when the act cannot be noted then, the same request notes it.
+    /// Ends the task first: if its audit record cannot be written then, repeating the request writes it.
     async fn resolve(
         &self,
         by: &ActorScope<'_>,
@@ -379,8 +379,8 @@ fn voided(task: &Task) -> Record {
     Record::Voided { account, hold, reason: VoidReason::Unreached, at: UnixMs::now() }
 }
 
-/// Ends a task that holds money of a fleet's account. A charge above the hold takes the account's
-/// money that is on loan to no node; the rest is debt: see [`Post::over`].
+/// Ends a task that holds money of a fleet's account. A charge above the hold takes money of the account that
+/// no node has leased; the rest becomes debt: see [`Post::over`].
 fn ending(
     open: &OpenTask,
     end: (&str, &str),

@@ -57,8 +57,8 @@ impl Ledger {
         self.tasks.change(self, id, &change, None).await
     }
 
-    /// Ends a task and its hold, in one group commit, and gives it as it is then; `None` when it has
-    /// ended before. The end is on disk when this returns.
+    /// Ends a task and its hold in one group commit and returns the finished task; `None` if it has already
+    /// ended. Durable on return.
     ///
     /// # Errors
     /// [`LedgerError::Stopped`].
@@ -147,7 +147,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets tasks that ended before `before`, at most `limit` of them, and says how many.
+    /// Removes at most `limit` tasks that ended before `before`, and returns their number.
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`].

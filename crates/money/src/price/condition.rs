@@ -11,10 +11,10 @@ use tollgate_types::clock::UnixMs;
 pub struct Condition {
     /// Traits of the request and of its response.
     pub traits: Traits,
-    /// More tokens go in than this, cached ones among them. Then the branch has the prices of the whole
-    /// request, as providers bill it.
+    /// Applies to requests with more input tokens than this, including cached ones. The prices apply to the
+    /// whole request, as providers bill it.
     pub input_tokens_above: Option<u64>,
-    /// It is taken in within this time of the day.
+    /// Applies to requests received within this time of day.
     pub time_utc: Option<DayWindow>,
 }
 
@@ -67,7 +67,7 @@ impl Condition {
 pub struct DayWindow {
     /// The first minute of the day in it.
     from: u16,
-    /// The first minute behind it.
+    /// End of the window in minutes, exclusive.
     until: u16,
 }
 
@@ -75,7 +75,7 @@ pub(super) const MINUTE_MS: u64 = 60 * 1000;
 pub(super) const DAY_MINUTES: u64 = 24 * 60;
 
 impl DayWindow {
-    /// Reads `16:30-00:30`. `None` for what is no such time, and for one without a length.
+    /// Parses `16:30-00:30`. `None` if malformed or empty.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let minute = |text: &str| {

@@ -44,7 +44,7 @@ impl PriceList {
         Quote::Open(Box::new(OpenQuote { list, request, taken_in: now, dearest }))
     }
 
-    /// The prices of what was asked for, used and served, of a request that was taken in at `taken_in`.
+    /// Prices that apply to a request with these properties, received at `taken_in`.
     #[must_use]
     pub fn prices(
         &self,

@@ -27,16 +27,16 @@ pub struct PriceRule {
 /// Prices in place of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PriceTerms {
-    /// So many times the list.
+    /// A factor on the list prices.
     Factor(Factor),
-    /// These prices, whatever conditions a request meets; units that are not here cost what the list says.
+    /// Fixed prices under all conditions; other units keep their list price.
     Prices(Vec<PricedUnit>),
 }
 
 /// Price of one unit in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PricedUnit {
-    /// The unit that is priced.
+    /// The priced unit.
     pub unit: Unit,
     /// Price per unit; not negative.
     pub rate: Rate,
@@ -66,7 +66,7 @@ impl PriceRule {
         self.from.is_none_or(|from| from <= at) && self.until.is_none_or(|until| at < until)
     }
 
-    /// The beginning of the names that it is for, where it is for more than one.
+    /// Prefix of the model names, if the rule is for more than one.
     fn prefix(&self) -> Option<&str> {
         self.models.strip_suffix('*')
     }

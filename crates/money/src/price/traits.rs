@@ -88,13 +88,13 @@ words! {
         Default = "default",
         /// Whichever the upstream's account is set to; asked for alone.
         Auto = "auto",
-        /// A slower one that costs less.
+        /// A slower, cheaper tier.
         Flex = "flex",
-        /// A faster one that costs more.
+        /// A faster, more expensive tier.
         Priority = "priority",
-        /// Capacity that was bought before.
+        /// Reserved capacity.
         Scale = "scale",
-        /// One that answers within a day.
+        /// A tier that answers within a day.
         Batch = "batch",
         /// The fastest one, which accounts are admitted to.
         Ultrafast = "ultrafast",
@@ -117,7 +117,7 @@ impl ServiceTier {
 words! {
     /// Inference speed.
     Speed {
-        /// As fast as usual.
+        /// The usual speed.
         Standard = "standard",
         /// Faster, at a higher price.
         Fast = "fast",
@@ -127,11 +127,11 @@ words! {
 words! {
     /// Region of inference.
     InferenceGeo {
-        /// Wherever there is room.
+        /// Any region.
         Global = "global",
-        /// In the United States.
+        /// The United States.
         Us = "us",
-        /// In the European Union.
+        /// The European Union.
         Eu = "eu",
     }
 }
@@ -167,9 +167,9 @@ words! {
 /// The size of an image, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ImageSize {
-    /// From left to right.
+    /// Width in pixels.
     pub width: u16,
-    /// From top to bottom.
+    /// Height in pixels.
     pub height: u16,
 }
 

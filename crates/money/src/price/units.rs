@@ -19,7 +19,7 @@ macro_rules! each_unit {
             InputTokens: input_tokens,
             /// Per plain input token.
             input,
-            /// A million input tokens.
+            /// Price of a million input tokens.
             input_per_1m_tokens: PerMillion,
             { side: Input, priced_as: None, shown_as: InputTokens, label: "Input tokens",
               words: ["input token", "input tokens"], metric: Some("input"), column: Some("in") };
@@ -28,7 +28,7 @@ macro_rules! each_unit {
             CacheReadTokens: cache_read_tokens,
             /// Per input token read from a cache.
             cache_read,
-            /// A million input tokens read from a prompt cache. Default: the input price.
+            /// Price of a million input tokens read from a prompt cache. Default: the input price.
             cached_input_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: CacheReadTokens,
               label: "Cached input tokens read", words: ["cached token", "cached tokens"],
@@ -38,7 +38,7 @@ macro_rules! each_unit {
             CacheWriteTokens: cache_write_tokens,
             /// Per input token written to a five-minute cache.
             cache_write,
-            /// A million input tokens written to a prompt cache. Default: the input price.
+            /// Price of a million input tokens written to a prompt cache. Default: the input price.
             cache_write_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: CacheWriteTokens,
               label: "Cached input tokens written", words: ["written token", "written tokens"],
@@ -48,18 +48,18 @@ macro_rules! each_unit {
             CacheWrite1hTokens: cache_write_1h_tokens,
             /// Per input token written to a one-hour cache.
             cache_write_1h,
-            /// A million input tokens written to a prompt cache for an hour. Default: the price of a cache
-            /// write.
+            /// Price of a million input tokens written to a prompt cache for an hour. Default: the price of a
+            /// cache write.
             cache_write_1h_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::CacheWriteTokens), shown_as: CacheWriteTokens,
               label: "Cached input tokens written for an hour",
               words: ["written token", "written tokens"], metric: Some("cache_write"), column: None };
 
-            /// Output tokens, reasoning included where the upstream counts it there.
+            /// Output tokens, including reasoning if the upstream counts it there.
             OutputTokens: output_tokens,
             /// Per output token.
             output,
-            /// A million output tokens, reasoning included.
+            /// Price of a million output tokens, including reasoning.
             output_per_1m_tokens: PerMillion,
             { side: Output, priced_as: None, shown_as: OutputTokens, label: "Output tokens",
               words: ["output token", "output tokens"], metric: Some("output"), column: Some("out") };
@@ -68,7 +68,7 @@ macro_rules! each_unit {
             Images: images,
             /// Per image.
             image,
-            /// One image.
+            /// Price of one image.
             per_image: PerUnit,
             { side: Made, priced_as: None, shown_as: Images, label: "Images",
               words: ["image", "images"], metric: None, column: Some("images") };
@@ -77,7 +77,7 @@ macro_rules! each_unit {
             Seconds: seconds,
             /// Per second of video.
             second,
-            /// One second of video.
+            /// Price of one second of video.
             per_second: PerUnit,
             { side: Made, priced_as: None, shown_as: Seconds, label: "Seconds of video",
               words: ["s", "s"], metric: None, column: Some("seconds") };
@@ -86,55 +86,57 @@ macro_rules! each_unit {
             Characters: characters,
             /// Per character of speech.
             character,
-            /// A million characters of speech.
+            /// Price of a million characters of speech.
             per_1m_characters: PerMillion,
             { side: Made, priced_as: None, shown_as: Characters, label: "Characters",
               words: ["character", "characters"], metric: None, column: Some("characters") };
 
-            /// Input tokens that are sound.
+            /// Input tokens of audio.
             AudioInputTokens: audio_input_tokens,
             /// Per input token of sound.
             audio_input,
-            /// A million input tokens of sound. Default: the input price.
+            /// Price of a million audio input tokens. Default: the input price.
             audio_input_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: AudioInputTokens,
               label: "Audio input tokens", words: ["audio token heard", "audio tokens heard"],
               metric: Some("audio_input"), column: None };
 
-            /// Input tokens that are pictures, of models that count them apart.
+            /// Image input tokens, for models that count them separately.
             ImageInputTokens: image_input_tokens,
             /// Per input token of a picture.
             image_input,
-            /// A million input tokens of pictures. Default: the input price.
+            /// Price of a million image input tokens. Default: the input price.
             image_input_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: ImageInputTokens,
               label: "Image input tokens", words: ["image token seen", "image tokens seen"],
               metric: Some("image_input"), column: None };
 
-            /// Output tokens that are sound.
+            /// Output tokens of audio.
             AudioOutputTokens: audio_output_tokens,
             /// Per output token of sound.
             audio_output,
-            /// A million output tokens of sound. Default: the output price.
+            /// Price of a million audio output tokens. Default: the output price.
             audio_output_per_1m_tokens: PerMillion,
             { side: Output, priced_as: Some(Unit::OutputTokens), shown_as: AudioOutputTokens,
               label: "Audio output tokens", words: ["audio token spoken", "audio tokens spoken"],
               metric: Some("audio_output"), column: None };
 
-            /// Searches in the web that the upstream ran; of xAI's search the sources that it used.
+            /// Web searches that the upstream ran; for xAI the number of sources used.
             WebSearches: web_searches,
             /// Per search in the web.
             web_search,
-            /// A thousand searches in the web that the upstream runs. Without it, none may be asked for.
+            /// Price of a thousand web searches that the upstream runs. Without it, requests for them are
+            /// refused.
             per_1k_web_searches: PerThousand,
             { side: Made, priced_as: None, shown_as: WebSearches, label: "Web searches",
               words: ["web search", "web searches"], metric: None, column: Some("searches") };
 
-            /// Searches in files that the upstream ran.
+            /// File searches that the upstream ran.
             FileSearches: file_searches,
             /// Per search in files.
             file_search,
-            /// A thousand searches in files that the upstream runs. Without it, none may be asked for.
+            /// Price of a thousand file searches that the upstream runs. Without it, requests for them are
+            /// refused.
             per_1k_file_searches: PerThousand,
             { side: Made, priced_as: None, shown_as: FileSearches, label: "File searches",
               words: ["file search", "file searches"], metric: None, column: None };
@@ -143,8 +145,8 @@ macro_rules! each_unit {
             ContainerSessions: container_sessions,
             /// Per container in which code ran.
             container_session,
-            /// One container in which the upstream runs code for an answer. Without it, none may be
-            /// asked for.
+            /// Price of one container in which the upstream runs code. Without it, requests for containers
+            /// are refused.
             per_container_session: PerUnit,
             { side: Made, priced_as: None, shown_as: ContainerSessions, label: "Containers",
               words: ["container", "containers"], metric: None, column: None };
@@ -153,17 +155,17 @@ macro_rules! each_unit {
             ToolCalls: tool_calls,
             /// Per call of another tool.
             tool_call,
-            /// A thousand calls of other tools that the upstream runs, such as those of MCP servers.
-            /// Without it, none may be asked for.
+            /// Price of a thousand calls of other tools that the upstream runs, such as those of MCP servers.
+            /// Without it, requests for them are refused.
             per_1k_tool_calls: PerThousand,
             { side: Made, priced_as: None, shown_as: ToolCalls, label: "Tool calls",
               words: ["tool call", "tool calls"], metric: None, column: None };
 
-            /// Requests that have a price of their own beside what they use.
+            /// Requests with a price per request.
             Requests: requests,
             /// Per request that is charged for.
             request,
-            /// One request that is charged for, beside what it uses.
+            /// Price of one charged request, in addition to its usage.
             per_request: PerUnit,
             { side: Made, priced_as: None, shown_as: Requests, label: "Requests",
               words: ["request", "requests"], metric: None, column: None };
@@ -172,17 +174,17 @@ macro_rules! each_unit {
             RerankUnits: rerank_units,
             /// Per rerank unit.
             rerank_unit,
-            /// A thousand rerank units, which Cohere calls search units: each a query with up to a
-            /// hundred documents, of which long ones count several times.
+            /// Price of a thousand rerank units (Cohere's search units): one query with up to a hundred
+            /// documents, where long documents count several times.
             per_1k_rerank_units: PerThousand,
             { side: Made, priced_as: None, shown_as: RerankUnits, label: "Rerank units",
               words: ["rerank unit", "rerank units"], metric: None, column: None };
 
-            /// Output tokens that are pictures, of models that put out text beside them.
+            /// Image output tokens, for models that also produce text.
             ImageOutputTokens: image_output_tokens,
             /// Per output token of a picture.
             image_output,
-            /// A million output tokens of pictures. Default: the output price.
+            /// Price of a million image output tokens. Default: the output price.
             image_output_per_1m_tokens: PerMillion,
             { side: Output, priced_as: Some(Unit::OutputTokens), shown_as: ImageOutputTokens,
               label: "Image output tokens", words: ["image token made", "image tokens made"],
@@ -192,17 +194,17 @@ macro_rules! each_unit {
             AudioSeconds: audio_seconds,
             /// Per second of audio heard.
             audio_second,
-            /// A second of audio that is written down or translated. A price for a minute is a sixtieth.
+            /// Price of a second of transcribed or translated audio: a sixtieth of the price of a minute.
             per_audio_second: PerUnit,
             { side: Made, priced_as: None, shown_as: AudioSeconds, label: "Seconds of audio",
               words: ["s of audio", "s of audio"], metric: None, column: None };
 
-            /// Input tokens that are video, of models that count them apart.
+            /// Video input tokens, for models that count them separately.
             VideoInputTokens: video_input_tokens,
             /// Per input token of a video.
             video_input,
-            /// A million input tokens of video. Default: the input price. Without it, chat completions
-            /// take no `video_url` and no `video`.
+            /// Price of a million video input tokens. Default: the input price. Without it, chat completions
+            /// accept no `video_url` and no `video`.
             video_input_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::InputTokens), shown_as: VideoInputTokens,
               label: "Video input tokens", words: ["video token seen", "video tokens seen"],
@@ -212,8 +214,9 @@ macro_rules! each_unit {
             CacheWrite12hTokens: cache_write_12h_tokens,
             /// Per input token written to a twelve-hour cache.
             cache_write_12h,
-            /// A million input tokens written to a prompt cache for twelve hours. Without it, none may be
-            /// asked for; what is reported all the same has the price of a write for an hour.
+            /// Price of a million input tokens written to a prompt cache for twelve hours. Without it,
+            /// requests for such writes are refused; writes that are reported anyway cost as much as writes
+            /// for an hour.
             cache_write_12h_per_1m_tokens: PerMillion,
             { side: Input, priced_as: Some(Unit::CacheWrite1hTokens), shown_as: CacheWriteTokens,
               label: "Cached input tokens written for twelve hours",
@@ -233,7 +236,7 @@ pub enum Side {
     Input,
     /// Tokens that came out.
     Output,
-    /// Anything else that was made or done. It is told by itself.
+    /// Anything else that was produced or done, reported separately.
     Made,
 }
 
@@ -250,7 +253,7 @@ pub struct UnitInfo {
     pub price: &'static str,
     /// Number of units in the quoted price.
     pub per: u64,
-    /// Total that it counts towards.
+    /// Total to which the unit belongs.
     pub side: Side,
     /// The unit whose price it has where none is typed for it; `None` for a price of nothing.
     pub priced_as: Option<Unit>,

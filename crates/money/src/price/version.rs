@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 /// Bytes of the hash that are kept, without their first bit. Of ten thousand prices two have the same
 /// with a chance of one in three million.
 const BYTES: usize = 6;
-/// Letters of it as text.
+/// Number of characters as text.
 const LETTERS: usize = 8;
 
 /// The version of a price, eight letters as text.

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NoProxy(Vec<DirectHost>);
 
-/// One entry, and the only port that it is about, if it has one.
+/// One entry, and its port if it is limited to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DirectHost {
     hosts: Hosts,

@@ -23,9 +23,9 @@ pub enum DialFault {
     NameNotFound,
     /// No address of the name may be connected to.
     Forbidden,
-    /// The other side refused the TCP connection.
+    /// The TCP connection was refused.
     Refused,
-    /// There was no answer in time.
+    /// Timeout without an answer.
     TimedOut,
     /// The network or the host cannot be reached.
     NoRoute,
@@ -33,7 +33,7 @@ pub enum DialFault {
     Closed,
     /// Any other failure of the socket.
     Failed,
-    /// No authority that is trusted has signed the certificate.
+    /// The certificate is not signed by a trusted authority.
     TlsUntrusted,
     /// The certificate is for other names.
     TlsName,
@@ -60,7 +60,7 @@ pub enum DialFault {
 }
 
 impl DialFault {
-    /// Every failure of the other side, of a proxy, or of the way there.
+    /// Every failure of the server, of a proxy, or of the network.
     pub const ALL: [Self; 18] = [
         Self::NameNotFound,
         Self::Forbidden,
@@ -127,7 +127,7 @@ impl DialFault {
         matches!(self, Self::ProxyUnreachable | Self::ProxyCredentials)
     }
 
-    /// True if another address of a server behind the proxy would fail the same way.
+    /// True if another address of a server behind the proxy would fail in the same way.
     pub(super) fn ends_tunnels(self) -> bool {
         self.is_about_the_proxy_itself() || self.exhausted().is_some()
     }

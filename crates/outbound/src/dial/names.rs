@@ -56,7 +56,7 @@ pub struct Name {
     spread: AtomicUsize,
     /// Counts connections, which are spread over the addresses.
     dials: AtomicUsize,
-    /// Counts requests over connections that are reused.
+    /// Number of requests over reused connections.
     reuses: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ impl Name {
         self.spread.load(Ordering::Relaxed)
     }
 
-    /// True if the address is one of this name's.
+    /// True if the address belongs to this name.
     #[must_use]
     pub fn has(&self, address: IpAddr) -> bool {
         self.addresses.contains(&address)

@@ -106,7 +106,7 @@ where
 /// The attempts at each address.
 struct Attempts {
     waiting: VecDeque<SocketAddr>,
-    /// Under way, and since when.
+    /// Attempts in progress with their start times.
     begun: Vec<(SocketAddr, Instant)>,
     /// Connected over TCP while another one was in its handshake.
     connected: VecDeque<(SocketAddr, TcpStream)>,

@@ -16,7 +16,7 @@ const IPV4: u8 = 1;
 const DOMAIN: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Has the proxy connect to `target`, a host and port. An address is sent as one, a name as it is.
+/// Asks the proxy to connect to `target`, a host and port. Names are resolved by the proxy.
 pub(super) async fn connect<S>(
     stream: &mut S,
     target: &str,

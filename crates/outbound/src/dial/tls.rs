@@ -15,8 +15,7 @@ use tollgate_options::network::ClientTls;
 use super::error::{DialError, DialFault, Reason};
 use crate::roots::{self, RootsUnread};
 
-/// Settings that are kept. There is one for each upstream that has its own, and one more for each time
-/// that its files change.
+/// Maximum number of cached settings: one per upstream with its own, and one for each change of its files.
 const CONFIGS_MAX: usize = 256;
 /// The most names of a certificate in a message.
 const NAMES_SHOWN_MAX: usize = 3;

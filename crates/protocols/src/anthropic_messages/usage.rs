@@ -40,8 +40,7 @@ impl WireMessagesUsage {
         Some(read.to_report(unsplit).with_no_counts_noted(usage))
     }
 
-    /// Takes over what a later report says. Reports are cumulative, and later ones leave out what
-    /// has not changed.
+    /// Merges a later report. Reports are cumulative, and later ones omit unchanged counts.
     pub(super) fn update(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.cache_read_input_tokens =

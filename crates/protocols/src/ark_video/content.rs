@@ -37,7 +37,7 @@ pub(super) struct Content {
     pub(super) has_video: bool,
     /// Commands found in the text.
     pub(super) commands: Commands,
-    /// The ids of the tasks that it goes on from.
+    /// Ids of tasks whose results are inputs.
     pub(super) tasks: Vec<String>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Content {
 pub(super) struct Commands {
     /// True if the text has a command.
     pub(super) any: bool,
-    /// One of them can be about sound.
+    /// A text contains a command about audio.
     pub(super) audio: bool,
-    /// One of them can be about drafts.
+    /// A text contains a command about drafts.
     pub(super) draft: bool,
 }
 

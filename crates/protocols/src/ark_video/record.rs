@@ -10,15 +10,14 @@ use crate::splice::{Splice, json_string};
 use crate::task::{DOCUMENT_BYTES_MAX, TaskView};
 use crate::video::{self, OBJECT};
 
-/// Members that are kept however long they are: what was made, where it is, what it used and how to make
-/// it again, and by what it is known.
+/// Members that are kept regardless of their size: the result, its URL, usage and seed, and identifiers.
 const KEPT: [&str; 8] =
     ["id", "model", "status", "content", "usage", "seed", "created_at", "updated_at"];
 /// Other members are kept too, of a record that is too large, if they are no longer than this.
 const SMALL_BYTES_MAX: usize = 512;
 
-/// The bytes of an answer as they are kept. One that the gateway's reader refuses, such as one that says
-/// a thing twice, is kept as `read` has it.
+/// The bytes of an answer in the form to store. An answer that the gateway's reader refuses, such as one with
+/// a repeated key, is stored as parsed in `read`.
 pub(super) fn text_of(answer: &Bytes, read: &Value) -> String {
     let text = std::str::from_utf8(answer).unwrap_or_default().trim();
     match Object::parse(text.as_bytes()) {
@@ -44,8 +43,7 @@ fn fit(object: &Object<'_>, text: &str) -> String {
     applied(splice, text)
 }
 
-/// The object `text` with these members, in their JSON: in the place of those that it has, or behind
-/// them.
+/// The object `text` with these members in JSON, which replace existing ones or are appended.
 pub(super) fn with(text: &str, members: &[(&str, String)]) -> String {
     let object = Object::parse(text.as_bytes()).or_else(|_| Object::parse(b"{}"));
     let Ok(object) = object else { return text.to_owned() };

@@ -5,9 +5,9 @@
 pub(super) struct SeriesFeatures {
     /// True if its models generate sound.
     pub(super) audio: bool,
-    /// It makes drafts, and goes on from them.
+    /// The series makes drafts, and videos from them.
     pub(super) draft: bool,
-    /// It goes on from videos.
+    /// The series continues existing videos.
     pub(super) continuation: bool,
     /// It takes audio among its inputs.
     pub(super) audio_input: bool,

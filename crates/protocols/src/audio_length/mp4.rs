@@ -33,12 +33,12 @@ const TRUN_FLAGS: u32 = 0x000f05;
 #[derive(Default)]
 struct Track {
     id: u32,
-    /// It says that it is heard.
+    /// The track declares itself as audio.
     is_audio: bool,
     /// Length of each sample.
     frame: Option<FrameLength>,
     samples: u64,
-    /// Edits that play something.
+    /// Number of edits that play media.
     edits: u64,
 }
 
@@ -55,7 +55,7 @@ struct Mp4Content {
     /// Samples of fragments by their track, and the track of the fragment that is read.
     fragments: BTreeMap<u32, u64>,
     fragment_of: u32,
-    /// Tables of samples that were read.
+    /// Number of sample tables read.
     tables: usize,
 }
 
@@ -193,7 +193,7 @@ fn next_box<'a>(
     Ok((name, reader.take(size).ok_or(cut)?))
 }
 
-/// Edits that play something.
+/// Number of edits that play media.
 fn count_edits(reader: &mut ByteReader<'_>, is_long: bool) -> Option<u64> {
     let count = reader.u32_be()?;
     let mut edits = 0;

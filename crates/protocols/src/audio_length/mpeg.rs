@@ -34,7 +34,7 @@ pub(super) struct MpegFrame {
     pub(super) bytes: usize,
     samples: u32,
     rate: NonZero<u32>,
-    /// Version, layer and rate: what stays the same in one stream.
+    /// Version, layer and rate, which are constant within a stream.
     kind: u16,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn begins(file: &[u8]) -> bool {
         || MpegFrame::read(file).is_some_and(|frame| frame.bytes >= file.len())
 }
 
-/// Counts the frames of a file that has so many bytes of tags in front.
+/// Counts the frames of a file with so many bytes of tags in front.
 pub(super) fn count(file: &[u8], tags: usize, samples: &mut Samples) -> Result<(), AudioFault> {
     let audio = file.get(tags..).unwrap_or_default();
     let mut at = 0;

@@ -91,7 +91,7 @@ struct OggPage<'a> {
     /// The sizes of its segments: a packet ends with one below 255.
     lacing: &'a [u8],
     body: &'a [u8],
-    /// All of it, with its head.
+    /// Size of the page, including its header.
     bytes: usize,
 }
 

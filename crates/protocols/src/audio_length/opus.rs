@@ -4,11 +4,11 @@ use std::num::NonZero;
 
 /// Samples are counted at this rate, whatever was recorded.
 pub(super) const RATE: NonZero<u32> = NonZero::new(48_000).expect("not zero");
-/// A packet has at most 120 ms.
+/// Maximum samples of a packet: 120 ms.
 const PACKET_SAMPLES_MAX: u64 = 5760;
 
-/// Samples of a packet at [`RATE`], at most those of 120 ms. One that cannot be read counts as the longest,
-/// since decoders can fill in what they miss.
+/// Samples of a packet at [`RATE`], at most 120 ms. An unreadable packet counts as the longest, since
+/// decoders can conceal losses.
 pub(super) fn samples(packet: &[u8]) -> u64 {
     let Some((head, rest)) = packet.split_first() else { return PACKET_SAMPLES_MAX };
     let config = head >> 3;

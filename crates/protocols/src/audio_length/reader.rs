@@ -32,22 +32,22 @@ impl<'a> ByteReader<'a> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// With the most significant byte first.
+    /// Reads a big-endian 32-bit integer.
     pub(super) fn u32_be(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// With the most significant byte first.
+    /// Reads a big-endian 64-bit integer.
     pub(super) fn u64_be(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// With the least significant byte first.
+    /// Reads a little-endian 16-bit integer.
     pub(super) fn u16_le(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
-    /// With the least significant byte first.
+    /// Reads a little-endian 32-bit integer.
     pub(super) fn u32_le(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
@@ -65,7 +65,7 @@ impl<'a> Bits<'a> {
         Self { bytes, at: 0 }
     }
 
-    /// The next bits, at most 32; `None` where there are fewer.
+    /// Reads the next `count` bits, at most 32; `None` if there are fewer.
     pub(super) fn take(&mut self, count: usize) -> Option<u32> {
         let mut value = 0;
         for _ in 0..count {

@@ -1,6 +1,6 @@
 //! Audio files for tests, made by hand: true ones, and ones that lie.
 
-/// A WAV file of PCM whose `data` says that it has so many bytes.
+/// A PCM WAV file whose `data` chunk claims this length.
 pub(crate) fn wav(rate: u32, channels: u16, bits: u16, claimed: u32, data: &[u8]) -> Vec<u8> {
     let frame = channels * bits / 8;
     let mut file = b"RIFF\x24\0\0\0WAVEfmt \x10\0\0\0\x01\0".to_vec();
@@ -44,7 +44,7 @@ pub(crate) fn id3(content: &[u8]) -> Vec<u8> {
     [b"ID3\x04\0\0", &digits[..], content].concat()
 }
 
-/// A FLAC file with frames of so many samples each, which says that it has `claimed` in all.
+/// A FLAC file with frames of these lengths, in samples, that claims `claimed` samples in total.
 pub(crate) fn flac(rate: u32, claimed: u32, frames: &[u16]) -> Vec<u8> {
     let mut file = b"fLaC\x80\0\0\x22\x10\0\x10\0\0\0\0\0\0\0".to_vec();
     file.extend((u64::from(rate) << 44 | 0xf << 36 | u64::from(claimed)).to_be_bytes());

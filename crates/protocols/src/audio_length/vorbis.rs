@@ -14,7 +14,7 @@ pub(super) struct Identification {
 }
 
 impl Identification {
-    /// Reads the header; `None` for anything else.
+    /// Parses the identification header; `None` for anything else.
     pub(super) fn read(packet: &[u8]) -> Option<Self> {
         let mut reader = ByteReader::new(packet.strip_prefix(b"\x01vorbis")?);
         reader.take(5)?;

@@ -98,7 +98,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
 }
 
 impl<'a> WebmContent<'a> {
-    /// Looks at every element that can hold frames or tracks, at whatever depth.
+    /// Visits every element that can contain frames or tracks, at any depth.
     fn walk(&mut self, file: &'a [u8]) -> Result<(), AudioFault> {
         let mut elements = Elements::new(file);
         // Where the elements end that the next one is in.
@@ -269,7 +269,7 @@ fn vorbis(private: &[u8]) -> Option<Identification> {
     Identification::read(reader.take(first)?)
 }
 
-/// An element of EBML, and where it stands in the file.
+/// An EBML element with its position in the file.
 struct Element<'a> {
     id: u32,
     /// Start offset in the file.

@@ -12,7 +12,7 @@ use crate::openai_input_tokens;
 use crate::prompt_count::{MediaCount, prompt_tokens};
 use crate::{Call, Codec, Dialect, Operation, Request, RequestBounds};
 
-/// The counts that are made here, each for upstreams that have nothing like it.
+/// Local token counts, each for upstreams without a counting endpoint.
 pub(super) static LOCAL_COUNTS: &[LocalCount] = &[
     count(Operation::CountTokens, MediaCount::Openai, OPENAI),
     count(Operation::CountTokens, MediaCount::Anthropic, &[Dialect::Bedrock]),

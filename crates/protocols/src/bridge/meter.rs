@@ -39,7 +39,7 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
 /// Usage charged for an answer that its upstream does not report, where part of it may be hidden.
 #[derive(Clone, Copy)]
 pub(super) struct UnreportedUsage {
-    /// The most that it can be.
+    /// Upper bound of the loss.
     pub(super) max_usage: Usage,
     /// True if the visible part is charged instead, unless the answer itself hides more.
     pub(super) is_estimated: bool,
@@ -60,9 +60,8 @@ fn billed(meter: &dyn Meter, unreported: Option<&UnreportedUsage>) -> Usage {
     }
 }
 
-/// The piece of an answer with what its meter has counted in the place of what its reader left open.
-/// `unreported` is what a whole answer is billed by whose upstream does not say what it used, unless
-/// that is what was seen of it.
+/// Fills the usage of an answer part with the meter's counts. `unreported` is the usage billed for a complete
+/// answer without reported usage, unless the visible output is more.
 fn metered<'a>(
     answer: AnswerPart<'a>,
     meter: &dyn Meter,
@@ -83,21 +82,21 @@ fn metered<'a>(
 /// whose last event repeats the answer would otherwise grow without bound.
 pub(super) const WRITER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The way of a stream's pieces to its customer, in an order in which any dialect can say them.
+/// Writes the pieces of a stream in an order that every dialect can express.
 struct EventWriter {
     writer: Box<dyn WriteStream>,
     unreported: Option<UnreportedUsage>,
     names: CallNames,
     has_begun: bool,
-    /// Something of what the model said has been written.
+    /// Some of the model's output was written.
     has_delivered: bool,
     /// The last piece was a call of a tool, or of its input.
     is_in_call: bool,
     /// The end of the answer, or why there is none, has been written.
     has_ended: bool,
-    /// The upstream has said that there is no answer.
+    /// The upstream reported a failure.
     has_failed: bool,
-    /// Something came that no customer could understand: nothing is written behind it.
+    /// A piece could not be expressed in the client's dialect; nothing is written after it.
     is_broken: bool,
 }
 
@@ -120,7 +119,7 @@ impl EventWriter {
         }
     }
 
-    /// Writes a piece, with what the meter has counted by now where it says what was used.
+    /// Writes a piece; where it reports usage, with the meter's current counts.
     fn write(&mut self, answer: AnswerPart<'_>, meter: &dyn Meter, out: &mut Vec<u8>) {
         if self.has_ended || self.is_broken {
             return;
@@ -250,15 +249,15 @@ pub(super) struct BridgedDocument {
     customers: &'static dyn Translate,
     upstreams: &'static dyn UpstreamDialect,
     is_translated: bool,
-    /// It is whole, and the customer gets nothing of it.
+    /// The answer is complete but cannot be translated.
     is_untranslatable: bool,
     /// The failure that the upstream sent instead of an answer.
     refusal: Option<UpstreamFailure>,
 }
 
 impl BridgedDocument {
-    /// Of an answer of which nothing has come. `unreported` is what it is billed by if its upstream does
-    /// not say what it used, unless that is what was seen of it.
+    /// Meter for an unstreamed answer. `unreported` is the usage billed if the upstream reports none, unless
+    /// the visible output is more.
     pub(super) fn new(
         inner: Box<dyn Meter>,
         unreported: Option<UnreportedUsage>,
@@ -331,7 +330,7 @@ impl Meter for BridgedDocument {
         self.inner.hides_output()
     }
 
-    /// A whole document that cannot be said in the customer's words, or says that there is no answer.
+    /// Usage of a complete document that cannot be translated or reports a failure.
     fn given_up(&self) -> Option<Usage> {
         (self.is_untranslatable || self.refusal.is_some()).then_some(Usage::ZERO)
     }
@@ -354,8 +353,8 @@ enum EventCutter {
 }
 
 impl EventCutter {
-    /// Gives every event that the chunk completes to `each`, as it came and its data. False where the
-    /// stream is none, here or before: what came until then was given.
+    /// Passes every event that the chunk completes to `each`, as received and with its data. False if the
+    /// stream is malformed; events before the error were passed.
     fn cut(&mut self, chunk: &Bytes, mut each: impl FnMut(&[u8], &[u8])) -> bool {
         match self {
             Self::Lines(events) => {
@@ -412,7 +411,7 @@ pub(super) struct BridgedStream {
     bridge: StreamBridge,
 }
 
-/// The way of a stream from its upstream's words to its customer's.
+/// Translates a stream from the upstream's dialect to the client's.
 struct StreamBridge {
     reader: Box<dyn ReadStream>,
     event_writer: EventWriter,
@@ -470,9 +469,8 @@ impl StreamBridge {
 }
 
 impl BridgedStream {
-    /// Of a stream of which nothing has come, in Amazon's frames or as server-sent events. `unreported`
-    /// is what it is billed by if its upstream does not say what it used, unless that is what was seen
-    /// of it.
+    /// State before the first byte of a stream, in Amazon's frames or as server-sent events. `unreported` is
+    /// the usage billed if the upstream reports none, unless the visible output is more.
     pub(super) fn new(
         inner: Box<dyn Meter>,
         unreported: Option<UnreportedUsage>,

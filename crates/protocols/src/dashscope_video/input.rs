@@ -19,9 +19,9 @@ pub(crate) struct ModelClass {
 pub(crate) enum VideoSource {
     /// From a text alone: `t2v`.
     Text,
-    /// From an image: `i2v`.
+    /// Image to video: `i2v`.
     Image,
-    /// From references: `r2v`.
+    /// References to video: `r2v`.
     References,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct ReferencedMedia {
     pub(super) has_audio: bool,
 }
 
-/// Checks `input`, and says what it refers to. What nobody knows can refer to anything.
+/// Checks `input` and returns its references. An unknown member could refer to anything.
 pub(super) fn check(
     group: Option<ModelClass>,
     input: &Object<'_>,
@@ -135,7 +135,7 @@ pub(super) fn check(
     })
 }
 
-/// Checks what is referred to, and says whether a video is among it.
+/// Checks the referenced media; true if a video is among them.
 fn check_media(
     group: Option<ModelClass>,
     input: &Object<'_>,
@@ -227,7 +227,7 @@ fn check_minimum(
     Err(refuse(MISSING, "input", message))
 }
 
-/// Text to begin with is needed where there is nothing else to begin with.
+/// Requires a prompt if there is no other input.
 fn check_prompt(group: Option<ModelClass>, input: &Object<'_>) -> Result<(), GatewayError> {
     let is_needed = group.is_some_and(|group| group.kind != VideoSource::Image);
     let Some(prompt) = input.get_non_null("prompt") else {

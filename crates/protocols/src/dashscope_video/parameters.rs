@@ -55,7 +55,7 @@ const SIZES: [(Resolution, &[(u16, u16)]); 3] = [
     (Resolution::P1080, &[(1920, 1080), (1080, 1920), (1440, 1440), (1632, 1248), (1248, 1632)]),
 ];
 
-/// Checks `parameters` against what is billed, and says whether the video is to have sound.
+/// Checks `parameters` against the billed values; returns whether the video has sound.
 ///
 /// What is left out there, the upstream decides, and not as it is billed: so all of it must be there.
 pub(super) fn check(

@@ -147,7 +147,7 @@ pub(super) fn with_usage(last: &Bytes, tokens: u64) -> Bytes {
     splice.apply(last)
 }
 
-/// Adds `prompt_tokens` to a usage that has `total_tokens` alone: for embeddings they are the same.
+/// Adds `prompt_tokens` to a usage with only `total_tokens`: for embeddings they are equal.
 pub(super) fn with_prompt_tokens(answer: &Bytes) -> Bytes {
     let added = || {
         let usage = Object::parse(answer).ok()?.get("usage")?;

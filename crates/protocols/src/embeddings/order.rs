@@ -17,7 +17,7 @@ pub(super) struct Vectors<'a> {
     pub(super) array: Range<usize>,
     /// Its elements, by their `index`.
     pub(super) items: Vec<&'a [u8]>,
-    /// The elements stand in this order.
+    /// The elements are in order.
     is_ordered: bool,
 }
 

@@ -96,8 +96,8 @@ impl Split {
         Some((usage, source))
     }
 
-    /// One answer out of all: the first, with everyone's vectors in the order of the inputs and everyone's
-    /// usage. `None` when they are not what was asked for.
+    /// Combines all answers into the first: all vectors in the order of the inputs, and the summed usage.
+    /// `None` if the answers do not match the request.
     pub(super) fn merge(&self, answers: &[Bytes]) -> Option<Bytes> {
         let template = answers.first()?;
         let mut vectors = vec![b'['];
@@ -146,8 +146,8 @@ impl TokenTotals {
         Self(TOTALS.map(|field| usage.as_ref()?.get(field)?.as_u64()))
     }
 
-    /// Puts the sums into the first answer. A figure that one of them lacks is none: what is left of
-    /// a usage without it is estimated.
+    /// Writes the sums into the first answer. A count that is missing in one answer is dropped, and the usage
+    /// is then estimated.
     fn overwrite(answer: &Object<'_>, all: &[Self], splice: &mut Splice) {
         let Some(usage) = answer.get_non_null("usage") else { return };
         let Ok(members) = usage.as_object() else { return };

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::json::Object;
 
-/// Texts of many kinds, and what the dearest of the four vocabularies makes of them.
+/// Samples of many kinds of text with the number of tokens in the most expensive of four vocabularies.
 const SAMPLES: [(&str, u64); 37] = [
     (
         "les of the United Nations.\nArticle 15\nEveryone has the right to a nationality.\nNo one shall be arbitrarily deprived of his nationality nor denied the ",

@@ -97,7 +97,7 @@ const SINGLE: &str = "\
     은을음의이인일입자작장재전정제주지째치크터트하한할해호화환\
 ";
 
-/// Every other character that is not ASCII, by the last one of its block.
+/// Weights of other non-ASCII characters, by the last character of their block.
 const BLOCKS: [(u32, u16); 38] = [
     (0xFF, 79),
     (0x17F, 105),
@@ -139,7 +139,7 @@ const BLOCKS: [(u32, u16); 38] = [
     (0x10FFFF, 264),
 ];
 
-/// No text, and bytes that are not ASCII before they are looked at.
+/// No text; also non-ASCII bytes before their classification.
 pub(super) const NONE: u8 = 0;
 /// The class of a space.
 pub(super) const SPACE: u8 = 54;
@@ -156,7 +156,7 @@ const CYRILLIC_LOWER: u8 = 64;
 const CYRILLIC_UPPER: u8 = 96;
 const CLASSES: usize = 128;
 
-/// Marks that cost alike; what they cost behind another mark, and behind anything else.
+/// Groups of equally expensive punctuation marks: the cost after another mark, and after anything else.
 const PUNCTUATION: [(&[u8], u8, u8); 6] = [
     (br##".,;:"##, 11, 29),
     (br##""'`"##, 19, 30),
@@ -177,14 +177,14 @@ pub(super) struct Costs(u32);
 
 impl Costs {
     pub(super) const NONE: Self = Self(0);
-    /// So many of them can be added up.
+    /// Number of weights that can be added without overflow.
     pub(super) const SUM_MAX: usize = 256;
 
     const fn new(parts: u8, marks: u8) -> Self {
         Self(parts as u32 | (marks as u32) << 16)
     }
 
-    /// Cost beyond the place-independent part.
+    /// Cost that depends on the position.
     pub(super) fn parts(self) -> u64 {
         u64::from(self.0 & 0xFFFF)
     }
@@ -207,7 +207,7 @@ pub(super) fn behind(before: u8, class: u8) -> Costs {
     BEHIND[usize::from(before) % CLASSES][usize::from(class) % CLASSES]
 }
 
-/// The class of the character that `lead` begins, and what it costs anywhere; takes the rest of it
+/// Class and position-independent cost of the character that begins with `lead`; consumes its other bytes
 /// from `rest`.
 pub(super) fn character(lead: u8, rest: &mut slice::Iter<'_, u8>) -> (u8, u16) {
     let mut next = || u32::from(rest.next().copied().unwrap_or_default() & 0x3F);

@@ -33,7 +33,7 @@ pub enum FormError {
     BlankLine,
     /// The boundary stands behind a bare CR or LF.
     LineEnd,
-    /// More than [`PARTS_MAX`] parts.
+    /// The form has more than [`PARTS_MAX`] parts.
     TooManyParts,
     /// Headers of a part longer than [`HEAD_BYTES_MAX`].
     HeadTooLong,

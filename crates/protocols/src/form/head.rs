@@ -16,7 +16,7 @@ pub(super) struct PartHead {
     pub(super) name: String,
     pub(super) filename: Option<String>,
     pub(super) content_type: Option<String>,
-    /// The `Content-Length`, and where its digits stand in the body.
+    /// The `Content-Length` and the position of its digits in the body.
     pub(super) length: Option<(usize, Range<usize>)>,
     /// Its header lines in the gateway's words, where the customer's say more than upstreams get.
     pub(super) rewritten: Option<String>,
@@ -44,7 +44,7 @@ impl PartHead {
     }
 }
 
-/// A header's value, and where it stands in the body.
+/// The value of a header and its position in the body.
 type SpannedValue<'a> = (&'a [u8], usize);
 
 /// The headers that mean something. RFC 7578, section 4.8, has all others ignored.
@@ -55,7 +55,7 @@ struct Headers<'a> {
     transfer_encoding: Option<SpannedValue<'a>>,
     encoding: Option<SpannedValue<'a>>,
     length: Option<SpannedValue<'a>>,
-    /// True if there are headers beside these.
+    /// The part has other headers.
     has_others: bool,
 }
 
@@ -139,7 +139,7 @@ fn write_head(name: &str, filename: Option<&FileName>, content_type: Option<&str
 /// The name of a file.
 struct FileName {
     text: String,
-    /// The text as it stands in quotes.
+    /// The quoted text, as written.
     written: String,
 }
 
@@ -317,7 +317,7 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// The parameter at the head of `text`, and what is behind it.
+/// The first parameter of `text`, and the remaining text.
 fn parameter(text: &[u8]) -> Option<(Parameter<'_>, &[u8])> {
     let (name, rest) = token(text.strip_prefix(b";")?.trim_ascii_start())?;
     let rest = rest.strip_prefix(b"=")?;

@@ -6,7 +6,7 @@ use crate::json::{Object, Value};
 use crate::limits::ModelLimits;
 use tollgate_types::error::GatewayError;
 
-/// Candidates at most: Google's own limit.
+/// Maximum number of candidates, Google's own limit.
 const CANDIDATES_MAX: u64 = 8;
 
 /// Fields that change no price, by the first of their spellings. Those that make pictures and sound are

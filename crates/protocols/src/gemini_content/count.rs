@@ -20,7 +20,7 @@ use crate::{
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
-/// The codec of Google's `countTokens`.
+/// Codec of Google's `countTokens`.
 #[derive(Debug)]
 pub struct GeminiCountTokens;
 

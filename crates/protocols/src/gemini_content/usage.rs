@@ -75,7 +75,7 @@ impl WireContentUsage {
         UsageReport { usage, has_details, rounds: 1, served, cost: None, contradictions }
     }
 
-    /// The tier that has served the request: one that was asked for can be busy.
+    /// Tier that served the request, which can differ from the requested one.
     fn tier(&self) -> Option<ServiceTier> {
         match self.traffic_type.as_deref()? {
             "ON_DEMAND" => Some(ServiceTier::Default),

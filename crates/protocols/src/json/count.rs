@@ -5,8 +5,8 @@ use serde::de::DeserializeOwned;
 
 use super::plain_text_end;
 
-/// The most values of a document that is collected, where nothing else is said: requests of agents
-/// have some tens of thousands, and answers of upstreams that are read whole a few hundred.
+/// Default maximum number of values in a collected document: agents' requests have some tens of thousands,
+/// and unstreamed answers a few hundred.
 pub const VALUES_MAX: usize = 100_000;
 
 /// The number of values inside a document, at any depth; `None` above `max`. The document itself is
@@ -33,7 +33,7 @@ pub fn values_within(text: &[u8], max: usize) -> Option<usize> {
     Some(values)
 }
 
-/// Behind the quote that ends the string.
+/// Position after the closing quote of a string.
 fn string_end(text: &[u8], mut at: usize) -> usize {
     loop {
         at = plain_text_end(text, at);

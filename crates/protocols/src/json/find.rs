@@ -5,7 +5,7 @@ use std::mem;
 
 use wide::u8x16;
 
-/// Bytes that are compared together.
+/// Number of bytes compared at once.
 const BLOCK_BYTES: usize = 16;
 /// Blocks in which a string that is not short is likely to end: ids and names of models do.
 const NEAR_BLOCKS: usize = 4;
@@ -72,9 +72,9 @@ pub(crate) struct Positions<'a, Marks> {
     text: &'a [u8],
     /// Sets all bits of each byte that is looked for.
     marks: Marks,
-    /// The groups of bytes that were not looked at.
+    /// Groups of bytes that are not searched yet.
     groups: &'a [[u8; GROUP_BYTES]],
-    /// The bytes behind the last full group.
+    /// Bytes after the last full group.
     last: &'a [u8],
     /// End of the group whose bits are in `left`.
     group_end: usize,
@@ -89,13 +89,13 @@ impl<'a, Marks: Fn(u8x16) -> u8x16> Positions<'a, Marks> {
         Self { text, marks, groups, last, group_end: at, left: 0 }
     }
 
-    /// Goes on at another place.
+    /// Continues at another position.
     pub(crate) fn go_on(&mut self, at: usize) {
         let (groups, last) = self.text.get(at..).unwrap_or_default().as_chunks();
         (self.groups, self.last, self.group_end, self.left) = (groups, last, at, 0);
     }
 
-    /// Looks at the groups up to the first in which there is something.
+    /// Searches groups up to the first with a match.
     #[inline(always)]
     fn look(&mut self) {
         while let Some((group, behind)) = self.groups.split_first() {
@@ -229,8 +229,7 @@ fn bits_of_last(last: &[u8], marks: impl Fn(u8x16) -> u8x16) -> u64 {
     bits(&group, marks) & !is_there
 }
 
-/// The position of the first byte from `at` on that is looked for; the length of the text where there
-/// is none.
+/// Position of the first matching byte from `at`; the length of the text without one.
 #[inline(never)]
 fn find(text: &[u8], at: usize, marks: impl Fn(u8x16) -> u8x16) -> usize {
     in_near_blocks(text, at, &marks)

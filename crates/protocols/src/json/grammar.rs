@@ -49,7 +49,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A scanner of a whole document that stops at more than so many values.
+    /// A scanner of a whole document that stops after `values_max` values.
     pub(super) fn within(text: &'a str, values_max: usize) -> Self {
         let spelling = Spelling::for_document(text.len());
         Self { values_max, spelling, ..Self::new(text) }
@@ -89,7 +89,7 @@ impl<'a> Scanner<'a> {
         self.behind_space();
     }
 
-    /// The next byte that is no white space, before which it stands then.
+    /// Skips white space and returns the next byte without consuming it.
     #[inline(always)]
     fn behind_space(&mut self) -> Option<u8> {
         loop {
@@ -103,7 +103,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes on behind white space and `byte`, if that is what follows.
+    /// Skips white space, and `byte` if it follows.
     #[inline(always)]
     fn eat_behind_space(&mut self, byte: u8) -> bool {
         let found = self.behind_space() == Some(byte);
@@ -168,7 +168,7 @@ impl<'a> Scanner<'a> {
         self.eat(b'[')
     }
 
-    /// The next element of the array that was entered; `None` behind the last.
+    /// Next element of the entered array; `None` at the end.
     pub(super) fn element(&mut self) -> Option<Value<'a>> {
         self.space();
         if self.peek() == Some(b']') {
@@ -182,7 +182,7 @@ impl<'a> Scanner<'a> {
         Some(Value { text: self.text.get(range.clone())?, range })
     }
 
-    /// A key and the colon behind it.
+    /// Reads a key and its colon.
     fn key(&mut self) -> Result<(Cow<'a, str>, Range<usize>), JsonRefusal> {
         let start = self.at;
         if self.peek() != Some(b'"') {
@@ -214,8 +214,7 @@ impl<'a> Scanner<'a> {
         Ok(is_escaped)
     }
 
-    /// Any value, with everything inside it, without recursion: one bit per open level says
-    /// whether it is an object.
+    /// Skips any value, without recursion: one bit per open level says whether it is an object.
     fn value(&mut self, depth_outside: u32) -> Result<(), JsonRefusal> {
         let mut objects: u64 = 0;
         let mut depth: u32 = 0;
@@ -312,7 +311,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// A number; says how many bytes it can have more where it is written anew.
+    /// Skips a number; returns by how many bytes it can grow when it is rewritten.
     fn number(&mut self) -> Result<usize, JsonRefusal> {
         let start = self.at;
         self.eat(b'-');
@@ -363,7 +362,7 @@ impl<'a> Scanner<'a> {
         self.long_string()
     }
 
-    /// The rest of a string; true for one with an escape.
+    /// Skips the rest of a string; true if it has an escape.
     fn long_string(&mut self) -> Result<bool, JsonRefusal> {
         let mut is_escaped = false;
         loop {

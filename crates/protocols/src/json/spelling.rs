@@ -26,7 +26,7 @@ const DATA_URL_START_MAX: usize = 128;
 pub(super) struct Spelling {
     /// Bytes that the document has beyond its compact form without escapes.
     pub(super) excess: usize,
-    /// Bytes by which numbers inside of values can grow where they are written anew.
+    /// Number of bytes by which numbers within values can grow when they are rewritten.
     pub(super) number_bytes: usize,
     marks: Vec<SpellingMark>,
     /// The position from which on the next mark is set.
@@ -53,13 +53,13 @@ struct SpellingMark {
     written: usize,
     /// Its position in the decoded text.
     decoded: usize,
-    /// Bytes before it, inside of a string, that are the same in both texts.
+    /// Number of preceding bytes, within a string, that are equal in both texts.
     plain: usize,
     in_string: bool,
 }
 
 impl Spelling {
-    /// For a part of a document: nothing but sizes is noted.
+    /// Notes for a part of a document: only sizes.
     pub(super) const fn for_part() -> Self {
         Self {
             excess: 0,
@@ -71,7 +71,7 @@ impl Spelling {
         }
     }
 
-    /// For a whole document of so many bytes.
+    /// Notes for a whole document of this size.
     pub(super) fn for_document(bytes: usize) -> Self {
         let mark_bytes = (bytes / MARKS_MAX).max(MARK_BYTES_MIN);
         Self { next_mark: mark_bytes, mark_bytes, ..Self::for_part() }
@@ -101,7 +101,7 @@ impl Spelling {
         at >= self.next_mark
     }
 
-    /// Sets a mark behind so many bytes that have no escape.
+    /// Sets a mark after so many bytes without an escape.
     #[cold]
     #[inline(never)]
     pub(super) fn mark(&mut self, at: usize, plain: usize, in_string: bool) {
@@ -150,12 +150,12 @@ fn is_base64(text: &[u8]) -> bool {
     !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
 }
 
-/// A document as its decoded text: what its strings say, and nothing between its tokens.
+/// The decoded text of a document: the contents of its strings, without white space between tokens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DecodedText<'a> {
     text: &'a [u8],
     spelling: &'a Spelling,
-    /// Media are left out of it.
+    /// Media are omitted.
     without_media: bool,
 }
 
@@ -164,7 +164,7 @@ impl<'a> DecodedText<'a> {
         Self { text, spelling, without_media }
     }
 
-    /// The text, where it is written as it is decoded.
+    /// The text itself, if decoding does not change it.
     pub(crate) fn as_written(&self) -> Option<&'a [u8]> {
         (self.spelling.excess == 0 && self.media().is_empty()).then_some(self.text)
     }
@@ -229,7 +229,7 @@ impl<'a> DecodedText<'a> {
     }
 }
 
-/// Goes through a valid document from a place in it, byte by byte as it is decoded.
+/// Decodes a valid document from any position, byte by byte.
 struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
@@ -245,7 +245,7 @@ impl<'a> Decoder<'a> {
         Self { text, at, in_string, letter: [0; 4], letter_bytes: 0, letter_at: 0 }
     }
 
-    /// Leaves so many decoded bytes behind.
+    /// Skips so many decoded bytes.
     fn skip(&mut self, mut bytes: usize) {
         while bytes > 0 {
             if self.in_string && self.letter_at == self.letter_bytes {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::find::has_backslash;
 
-/// The text of a string that has its quotes; `None` for what is none.
+/// Decodes a quoted string; `None` for anything else.
 pub(super) fn unquote(quoted: &str) -> Option<Cow<'_, str>> {
     let inner = quoted.strip_prefix('"')?.strip_suffix('"')?;
     if !has_backslash(inner.as_bytes()) {

@@ -8,7 +8,7 @@ const WORD_BYTES_MAX: usize = 32;
 pub(super) struct CutString {
     pub(super) role: StringRole,
     pub(super) start: StartOfText<WORD_BYTES_MAX>,
-    /// The part that was read ends between a backslash and what it escapes.
+    /// The part read so far ends within an escape.
     pub(super) ends_escaping: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) enum StringRole {
     Word,
 }
 
-/// The beginning of a text: so many bytes at most.
+/// The beginning of a text, at most `BYTES_MAX` bytes.
 #[derive(Debug)]
 pub(super) struct StartOfText<const BYTES_MAX: usize> {
     bytes: [u8; BYTES_MAX],

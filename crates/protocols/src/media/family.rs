@@ -44,7 +44,7 @@ words! {
         GoogleTiles = "google_tiles",
         /// Gemini from 3 on: as many tokens as `mediaResolution` says.
         GoogleLevels = "google_levels",
-        /// Any model of Google's: the dearer of both.
+        /// Any model of Google: the more expensive of both formulas.
         Google = "google",
         /// Qwen from 3-VL on: 32 pixels a token.
         Qwen = "qwen",

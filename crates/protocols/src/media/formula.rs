@@ -8,11 +8,11 @@ pub(crate) enum PictureDetail {
     /// No level: the upstream decides.
     #[default]
     Auto,
-    /// OpenAI's `low`, and Google's.
+    /// OpenAI's and Google's `low`.
     Low,
     /// Google's `medium` level alone.
     Medium,
-    /// OpenAI's `high`, and Google's.
+    /// OpenAI's and Google's `high`.
     High,
     /// OpenAI's `original`, without shrinking.
     Original,
@@ -49,9 +49,9 @@ pub(super) enum PictureFormula {
     Patches { percent: u64, auto_max: Option<u64>, original_max: Option<u64> },
     /// A token for each square of so many pixels.
     Grid { side: u64, tokens_min: u64, tokens_max: u64 },
-    /// A token for each square of so many pixels and one for the end of each row, of so many squares at most.
+    /// One token per square of `side` pixels and one per row, with a limited number of squares.
     Rows { side: u64, side_max: u64 },
-    /// A token for so many pixels.
+    /// One token per so many pixels, up to a maximum.
     Area { pixels: u64, tokens_max: u64 },
     /// Google's tiles of 256 to 768 pixels.
     GoogleTiles,
@@ -66,7 +66,7 @@ const HIGH_PATCHES: u64 = 2500;
 /// Patches of OpenAI's `low` where models know `original` too: 512 by 512 pixels, to which smaller pictures are
 /// enlarged. Models that do not know it look as closely as for `high` (openai/openai-python 2851).
 const LOW_PATCHES: u64 = 256;
-/// The tokens of one of Google's tiles.
+/// Tokens of one Google tile.
 pub(super) const GOOGLE_TILE: u64 = 258;
 
 impl PictureFormula {
@@ -133,7 +133,7 @@ impl PictureFormula {
 
 /// Tiles of a picture of 2,048 by 768 pixels.
 const OPENAI_TILES_MAX: u64 = 8;
-/// xAI counts no more than these, and one for the whole.
+/// Maximum number of tiles counted by xAI, in addition to one for the whole picture.
 const GROK_TILES_MAX: u64 = 6;
 /// Tiles of a picture of 3,072 by 384 pixels.
 pub(super) const GOOGLE_TILES_MAX: u64 = 24;
@@ -148,7 +148,7 @@ pub(super) fn squares(size: PictureSize, side: u64) -> u64 {
     size.width.div_ceil(side).saturating_mul(size.height.div_ceil(side))
 }
 
-/// A picture shrunk until `side`, which is one of its sides, has at most so many pixels; rounded up.
+/// Size of a picture after one of its sides is reduced to `side_max`; rounded up.
 pub(super) fn shrunk(size: PictureSize, side: u64, side_max: u64) -> PictureSize {
     if side <= side_max {
         return size;

@@ -37,7 +37,7 @@ impl<'a> InlineBytes<'a> {
         Self { letters }
     }
 
-    /// The whole file; empty where it is no base64.
+    /// Decodes the whole file; empty if it is not base64.
     pub(crate) fn decode(&self) -> Vec<u8> {
         let is_url_safe = memchr::memchr2(b'-', b'_', self.letters).is_some();
         if !is_url_safe {
@@ -65,7 +65,7 @@ impl<'a> InlineBytes<'a> {
         Some(bytes)
     }
 
-    /// One byte. Each has its bits in two letters.
+    /// Decodes one byte from the two letters that contain its bits.
     pub(crate) fn byte(&self, position: usize) -> Option<u8> {
         let letter = (position / 3).checked_mul(4)?.checked_add(position % 3)?;
         let value = |letter: usize| VALUES[usize::from(*self.letters.get(letter)?)];

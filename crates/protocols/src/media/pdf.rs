@@ -22,7 +22,7 @@ const NAME_BYTES_MAX: usize = 64;
 const WATCHED_NAMES: [&[u8]; 8] =
     [b"Kids", b"Type", b"Page", b"Pages", b"ObjStm", b"Filter", b"Encrypt", b"FlateDecode"];
 
-/// The most pages of a PDF, and the most bytes of what draws them.
+/// Maximum number of pages of a PDF, and of bytes that draw them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PdfBound {
     pub(crate) pages: u64,
@@ -31,7 +31,7 @@ pub(crate) struct PdfBound {
 }
 
 impl PdfBound {
-    /// Bytes of a file that is looked at, at most.
+    /// Maximum number of examined bytes of a file.
     pub(crate) const FILE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
     /// `None` for a file whose pages cannot be counted.
@@ -53,7 +53,7 @@ struct PdfReader {
     typed_pages: u64,
     content_bytes: u64,
     inflated_bytes: usize,
-    /// Bytes that were gone through by objects that may overlap.
+    /// Number of bytes visited by objects that may overlap.
     passed_bytes: usize,
 }
 
@@ -121,7 +121,7 @@ impl PdfReader {
         Some(())
     }
 
-    /// Counts what a piece of the file, or an inflated stream, says of pages.
+    /// Counts the pages in a part of the file or an inflated stream.
     fn objects(&mut self, text: &[u8]) -> Option<()> {
         for at in memchr::memchr_iter(b'/', text) {
             let Some(rest) = text.get(at..at.saturating_add(NAME_BYTES_MAX).min(text.len())) else {

@@ -99,7 +99,7 @@ fn gif(file: InlineBytes<'_>) -> Option<PictureSize> {
     None
 }
 
-/// RFC 9649: what the first chunk is, says where the dimensions are.
+/// Size of a WebP file: the type of the first chunk determines where it is (RFC 9649).
 fn webp(file: InlineBytes<'_>) -> Option<PictureSize> {
     (file.read(8)? == *b"WEBP").then_some(())?;
     match &file.read::<4>(12)? {

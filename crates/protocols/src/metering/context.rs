@@ -10,7 +10,7 @@ use crate::request_bounds::RequestBounds;
 pub(crate) struct MeterContext {
     /// Minimum usage once an upstream has accepted the request.
     pub(super) min_usage: Usage,
-    /// The most output that it has asked for: no estimate exceeds it.
+    /// Requested output limit; no estimate exceeds it.
     pub(super) output_tokens_max: u64,
     /// The limits of the model. A report above them says that they are out of date.
     pub(super) limits: Usage,

@@ -18,7 +18,8 @@ use crate::stored::IdScan;
 /// Reads a `usage` as a protocol writes it; `None` for one that does not parse.
 pub(crate) type ReadUsage = Box<dyn Fn(&[u8]) -> Option<UsageReport> + Send + Sync>;
 
-/// Text that a JSON answer has beside the output, such as types and ids, at most, where there is none.
+/// Assumed size, in bytes, of text in a JSON answer other than the output, such as types and ids, if there is
+/// no output.
 const MARKUP_BYTES_MAX: u64 = 64;
 
 /// Meters a JSON document with a top-level `usage`.
@@ -28,11 +29,11 @@ pub(crate) struct JsonMeter {
     read_usage: ReadUsage,
     /// The report of a complete document.
     reported: OnceLock<Option<UsageReport>>,
-    /// Looks for ids of what the upstream keeps, where it keeps something.
+    /// Finds ids of objects that the upstream stores, if it stores any.
     ids: Option<IdScan>,
     /// Counts calls of tools that the upstream runs, where it may.
     server_calls: Option<ServerToolScan>,
-    /// Looks for what the model has thought, where that has a price of its own.
+    /// Finds the model's thoughts, if they have their own price.
     thoughts: Option<ThoughtScan>,
 }
 
@@ -42,7 +43,7 @@ impl JsonMeter {
         Self { scan, frame, read_usage, reported, ids: None, server_calls: None, thoughts: None }
     }
 
-    /// Notes what the upstream keeps.
+    /// Enables the search for ids of stored objects.
     pub(crate) fn noting_ids(self, is_stored: bool) -> Self {
         Self { ids: is_stored.then(IdScan::default), ..self }
     }
@@ -52,12 +53,12 @@ impl JsonMeter {
         Self { server_calls: items.map(|scan| ServerToolScan::Items(Box::new(scan))), ..self }
     }
 
-    /// Counts searches of Google's.
+    /// Enables the count of Google searches.
     pub(crate) fn counting_queries(self, queries: Option<QueryScan>) -> Self {
         Self { server_calls: queries.map(ServerToolScan::Queries), ..self }
     }
 
-    /// Looks for what the model has thought.
+    /// Enables the search for thoughts.
     pub(crate) fn finding(self, thoughts: Option<ThoughtScan>) -> Self {
         Self { thoughts, ..self }
     }
@@ -182,7 +183,7 @@ impl ThoughtScan {
         self.has_thoughts.then_some(true)
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     fn feed(&mut self, piece: &[u8]) {
         if self.has_thoughts {
             return;

@@ -15,7 +15,7 @@ use crate::meter::ReportedSides;
 /// xAI's unit of money in a nano-dollar.
 const TICKS_PER_NANOUSD: u64 = 10;
 
-/// Reads a `usage`. Members that cannot be read are not there, and the rest of it counts all the same.
+/// Parses a `usage`. Unreadable members count as missing; the others are used.
 pub(crate) fn read_wire<T: DeserializeOwned>(usage: &[u8]) -> Option<T> {
     serde_json::from_slice(usage).ok().or_else(|| {
         let Value::Object(mut members) = serde_json::from_slice(usage).ok()? else { return None };
@@ -114,7 +114,7 @@ pub(crate) struct WireCostDetails {
     upstream_inference_prompt_cost: Option<Number>,
     #[serde(deserialize_with = "if_readable")]
     upstream_inference_completions_cost: Option<Number>,
-    /// Of responses, the other two's names.
+    /// Name of the cost in the Responses API.
     #[serde(deserialize_with = "if_readable")]
     upstream_inference_input_cost: Option<Number>,
     #[serde(deserialize_with = "if_readable")]
@@ -136,8 +136,8 @@ impl WireCostDetails {
     }
 }
 
-/// Reads what no charge depends on: what is written otherwise is not there, and the rest of the usage
-/// counts all the same.
+/// Deserializes a value that no charge depends on: an unreadable one counts as missing, and the rest of the
+/// usage is used.
 pub(crate) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -149,7 +149,7 @@ pub(crate) fn if_readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     pub(crate) usage: Usage,
-    /// It says which part of the input a cache has read or written.
+    /// The report says which part of the input was read from or written to a cache.
     pub(crate) has_details: bool,
     /// Number of model runs that it covers: the model's limits hold for each.
     pub(crate) rounds: u64,
@@ -162,14 +162,14 @@ pub(crate) struct UsageReport {
 }
 
 impl UsageReport {
-    /// Says nothing at all.
+    /// True for an empty report.
     pub(super) fn is_empty(&self) -> bool {
         self.usage == Usage::ZERO
     }
 
-    /// Of two reports about one answer the dearer: the output of the one that has more, the input of
-    /// the one that has more, and the most of what was made beside them. Where both have as much, what a cache has done is known to the one that says so, and
-    /// is the least of what both say.
+    /// Combines two reports about one answer into the more expensive one: the larger output, the larger
+    /// input, and the maximum of all other units. If the inputs are equal, the report with cache details is
+    /// used, and of two such reports the smaller cached part.
     pub(super) fn dearer(self, other: Self) -> Self {
         let rank = |report: &Self| {
             let Usage {
@@ -208,19 +208,19 @@ impl UsageReport {
         Self { usage, rounds, served, cost, contradictions, ..input }
     }
 
-    /// The report with what the text of its `usage` shows of counts that are none.
+    /// Adds the contradictions that the text of the `usage` shows, such as counts that are no numbers.
     pub(crate) fn with_no_counts_noted(mut self, usage: &[u8]) -> Self {
         self.contradictions.note(Contradiction::NoCount, has_no_count(usage));
         self
     }
 
-    /// The sides of it that have anything.
+    /// Sides of the report (input, output) with any count.
     pub(super) fn sides(&self) -> ReportedSides {
         let (input, output) = (self.usage.input_tokens_total(), self.usage.total(Side::Output));
         ReportedSides { input: input > 0, output: output > 0 }
     }
 
-    /// Adds a report to what is known.
+    /// Adds the report to a total.
     pub(crate) fn add_to(self, total: &mut Option<Self>) {
         *total = Some(total.map_or(self, |total| total.dearer(self)));
     }

@@ -42,7 +42,7 @@ impl VisibleOutput {
         self.deltas == 0
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds output that was counted elsewhere.
     fn add_all(&mut self, more: Self) {
         self.deltas += more.deltas;
         self.text.add(more.text);
@@ -69,11 +69,11 @@ pub(crate) struct StreamState {
     pub(crate) made: Usage,
     /// The tier that the stream has named, in which it is served.
     pub(crate) service_tier: Option<ServiceTier>,
-    /// It has shown what the model thought.
+    /// The answer contained thoughts of the model.
     pub(crate) has_thoughts: bool,
-    /// The upstream has said that it failed.
+    /// The upstream reported a failure.
     pub(crate) failed: bool,
-    /// The answer has ended at the most output that was asked for.
+    /// The answer ended at the requested output limit.
     pub(crate) ended_at_limit: bool,
 }
 
@@ -82,7 +82,7 @@ impl StreamState {
         Self { frame, ..Self::default() }
     }
 
-    /// More output has come.
+    /// Adds received output.
     pub(crate) fn show(&mut self, more: VisibleOutput) {
         self.is_final &= more.is_empty();
         self.shown.add_all(more);

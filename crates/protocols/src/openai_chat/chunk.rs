@@ -11,7 +11,7 @@ use tollgate_money::price::ServiceTier;
 pub(super) struct Chunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
     pub(super) shown: VisibleOutput,
-    /// Some of it is what the model thought.
+    /// The chunk contains thoughts of the model.
     pub(super) has_thoughts: bool,
     pub(super) has_choices: bool,
     /// A choice has a reason to finish.
@@ -20,7 +20,7 @@ pub(super) struct Chunk<'a> {
     pub(super) ends_at_limit: bool,
     pub(super) has_error: bool,
     pub(super) service_tier: Option<ServiceTier>,
-    /// More than one only where the key stands there twice.
+    /// The usage objects; more than one only if the key is repeated.
     pub(super) usages: Vec<&'a [u8]>,
 }
 

@@ -74,7 +74,7 @@ struct WirePromptDetails {
     cached_tokens: Option<u64>,
     #[serde(deserialize_with = "count")]
     audio_tokens: Option<u64>,
-    /// Of videos, as Qwen tells them.
+    /// Tokens of videos, as reported by Qwen.
     #[serde(deserialize_with = "count")]
     video_tokens: Option<u64>,
     #[serde(deserialize_with = "count")]
@@ -95,7 +95,7 @@ struct WirePromptDetails {
 struct WireCompletionDetails {
     #[serde(deserialize_with = "count")]
     audio_tokens: Option<u64>,
-    /// Of pictures, as OpenRouter tells them.
+    /// Tokens of pictures, as reported by OpenRouter.
     #[serde(deserialize_with = "count")]
     image_tokens: Option<u64>,
     #[serde(deserialize_with = "count")]

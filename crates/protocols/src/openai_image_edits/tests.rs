@@ -5,7 +5,7 @@ use crate::form::{Boundary, FormScan};
 use crate::limits::{ImageFormat, PassList};
 use tollgate_money::price::{ImageSize, Quality, Usage, UsageSource};
 
-/// The beginning of a PNG file: as much as tells its size.
+/// Beginning of a PNG file, up to its size.
 fn png(width: u32, height: u32) -> Vec<u8> {
     let signature = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".as_slice();
     let rest = b"\x08\x06\0\0\0".as_slice();

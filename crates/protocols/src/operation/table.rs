@@ -16,7 +16,7 @@ macro_rules! operations {
         }
 
         impl Operation {
-            /// Every operation, those included that have no name in YAML.
+            /// Every operation, including those without a name in YAML.
             pub const EVERY: &[Self] = &[$(Self::$variant),+];
 
             /// The operation's row.

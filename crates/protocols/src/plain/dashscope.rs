@@ -10,7 +10,7 @@ use crate::dashscope_video::{
 use crate::limits::VideoLimits;
 use tollgate_money::price::Resolution;
 
-/// The body, in which everything that is billed is said twice.
+/// Request body, in which every billed value appears twice.
 pub(super) fn video(plain: &PlainVideo<'_>, limits: &VideoLimits) -> Value {
     let group = ModelClass::from_model(plain.model);
     let has = |resolution: &Resolution| {

@@ -17,13 +17,13 @@ pub enum AnswerStart {
     /// Events that come before any output, such as the role of who answers; or a document that is not
     /// whole.
     Preamble,
-    /// The answer, or a part of it.
+    /// The beginning of an answer.
     Answer,
     /// An error in its place, as JSON.
     Error(Vec<u8>),
 }
 
-/// The longest error that is waited for, in bytes: a document that goes on behind so many is an answer.
+/// Longest error that is waited for, in bytes: a longer document is an answer.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
 /// Judges the beginning of a body of JSON or server-sent events, whatever its headers say. `is_all` marks a
@@ -196,8 +196,7 @@ fn events(body: &[u8], is_all: bool) -> AnswerStart {
     shown
 }
 
-/// The first event of a stream without the blank line behind it, and what comes then; `None` where it
-/// is not whole.
+/// The first event of a stream without its blank line, and the rest; `None` if it is incomplete.
 fn next_event(body: &[u8], is_all: bool) -> Option<(&[u8], &[u8])> {
     let mut from = 0;
     loop {

@@ -11,7 +11,7 @@ use crate::json;
 const WRAPPER_BYTES_MAX: usize = 96;
 /// A text that is no JSON and longer than this is a page.
 const PLAIN_TEXT_BYTES_MAX: usize = 2048;
-/// The longest part of a message that is compared, in bytes.
+/// Longest part of a message that is compared, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
 /// Phrases that validators write behind the name of a field.
@@ -96,7 +96,7 @@ impl RefusalBody {
         read
     }
 
-    /// Takes what an object calls the failure.
+    /// Collects the words by which an object names the failure.
     fn take_words(&mut self, error: &Value) {
         let keys = ["code", "type", "status", "__type", "err_code", "error_code", "reason"];
         let named = keys.into_iter().map(|key| word(&error[key]));
@@ -236,7 +236,7 @@ fn bare_name(name: &str) -> String {
     name.trim_end_matches(':').to_ascii_lowercase()
 }
 
-/// A code that is a status.
+/// A code that is an HTTP status.
 fn status_in(code: &Value) -> Option<u16> {
     let code = code.as_u64().or_else(|| code.as_str()?.parse().ok())?;
     u16::try_from(code).ok().filter(|status| (400..600).contains(status))

@@ -9,9 +9,9 @@ use super::RefusalFault;
 use super::body::RefusalBody;
 use super::rule::bare;
 
-/// So many words may stand before a phrase.
+/// Maximum number of words before a phrase.
 const LEADING_MAX: usize = 14;
-/// The longest word that is taken for an id, in bytes.
+/// Longest word that counts as an id, in bytes.
 const ID_BYTES_MAX: usize = 128;
 
 /// Words that may stand before a phrase: none that a provider writes before a customer's text.
@@ -262,7 +262,8 @@ pub(super) fn fault_of(body: &RefusalBody) -> Option<RefusalFault> {
     None
 }
 
-/// A key that is disabled or suspended is the credential's fault, and not the account's.
+/// Adjusts the fault of a phrase: a disabled or suspended key is a fault of the credential, not of the
+/// account.
 fn fault_after(phrase: &str, fault: RefusalFault, before: &[&str]) -> RefusalFault {
     let is_about_state = phrase.starts_with("been ") || phrase.starts_with("is ");
     if is_about_state && before.contains(&"key") { RefusalFault::Credential } else { fault }

@@ -61,12 +61,12 @@ fn begins(message: &str, pattern: &str) -> bool {
     })
 }
 
-/// A word without the marks that end a clause. A quote stays: what it begins may be a customer's.
+/// A word without punctuation at its end. Quotes stay, since they may begin text of the customer.
 fn without_stop(word: &str) -> &str {
     word.trim_end_matches(['.', ',', ';', ':', '!', '?'])
 }
 
-/// True if a quote begins with the word and continues behind it.
+/// True if the word begins a quotation that continues.
 fn opens_quote(word: &str) -> bool {
     let quote = word.chars().next().filter(|letter| matches!(letter, '\'' | '"' | '`'));
     quote.is_some_and(|quote| without_stop(word).len() < 2 || !without_stop(word).ends_with(quote))

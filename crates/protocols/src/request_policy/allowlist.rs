@@ -18,23 +18,23 @@ pub(in super::super) struct Allowlist {
 
 /// Content of a top-level field.
 pub(in super::super) enum Field {
-    /// It changes no price.
+    /// The key does not change the price.
     Plain,
     /// Text, or entries of these kinds.
     Items(&'static ObjectTable),
     /// A list of tools, each of a type that is offered.
     Tools,
-    /// It stands for input that is not in the body.
+    /// The key refers to input outside the body.
     Reference,
-    /// It changes no price with one of these words, or with a list of them; others need one.
+    /// Values with no effect on the price, alone or in a list; others need a price.
     Words(&'static [&'static str]),
-    /// It says whether the model thinks, or how much. That needs a price.
+    /// The key controls the model's thinking, which needs a price.
     Thinking,
-    /// It has the upstream run something, so often at most unless it says so. That needs a price.
+    /// The key lets the upstream run something, by default at most so often. Needs a price.
     Runs(Unit, u64),
-    /// It says how the answer sounds, which needs a price.
+    /// The key selects the audio of the answer, which needs a price.
     Sounds,
-    /// It says what the answer is made of: sound and pictures need a price.
+    /// The key selects the modalities of the answer: audio and images need a price.
     Modalities,
     /// Handling of a long context by the upstream.
     ContextManagement,
@@ -50,7 +50,7 @@ pub(in super::super) enum Field {
 pub(in super::super) struct ObjectTable {
     /// Name of the objects in a refusal.
     pub(in super::super) what: &'static str,
-    /// Keys that say no more than their bytes do; 64 at most.
+    /// Keys whose values cost no more than their bytes; at most 64.
     pub(in super::super) keys: &'static [(&'static str, Key)],
     /// Their types. The empty name is that of objects without a type.
     pub(in super::super) kinds: &'static [Kind],
@@ -58,7 +58,7 @@ pub(in super::super) struct ObjectTable {
 
 /// Value behind a key.
 pub(in super::super) enum Key {
-    /// Data that says no more than its bytes do.
+    /// Data that costs no more than its bytes.
     Plain,
     /// Data that is not for people: as many bytes as tokens at least, and mostly more.
     Opaque,
@@ -68,7 +68,7 @@ pub(in super::super) enum Key {
     Items(&'static ObjectTable),
     /// A list of tools, each of a type that is offered.
     Tools,
-    /// A tool of a type that is offered, wherever it stands.
+    /// A tool definition of an available type, at any position.
     Definition,
     /// URL of a picture. Some upstreams take other media there as sound, at another price.
     Picture,
@@ -103,7 +103,7 @@ pub(in super::super) enum Size {
     Bytes(&'static [&'static str]),
     /// The definition of one tool of the request, once more.
     ToolAgain,
-    /// Its bytes, if it has all these keys, and so many tokens of a result that it stands for.
+    /// The bytes of a result that has all these keys, plus so many tokens that it stands for.
     Result(&'static [&'static str], u64),
     /// The model's context alone.
     Context,
@@ -122,13 +122,13 @@ pub(in super::super) enum ToolKey {
     Type,
     /// A key that [`Tool::needs`] may require.
     Needed,
-    /// Tools that it is made of.
+    /// Tools nested in this one.
     Tools,
     /// Maximum calls by the upstream.
     Uses,
-    /// The most entries of one of its results.
+    /// Maximum number of entries of one result.
     Results,
-    /// Makes the tool dearer, unless it is one of these values, as they are written.
+    /// Makes the tool more expensive, except with one of these literal values.
     Dearer(&'static [&'static str]),
 }
 
@@ -138,8 +138,7 @@ pub(in super::super) struct Tool {
     pub(in super::super) name: &'static str,
     /// True if types have a date behind the name.
     pub(in super::super) is_dated: bool,
-    /// A key that must be there, and the word that must be its value or the value's type; any, where
-    /// that is empty.
+    /// A required key, and its required value or type of value; any if empty.
     pub(in super::super) needs: Option<(&'static str, &'static str)>,
     /// Tokens that the upstream adds to the prompt for it; `None` if unknown.
     pub(in super::super) added_tokens: Option<u64>,

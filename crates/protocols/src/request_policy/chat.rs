@@ -14,8 +14,7 @@ use super::{Allowlist, Field, Key, Kind, MediaShape, ObjectTable, Size, Tool, To
 
 /// Searches at most of one answer of Qwen's, which takes a question apart. It says nowhere how far.
 const QWEN_SEARCHES_MAX: u64 = 5;
-/// Sources that xAI's search uses at most where `max_search_results` says nothing: 15 or 20, by what its
-/// clients say of the default.
+/// Assumed number of sources used by xAI's search without `max_search_results`; clients document 15 or 20.
 const XAI_SOURCES_DEFAULT: u64 = 20;
 
 pub(in super::super) static CHAT: Allowlist = Allowlist {

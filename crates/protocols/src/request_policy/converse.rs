@@ -19,7 +19,7 @@ pub(in super::super) static CONVERSE: Allowlist = Allowlist {
     tool_keys: &[],
 };
 
-/// Objects of the API say by their only key what they are.
+/// Untyped objects, which Converse distinguishes by their only key.
 const UNTYPED: &[Kind] = &[Kind { name: "", size: Size::Bytes(&[]) }];
 
 static TURNS: ObjectTable = ObjectTable {

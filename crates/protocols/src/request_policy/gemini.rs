@@ -67,7 +67,7 @@ static CONTENTS: ObjectTable = ObjectTable {
     kinds: &[Kind { name: "", size: Size::Bytes(&["parts"]) }],
 };
 
-/// Parts have no type: what they are is told by their keys.
+/// Parts, which Gemini distinguishes by their keys.
 static PARTS: ObjectTable = ObjectTable {
     what: "a part",
     keys: &[

@@ -17,10 +17,10 @@ const DATA_URL_START_MAX: usize = 256;
 /// Letters of base64 of sound that is measured: an hour of it, or a quarter of an hour of plain samples.
 const SOUND_LETTERS_MAX: usize = 32 * 1024 * 1024;
 
-/// A medium that has been read.
+/// Bounds of a parsed medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MediumBound {
-    /// Tokens that it comes to at most.
+    /// Maximum tokens of the medium.
     tokens: u64,
     /// Bytes of the body that are its data, and so no text.
     bytes: u64,
@@ -115,7 +115,7 @@ fn members<'a, const N: usize>(
     Some(found)
 }
 
-/// The detail in a word of OpenAI's, or in an object of Google's.
+/// Detail from OpenAI's word or Google's object.
 fn detail_of(written: &[u8]) -> Option<PictureDetail> {
     let level = match written.first() {
         Some(b'{') => {
@@ -174,7 +174,7 @@ fn is_document(item: &Item<'_>) -> bool {
     Value::new(item.kind).as_str().as_deref() == Some("document")
 }
 
-/// True for a source of Anthropic's that is text, which its bytes bound.
+/// True for Anthropic's source of plain text, which its bytes limit.
 fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
     let is_word = |value: Option<&[u8]>, word: &str| {
         value.is_some_and(|value| Value::new(value).as_str().as_deref() == Some(word))
@@ -188,7 +188,7 @@ fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
     })
 }
 
-/// A picture of Anthropic's.
+/// Bounds of a picture in Anthropic's format.
 fn source(
     written: &[u8],
     detail: PictureDetail,
@@ -211,7 +211,7 @@ fn source(
     }
 }
 
-/// The contents of Google's `inlineData`.
+/// Bounds of Google's `inlineData`.
 fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
     let [camel, snake, data] = members(written, ["mimeType", "mime_type", "data"])?;
     let media_type = match (camel, snake) {

@@ -6,15 +6,15 @@ use tollgate_types::error::GatewayError;
 /// An object as read.
 #[derive(Default)]
 pub(super) struct Item<'a> {
-    /// Its type, as it is written.
+    /// Type of the object, as written.
     pub(super) kind: &'a [u8],
     /// Keys of the table that are present, as bits.
     pub(super) seen: u64,
-    /// A key is there that is not known, or is there twice.
+    /// The object has an unknown or repeated key.
     pub(super) is_odd: bool,
-    /// Refusal of something further inside.
+    /// Refusal of a nested value.
     pub(super) inner_refusal: Option<Box<GatewayError>>,
-    /// The medium that it holds or refers to, as it is written.
+    /// Medium that the object contains or refers to, as written.
     pub(super) medium: Option<(MediaShape, &'a [u8])>,
     /// The level of detail at which the model reads that.
     pub(super) detail: Option<&'a [u8]>,
@@ -23,7 +23,7 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// Of two media nobody knows which one is read.
+    /// Adds a medium; with two, it is unknown which one is read.
     pub(super) fn add_medium(&mut self, shape: MediaShape, written: &'a [u8]) {
         self.is_odd |= self.medium.replace((shape, written)).is_some();
     }

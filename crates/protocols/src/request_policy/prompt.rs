@@ -32,8 +32,8 @@ pub(in super::super) struct Prompt {
     pub(in super::super) server_calls_max: Usage,
     /// Lifetimes of prompt cache writes that it may cause.
     pub(in super::super) cache_writes: CacheWrites,
-    /// The dearest unit of a cache that the request asks for, beside the usual one: what a report that
-    /// does not tell lifetimes apart counts as.
+    /// The most expensive cache unit that the request uses, other than the default one. A report without
+    /// lifetimes is charged at it.
     pub(in super::super) written_as: Option<Unit>,
     /// Top-level fields that do not go upstream.
     pub(in super::super) left_out_fields: Vec<&'static str>,
@@ -62,8 +62,7 @@ impl Prompt {
         }
     }
 
-    /// The ways in which it can be billed. A cache that is kept longer than an hour is written only where
-    /// something asks for it.
+    /// The possible kinds of input. Cache writes longer than an hour occur only on request.
     pub(in super::super) fn input_ways(&self) -> InputWays {
         let has_media = self.has_media;
         let cache_writes = if self.has_passed { CacheWrites::Any } else { self.cache_writes };

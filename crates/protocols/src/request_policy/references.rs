@@ -54,7 +54,7 @@ const ADDRESS_KEYS: [&str; 8] =
 const WEB_SCHEMES: [&str; 3] = ["http", "https", "data"];
 /// Blocks that tell of files without reading them: what came of code that an upstream ran.
 const OUTPUTS: [&[u8]; 2] = [b"\"code_execution_output\"", b"\"bash_code_execution_output\""];
-/// The most references of one request.
+/// Maximum number of references in one request.
 const REFERENCES_MAX: usize = 256;
 /// The deepest nesting that is searched. No id of a provider's stands as deep as ten.
 const DEPTH_MAX: u32 = 32;
@@ -65,7 +65,7 @@ pub(super) fn is_output(kind: &[u8]) -> bool {
 }
 
 impl PolicyReader<'_> {
-    /// Notes what a member that no table has refers to, wherever in its value.
+    /// Collects the references of an unknown member, anywhere in its value.
     #[cold]
     pub(super) fn note_kept(&mut self, key: &[u8], value: &[u8]) {
         let name = resolved(key).unwrap_or_default();
@@ -92,7 +92,7 @@ impl PolicyReader<'_> {
         }
     }
 
-    /// Takes back the connectors of a tool that is shown a credential of the customer's own.
+    /// Removes the connectors of a tool that has a credential of the customer.
     pub(super) fn forget_connectors(&mut self, from: usize) {
         let mut at = 0;
         self.references.retain(|one| {

@@ -176,7 +176,7 @@ const fn context(name: &'static str) -> Kind {
     Kind { name, size: Size::Context }
 }
 
-/// Items without a type are messages, or stand for what the upstream has kept.
+/// Items without a type are messages, or refer to stored objects of the upstream.
 static ITEMS: ObjectTable = ObjectTable {
     what: "an item",
     keys: &[

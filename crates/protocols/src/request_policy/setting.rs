@@ -13,7 +13,7 @@ pub(in super::super) type SettingTable = &'static [(&'static str, Setting)];
 pub(in super::super) enum Setting {
     /// Any value: none changes a price.
     Plain,
-    /// One of these words or booleans. What others cost is not known.
+    /// One of these words or booleans; the cost of others is unknown.
     Words(&'static [&'static str]),
     /// Lifetime of the provider's prompt cache writes.
     Lifetime(&'static [Lifetime]),
@@ -21,7 +21,7 @@ pub(in super::super) enum Setting {
 
 /// A lifetime of a prompt cache.
 pub(in super::super) struct Lifetime {
-    /// The word for it in requests.
+    /// Name in requests.
     pub(in super::super) word: &'static str,
     /// The unit that needs a price before it may be asked for; `None` for the usual lifetime.
     pub(in super::super) unit: Option<Unit>,
@@ -113,7 +113,7 @@ impl PolicyReader<'_> {
         }
     }
 
-    /// True if the operator permits the member, by its own name or by the object's.
+    /// True if the operator permits the member, by its own name or its object's.
     fn passes_setting(&mut self, name: &str, key: &str) -> bool {
         let passes = self.pass.has_field(name) || self.pass.has_field(&format!("{name}.{key}"));
         self.has_passed |= passes;

@@ -187,7 +187,7 @@ impl PolicyReader<'_> {
         self.units.push((unit, Some(most)));
     }
 
-    /// The upstream may run something, so often at most.
+    /// Notes that the upstream may run a tool, at most so often.
     fn runs(&mut self, unit: Option<Unit>, result: Option<ToolResult>, uses: Option<u64>) {
         self.has_server_tools = true;
         self.runs_others |= result.is_none();
@@ -207,24 +207,24 @@ impl PolicyReader<'_> {
 /// A tool as read.
 #[derive(Default)]
 struct ReadTool<'a> {
-    /// Its type, as it is written.
+    /// Type of the object, as written.
     kind: Option<&'a [u8]>,
     /// Values that a [`Tool`] may need.
     needed: Vec<(&'static str, &'a [u8])>,
-    /// The last key that is not known.
+    /// Last unknown key.
     odd: Option<String>,
     /// Number of unlisted keys: each may be a tool of its own.
     odd_count: usize,
     /// A key with a value that costs more.
     dearer: Option<&'static str>,
-    /// Its type is there twice.
+    /// The type is repeated.
     is_odd: bool,
     /// A credential of the customer's own is there.
     has_authorization: bool,
     uses: Option<u64>,
-    /// The most entries of one result, if it says so.
+    /// Declared maximum number of entries of one result.
     results: Option<u64>,
-    /// The most entries are no whole number.
+    /// The declared maximum is not a whole number.
     has_results_odd: bool,
 }
 

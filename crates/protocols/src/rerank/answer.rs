@@ -22,12 +22,12 @@ struct WireRerankUsage {
     total_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     search_units: Option<u64>,
-    /// Dollars, as OpenRouter tells them.
+    /// Cost in dollars, as reported by OpenRouter.
     #[serde(default)]
     cost: Option<serde_json::Number>,
 }
 
-/// `meta`, as Cohere and SiliconFlow have it.
+/// `meta` in the answers of Cohere and SiliconFlow.
 #[derive(Deserialize)]
 struct WireMeta {
     #[serde(default)]

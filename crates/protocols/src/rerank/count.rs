@@ -36,7 +36,7 @@ pub(super) struct RankedDocuments {
 }
 
 impl RankedDocuments {
-    /// The most that the documents behind a query of so many tokens can come to.
+    /// Upper bound for documents with a query of so many tokens.
     pub(super) fn most(query: ReadTokens, chunk_tokens: Option<u64>) -> Self {
         Self::new(query.most, PAIR_TOKENS_ADDED_MAX, chunk_tokens)
     }

@@ -126,7 +126,7 @@ impl Meter for TextMeter {
 pub(super) struct TranscriptTally {
     audio: HeldAudio,
     written: TextSize,
-    /// Something has come that is of use.
+    /// Useful output was received.
     has_begun: bool,
     report: AudioReport,
     ended: bool,

@@ -7,7 +7,7 @@ use crate::disjoint::count;
 use crate::metering::read_wire;
 use tollgate_money::price::{Usage, UsageSource};
 
-/// The units that have a price.
+/// Units with a price.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BilledUnits {
     pub(super) seconds: bool,
@@ -52,7 +52,7 @@ impl BilledUnits {
 pub(super) struct AudioReport {
     /// Seconds of audio, begun ones and all.
     pub(super) seconds: Option<u64>,
-    /// Tokens of the text and the sound that was read, and of what was written.
+    /// Tokens of the text and audio input, and of the output.
     pub(super) tokens: Option<Usage>,
 }
 
@@ -86,7 +86,7 @@ struct WireDetails {
 }
 
 impl AudioReport {
-    /// Adds what a `usage` says.
+    /// Adds a `usage` object.
     pub(super) fn add(&mut self, usage: &[u8]) {
         let Some(wire) = read_wire::<WireUsage>(usage) else { return };
         let reported_seconds_value = wire.seconds.as_ref().or(wire.prompt_audio_seconds.as_ref());
@@ -120,7 +120,7 @@ impl AudioReport {
         self.tokens = Some(Usage { output_tokens, ..input });
     }
 
-    /// Adds the length that is told beside the `usage`.
+    /// Adds the duration that is reported beside the `usage`.
     pub(super) fn add_seconds(&mut self, seconds: Option<u64>) {
         // There is no audio of no length.
         self.seconds = self.seconds.max(seconds.filter(|seconds| *seconds > 0));

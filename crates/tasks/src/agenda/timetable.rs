@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::DueTask;
 use tollgate_types::clock::UnixMs;
 
-/// Tasks in the order of the times at which they must be looked at.
+/// Tasks in the order of their next check.
 #[derive(Default)]
 pub(super) struct Timetable {
     due: Mutex<BinaryHeap<DueTask>>,

@@ -38,7 +38,7 @@ pub(super) use name;
 #[derive(Debug)]
 pub(super) struct Line {
     json: Vec<u8>,
-    /// The last whole second that was printed, and the beginning of a line up to its point.
+    /// Last formatted second, and the beginning of a line up to its fraction.
     second: u64,
     second_text: Vec<u8>,
 }
@@ -48,7 +48,7 @@ impl Line {
         Self { json: Vec::new(), second: u64::MAX, second_text: Vec::new() }
     }
 
-    /// Begins a line with its time, level and target, and lets `write` do the rest.
+    /// Begins a line with time, level and target; `write` adds the rest.
     pub(super) fn with(now: UnixMs, level: Level, target: &str, write: impl FnOnce(&mut Self)) {
         let begin = |line: &mut Self| {
             line.begin(now, level, target);
@@ -233,7 +233,7 @@ impl LineObject<'_> {
     }
 }
 
-/// Takes what is printed, as the inside of a JSON string.
+/// Writer that escapes its input for a JSON string.
 struct JsonEscaper<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for JsonEscaper<'_> {
@@ -287,8 +287,8 @@ fn is_plain(text: &[u8]) -> bool {
     }
 }
 
-/// Not zero if one of eight bytes is not plain. The upper bit of a byte is set by what stands below 0x20,
-/// from 0x7f on, or for a quote or a backslash: subtracting from what is zero, or too small, borrows.
+/// Non-zero if one of eight bytes needs an escape. The upper bit of a byte is set for values below 0x20, from
+/// 0x7f on, and for quotes and backslashes: subtracting from zero or a smaller value borrows.
 fn special(word: u64) -> u64 {
     const UPPER: u64 = each(0x80);
     let below = |word: u64, bound: u8| word.wrapping_sub(each(bound)) & !word;

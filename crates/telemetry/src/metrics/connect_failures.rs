@@ -67,7 +67,7 @@ impl ConnectFailures {
 }
 
 impl Metrics {
-    /// Counts a connection to an upstream that did not come about, and logs what is new of it.
+    /// Counts a failed connection to an upstream, and logs new reasons.
     pub fn connect_failed(&self, upstream: &str, error: &DialError) {
         if let Some(resource) = error.exhausted() {
             return self.resource_exhausted(resource, error);

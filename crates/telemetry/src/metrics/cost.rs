@@ -40,7 +40,7 @@ impl CostMetrics {
 }
 
 impl Metrics {
-    /// A call has cost the operator something, and its customer was charged something.
+    /// Adds the operator's cost and the customer's charge of a call.
     pub fn costed(&self, model: &str, upstream: &str, charged: Nanousd, cost: Nanousd) {
         let labels = [model, upstream];
         self.costs.cost.with_label_values(&labels).inc_by(dollars(cost).max(0.0));

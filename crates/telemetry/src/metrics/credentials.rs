@@ -17,7 +17,7 @@ pub(super) struct CredentialMetrics {
 pub struct CredentialFigures {
     /// The name of the upstream.
     pub upstream: String,
-    /// The credential's name; empty for one without.
+    /// Name of the credential; empty for an unnamed one.
     pub credential: String,
     /// The seconds for which what was issued last is still used; 0 when there is nothing.
     pub left_seconds: i64,

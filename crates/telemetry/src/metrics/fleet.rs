@@ -9,7 +9,7 @@ use super::{Metrics, dollars};
 use tollgate_fleet::postgres::{DbOperation, NodeState, Observer, Outcome, Overview, RoundTrip};
 use tollgate_ledger::NodeStatus;
 
-/// From a database on the same machine to one in trouble, in seconds.
+/// Buckets in seconds, from a database on the same machine to one in trouble.
 const ROUND_TRIP_BUCKETS: [f64; 12] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
@@ -133,7 +133,7 @@ impl FleetMetrics {
     }
 }
 
-/// Everything that is asked of the database.
+/// All operations on the database.
 const QUERIES: [DbOperation; 3] = [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
 /// Outcomes of a synchronisation.
 const OUTCOMES: [Outcome; 5] =
@@ -158,8 +158,7 @@ fn outcome_of(outcome: Outcome) -> &'static str {
 }
 
 impl Metrics {
-    /// The process is a node of a fleet: from here on there are metrics of it. Gives what is to be told
-    /// of everything that is asked of the database.
+    /// Registers the metrics of a fleet node. Returns the observer of database operations.
     pub fn in_fleet(self: &Arc<Self>) -> Observer {
         self.fleet.get_or_init(|| FleetMetrics::new(&self.registry));
         let metrics = Arc::clone(self);

@@ -20,7 +20,7 @@ fn makes_tasks(model: &Model) -> bool {
 }
 
 impl Metrics {
-    /// Makes the series of a configuration, unless they are there.
+    /// Creates the series of a configuration at zero.
     pub fn begin(&self, config: &Snapshot, outcomes: &[&str]) {
         let mut begun = self.begun.lock();
         if *begun == config.hash {
@@ -87,8 +87,8 @@ impl Metrics {
         }
     }
 
-    /// One series of each counter whose labels this configuration has no use for: then a rule that asks
-    /// for it finds nothing that happened, and not nothing at all.
+    /// Creates one series of each counter without labels in this configuration, so that a rule on it finds
+    /// zero instead of no data.
     fn begin_unconfigured(&self, config: &Snapshot) {
         let targets = || config.models.iter().flat_map(|model| &model.targets);
         let signs_in = |kind: &CredentialKind| matches!(kind, CredentialKind::Auth(_));

@@ -14,11 +14,11 @@ words! {
         AccountInFlight = "account_requests_in_flight",
         /// The account has its share of connections, or of streams over HTTP/2.
         AccountConnections = "account_connections",
-        /// All calls to upstreams that there may be are under way.
+        /// The limit of concurrent upstream calls was reached.
         UpstreamCalls = "upstream_calls",
         /// The account has its share of them.
         AccountUpstreamCalls = "account_upstream_calls",
-        /// There is no memory for its body.
+        /// The budget for bodies had no room.
         BodyMemory = "body_memory",
         /// The account has its share of that.
         AccountBodyMemory = "account_body_memory",
@@ -42,7 +42,7 @@ words! {
     Pool {
         /// Authenticated customers.
         Customers = "customers",
-        /// Everybody else, and the console.
+        /// Unauthenticated requests and the console.
         Unauthenticated = "unauthenticated",
     }
 }
@@ -56,7 +56,7 @@ words! {
         GaveWay = "gave_way",
         /// It was refused: no other connection of its address could be closed.
         AddressFull = "address_full",
-        /// It was closed for another one of its address.
+        /// Closed for another connection of its address.
         AddressGaveWay = "address_gave_way",
     }
 }
@@ -75,7 +75,7 @@ words! {
     }
 }
 
-/// A WebSocket that is counted as open.
+/// Guard that counts an open WebSocket.
 #[derive(Debug)]
 pub struct OpenWebSocket(IntGauge);
 

@@ -19,7 +19,7 @@ use tollgate_types::clock::UnixMs;
 const INTERVAL: Duration = Duration::from_secs(10);
 /// Readings in a minute.
 const PER_MINUTE: usize = 6;
-/// Minutes that are kept: a day.
+/// Number of retained minutes: a day.
 const MINUTES_MAX: usize = 24 * 60;
 /// The buckets, and one for what is longer.
 const BUCKETS: usize = LATENCY_BUCKETS.len() + 1;
@@ -27,7 +27,7 @@ const BUCKETS: usize = LATENCY_BUCKETS.len() + 1;
 /// Figures of a span of time, a minute as a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Minute {
-    /// End of the span.
+    /// End of the period.
     pub end: UnixMs,
     /// Length of the span, in seconds.
     pub seconds: f64,
@@ -45,7 +45,7 @@ pub struct Minute {
     pub ttfb_p95: Option<Duration>,
     /// Charges, rounded through a float: the ledger has the exact figure.
     pub spend: Nanousd,
-    /// The amount that was held for what was charged, rounded in the same way.
+    /// Amount held for the charged requests, rounded in the same way.
     pub held: Nanousd,
     /// Requests being served when it ended.
     pub in_flight: u64,
@@ -64,11 +64,11 @@ impl Minute {
 pub struct Recent {
     /// The last minute, as of a few seconds ago; `None` in the first seconds.
     pub now: Option<Minute>,
-    /// Whole minutes, oldest first, and at most a day of them.
+    /// Complete minutes, oldest first, at most a day.
     pub minutes: Vec<Minute>,
 }
 
-/// Everything since the start, at one time.
+/// All counters since the start, read at one time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     at: UnixMs,
@@ -76,20 +76,20 @@ struct Reading {
     refused: u64,
     failed: u64,
     broken: u64,
-    /// By bucket, not cumulative.
+    /// Counts per bucket, not cumulative.
     ttfb: [u64; BUCKETS],
     spend_dollars: f64,
     held_dollars: f64,
     in_flight: u64,
 }
 
-/// The readings that are kept, and the minutes made of them.
+/// Recent readings, and the minutes computed from them.
 #[derive(Debug, Default)]
 pub(super) struct History {
     /// The readings of the last minute, and the one before.
     readings: VecDeque<Reading>,
     minutes: VecDeque<Minute>,
-    /// Readings since the last whole minute.
+    /// Number of readings since the last complete minute.
     since: usize,
 }
 

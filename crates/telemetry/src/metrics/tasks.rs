@@ -14,7 +14,7 @@ words! {
         Taken = "taken",
         /// The receiver does not want any more of them.
         Gone = "gone",
-        /// It did not take it: it is tried again, or given up.
+        /// The receiver did not accept it: it is retried or given up.
         Failed = "failed",
     }
 }
@@ -55,7 +55,7 @@ impl TaskCounters {
 }
 
 impl Metrics {
-    /// Counts a task that is over, and what was billed for it.
+    /// Counts a finished task and its charge.
     pub fn task_ended(&self, task: &TaskEnded<'_>) {
         self.tasks.ended.with_label_values(&[task.model, task.upstream, task.state]).inc();
         if let Some(settled) = &task.settled {

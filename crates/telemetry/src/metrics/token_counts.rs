@@ -13,13 +13,13 @@ words! {
         Counted = "counted",
         /// A count of such a prompt is there from lately, or from a request at the same time.
         Cached = "cached",
-        /// No provider of the model counts this request, or the one that would has failed lately.
+        /// No provider of the model counts this request, or the one that does has failed recently.
         Unsupported = "unsupported",
-        /// The upstream, or the account there, has the most counts under way that it may have.
+        /// The upstream, or the account there, has the maximum number of counts in progress.
         Busy = "busy",
         /// The provider has refused to count it.
         Refused = "refused",
-        /// There was no answer, or none that can be a count.
+        /// No answer, or none that is a count.
         Failed = "failed",
         /// The answer did not come in time.
         TimedOut = "timed_out",
@@ -38,7 +38,7 @@ impl CountMetrics {
         ))
     }
 
-    /// Every counter at zero.
+    /// Creates every counter at zero.
     pub(super) fn begin(&self) {
         for outcome in CountOutcome::ALL {
             self.0.with_label_values(&[outcome.as_str()]).inc_by(0);

@@ -42,7 +42,7 @@ pub struct UpstreamFigures {
     pub upstream: String,
     /// True unless its health check, if it has one, fails.
     pub healthy: bool,
-    /// The number of calls under way.
+    /// Number of calls in flight.
     pub in_flight: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct CircuitFigures {
     pub upstream: String,
     /// The upstream's name for the model.
     pub target: String,
-    /// The credential's name; empty for one without.
+    /// Name of the credential; empty for an unnamed one.
     pub credential: String,
     /// 0 for closed, 1 for half open (one call probes), 2 for open.
     pub state: i64,

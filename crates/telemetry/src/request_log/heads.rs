@@ -60,8 +60,8 @@ fn saved(dir: &Path) -> Option<(Heads, Position)> {
     Some((heads, u64::from_le_bytes(*covers)))
 }
 
-/// The heads of a log, and where its last whole record ends: what was saved, and what was written
-/// since.
+/// Restores the heads of a log and the end of its last complete record from the saved heads and the records
+/// after them.
 pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Position)> {
     let end = reader.segments().last().map_or(0, Segment::end);
     let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_removed(*covers));

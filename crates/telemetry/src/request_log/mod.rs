@@ -58,17 +58,17 @@ pub enum Scope {
 /// Filter of the records of a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
-    /// Only older ones than the one at this position.
+    /// Only records before this position.
     pub before: Option<Position>,
-    /// At most so many, and never more than [`LIST_MAX`].
+    /// Maximum number of records, at most [`LIST_MAX`].
     pub limit: usize,
-    /// Only those of the model with this id.
+    /// Requests of this model only.
     pub model: Option<String>,
-    /// Only those of this key.
+    /// Requests of this key only.
     pub key: Option<KeyId>,
-    /// Only those that were answered so.
+    /// Only requests with this status.
     pub status: Option<StatusFilter>,
-    /// Only those where something went wrong.
+    /// Failed requests only.
     pub errors_only: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Query {
 pub enum StatusFilter {
     /// Requests with exactly this status.
     Exactly(u16),
-    /// All that begin with this digit; 0 for requests without an answer.
+    /// All statuses with this first digit; 0 for requests without an answer.
     Class(u8),
 }
 
@@ -100,7 +100,7 @@ impl std::str::FromStr for StatusFilter {
     }
 }
 
-/// Part of a list.
+/// Page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The records of the page, the newest first.
@@ -136,7 +136,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Records that were given up, since the start.
+/// Records dropped since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedRecords {
     /// Records dropped since they came faster than they could be written.
@@ -150,9 +150,9 @@ pub struct DroppedRecords {
 /// Figures of the log for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Records taken in since the start.
+    /// Records received since the start.
     pub records: u64,
-    /// Records given up since the start.
+    /// Records dropped since the start.
     pub dropped: DroppedRecords,
     /// Bytes of its files.
     pub bytes: u64,

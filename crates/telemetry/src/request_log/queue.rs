@@ -83,7 +83,7 @@ impl FrameQueue {
         self.frames.gather(batch)
     }
 
-    /// For the writer: what it gathered was dealt with; `lost` records of it could not be written.
+    /// Reports that the writer processed what it gathered; `lost` records could not be written.
     pub(super) fn done(&self, gathered: &GatherResult, lost: u64) {
         self.lost.fetch_add(lost, Ordering::Relaxed);
         self.frames.done(gathered);
@@ -94,12 +94,12 @@ impl FrameQueue {
         self.frames.flush(timeout);
     }
 
-    /// Takes nothing more; the writer writes what there is and ends.
+    /// Stops accepting records; the writer writes the remaining ones and ends.
     pub(super) fn close(&self) {
         self.frames.close();
     }
 
-    /// Records that were ever taken in, and what was dropped.
+    /// Number of records received, and those dropped.
     pub(super) fn counts(&self) -> (u64, DroppedRecords) {
         let dropped = DroppedRecords {
             queue_full: self.frames.dropped(),

@@ -9,19 +9,19 @@ use super::record::{self, FrameContent, FrameHead, LAYOUT, NOBODY, Position, Req
 use super::{Page, Query, ReadError, Scope, StatusFilter};
 use tollgate_ledger::{AccountId, RequestId};
 
-/// The most records that one list gives.
+/// Maximum number of records of a list.
 pub const LIST_MAX: usize = 500;
 /// The most records that one list reads. With filters that fit few, a page ends there and says where
 /// to go on: some 20 ms from memory.
 pub const SCAN_MAX: usize = 20_000;
-/// The most that is read in search of one request: some 40 ms from memory.
+/// Maximum number of bytes read to find one request: some 40 ms from memory.
 const FIND_BYTES_MAX: u64 = 256 << 20;
 /// A request's record stands behind others that had ended before it began, but for this long: a
 /// clock may have been set back.
 const CLOCK_SLACK_MS: u64 = 5_000;
 
 impl Scope {
-    /// The chain that has its records; `None` for all of them.
+    /// Chain with the scope's records; `None` for all records.
     pub(super) fn chain(self) -> Option<u64> {
         match self {
             Self::All => None,
@@ -54,7 +54,7 @@ impl Query {
     }
 }
 
-/// One page of a scope, whose newest record is at `newest` if it is one account's.
+/// One page of a scope; `newest` is its newest record if it is one account's.
 pub(super) fn list(
     reader: &mut Reader,
     newest: Option<Position>,
@@ -111,7 +111,7 @@ fn first(
     Ok(before(reader, scope, cursor, &head)?)
 }
 
-/// The record before one of the scope.
+/// The previous record of the scope.
 fn before(
     reader: &mut Reader,
     scope: Scope,

@@ -45,7 +45,7 @@ pub use tollgate_journal::ring::Position;
 /// Record of a finished request or task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
-    /// Its place in the log: what the next page is asked for with.
+    /// Position in the log, the cursor for the next page.
     pub position: Position,
     /// The request's id; `None` for the end of a task.
     pub request_id: Option<RequestId>,
@@ -61,7 +61,7 @@ pub struct RequestRecord {
     pub ended_at: UnixMs,
     /// The configured path; empty when none matched.
     pub route: String,
-    /// The word for what was asked for; empty when it was no operation.
+    /// Name of the operation; empty if there was none.
     pub operation: String,
     /// The id of the model that answered or was tried last; empty when none was found.
     pub model: String,
@@ -78,9 +78,9 @@ pub struct RequestRecord {
     pub streamed: bool,
     /// Settlement; `None` without one.
     pub settled: Option<RequestSettlement>,
-    /// From the beginning to the first byte of the answer; `None` when none was sent.
+    /// Time to the first byte of the answer; `None` if none was sent.
     pub ttfb: Option<Duration>,
-    /// From the beginning to the end.
+    /// Total duration.
     pub duration: Duration,
     /// Bytes of the request body that were read.
     pub bytes_in: u64,
@@ -141,14 +141,14 @@ pub(super) struct FrameContent<'a> {
     duration_us: u64,
     bytes_in: u64,
     bytes_out: u64,
-    /// Stands behind the rest, and only where something is owed: records that know nothing of it are
-    /// read as they are, and who knows nothing of it reads those that have it.
+    /// Optional field at the end, present only if something is owed: older records lack it, and older
+    /// versions ignore it.
     #[serde(skip)]
     owed: Nanousd,
-    /// Stands behind what is owed in the same way; empty where the model is the one that was asked for.
+    /// Optional field after `owed`; empty if the requested model served.
     #[serde(skip)]
     requested_model: &'a str,
-    /// Stands behind the model that was asked for in the same way; zero where nothing was lowered.
+    /// Optional field after the requested model; zero if the limit was not lowered.
     #[serde(skip)]
     max_tokens_clamped: u64,
 }
@@ -305,7 +305,7 @@ pub(super) fn seal(frame: &mut [u8], previous: Position) {
     ring::seal_frame(frame);
 }
 
-/// A frame's head, not yet checked for being whole.
+/// Header of a frame that may be incomplete.
 pub(super) fn head(frame: &[u8]) -> Option<FrameHead> {
     let (previous, rest) = frame.get(CONTENT_AT..)?.split_first_chunk()?;
     let (account, rest) = rest.split_first_chunk()?;
@@ -328,7 +328,7 @@ pub(super) fn has_mark(frame: &[u8], mark: &[u8]) -> bool {
     frame.get(CONTENT_AT + HEAD_BYTES..).is_some_and(|rest| rest.starts_with(mark))
 }
 
-/// Record behind the head of a whole frame.
+/// Record of a complete frame.
 pub(super) fn stored(frame: &[u8]) -> Option<FrameContent<'_>> {
     let content = ring::content(frame)?.get(HEAD_BYTES..)?;
     let (mut stored, rest): (FrameContent<'_>, _) = postcard::take_from_bytes(content).ok()?;

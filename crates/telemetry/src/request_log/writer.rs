@@ -15,8 +15,8 @@ use super::{LogState, feed};
 
 /// The log is in so many files, so that little is lost when the oldest is removed, and few are open.
 const SEGMENTS: u64 = 32;
-/// The heads are written again after so many bytes: what a start after a crash has to read at most,
-/// some 50 ms of work that nobody waits for.
+/// Number of bytes after which the heads are saved: the most that a start after a crash must read, some 50 ms
+/// in the background.
 const HEADS_INTERVAL_BYTES: u64 = 32 << 20;
 /// The part of the log's size that the file of heads may take: two of it at a time.
 const HEADS_SHARE: u64 = 16;

@@ -41,7 +41,7 @@ struct WholeChoice<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Writes an entry of `annotations`, of a text that has so many characters by now.
+/// Writes an entry of `annotations` for a text of `length` characters so far.
 pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>) {
     let (start, end) = citation.back;
     let mut entry = Members::object(out);
@@ -56,8 +56,8 @@ pub(super) fn annotation(citation: &Citation<'_>, length: u64, out: &mut Vec<u8>
     entry.end(out);
 }
 
-/// Of the tokens of output, those of thoughts. `usage` is the meter's matter, which understands more ways
-/// of writing it: one that does not parse here says nothing of thoughts, and is no fault of the answer.
+/// Reasoning tokens within the output. The meter reads `usage` in more forms; one that does not parse here
+/// has no reasoning tokens, and is no error.
 pub(super) fn reasoning(usage: &RawValue) -> Option<u64> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
@@ -232,7 +232,7 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.end(out);
 }
 
-/// The word for why the model stopped.
+/// Name of the reason why the model stopped.
 pub(super) fn finish_reason(stop: &Stop<'_>) -> &'static str {
     match stop {
         Stop::Done | Stop::Sequence(_) | Stop::Paused => "stop",

@@ -40,7 +40,7 @@ pub(super) struct AssistantMessage<'p> {
     pub(super) text: String,
     pub(super) refusal: String,
     pub(super) calls: Vec<&'p ToolCall<'p>>,
-    /// It is the beginning of the answer, which Mistral must be told.
+    /// The message is the beginning of the answer, which Mistral must be told.
     pub(super) is_prefix: bool,
 }
 
@@ -138,7 +138,7 @@ fn text_content(text: &str) -> Cow<'_, ContentPart<'_>> {
     Cow::Owned(ContentPart::Text(Text { text: Cow::Borrowed(text), cache: None }))
 }
 
-/// Messages that are being put together.
+/// Builder of the messages.
 struct Conversation<'p, 't> {
     target: &'t TranslationTarget,
     messages: Vec<PromptMessage<'p>>,

@@ -8,7 +8,7 @@ use crate::field_rules::{FieldRule, FieldRules, Rows};
 /// Refusal of a field that the gateway does not know.
 const UNKNOWN: FieldRule =
     FieldRule::Refused("the gateway does not know it, and it may change the price or the meaning");
-/// Values by which a customer asks for no tier.
+/// Values that select the default tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"default\"", "\"standard\"", "\"standard_only\""];
 
 /// Fields of the request.
@@ -113,7 +113,7 @@ pub(super) const STREAM_OPTIONS: FieldRules = FieldRules {
     others: FieldRule::LeftOut,
 };
 
-/// Fields of `reasoning`, as OpenRouter has it.
+/// Fields of `reasoning` in OpenRouter's API.
 pub(super) const REASONING: FieldRules = FieldRules {
     rows: &[("exclude", FieldRule::LeftOut), ("summary", FieldRule::Silent)],
     others: FieldRule::LeftOut,
@@ -162,7 +162,7 @@ pub(super) const CALL: FieldRules = FieldRules {
     others: FieldRule::LeftOut,
 };
 
-/// Fields beside the text of a content that is text.
+/// Other fields of a text content.
 pub(super) const TEXT: FieldRules = FieldRules {
     rows: &[("prompt_cache_breakpoint", FieldRule::LeftOut), ("annotations", FieldRule::LeftOut)],
     others: FieldRule::LeftOut,

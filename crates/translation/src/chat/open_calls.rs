@@ -51,7 +51,7 @@ impl OpenCalls {
         self.order.held_bytes() + calls.sum::<usize>()
     }
 
-    /// More of what a choice says or thinks.
+    /// Passes on further text or reasoning of a choice.
     pub(super) fn say(
         &mut self,
         choice: u64,
@@ -69,7 +69,7 @@ impl OpenCalls {
         self.order.push(block, piece, out);
     }
 
-    /// A choice says no more before what follows.
+    /// Ends the text and reasoning of a choice before its calls.
     pub(super) fn end_content(&mut self, choice: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
         self.order.end(AnswerBlock::Content(choice), out);
     }
@@ -97,8 +97,8 @@ impl OpenCalls {
         input.map_or(Ok(()), |input| self.input(place, input, out))
     }
 
-    /// The place of a call that has begun. Some upstreams number all calls 0, others none at all; some
-    /// repeat id and name with each piece, and some give each piece an id of its own.
+    /// Finds a call that has begun. Some upstreams number all calls 0, others none; some repeat id and name
+    /// in each piece, and some give each piece its own id.
     fn find(
         &self,
         choice: u64,
@@ -165,7 +165,7 @@ impl OpenCalls {
         Ok(())
     }
 
-    /// Ends calls whose input is whole, up to the one at `place`, of which more comes.
+    /// Ends calls with complete input, up to the one at `place`, which continues.
     fn end_whole_calls(&mut self, place: Option<usize>, out: &mut dyn FnMut(AnswerPart<'_>)) {
         while let Some(AnswerBlock::Call(open)) = self.order.open()
             && Some(open) != place
@@ -177,7 +177,7 @@ impl OpenCalls {
         }
     }
 
-    /// Ends all: nothing follows.
+    /// Ends all calls.
     pub(super) fn end_all(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         self.order.end_all(out);
     }

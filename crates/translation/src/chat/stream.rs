@@ -145,7 +145,7 @@ impl ChatReader {
         }
     }
 
-    /// The upstream has said that there is no answer, or no end of it.
+    /// Reports that the upstream failed before or within the answer.
     fn fail(
         &mut self,
         failure: UpstreamFailure,
@@ -196,7 +196,7 @@ impl ChatReader {
         Ok(())
     }
 
-    /// No more thoughts or text come before what follows.
+    /// Ends the thoughts before other content.
     fn end_thoughts(&mut self, index: u64, out: &mut dyn FnMut(AnswerPart<'_>)) {
         let (ChoiceState { thoughts, characters, cited, .. }, blocks) = self.choice(index);
         thoughts.finish(&mut |piece| {
@@ -222,7 +222,7 @@ impl ChatReader {
 pub(super) struct ChatWriter {
     /// Beginning of every chunk, up to its choices.
     head: Vec<u8>,
-    /// End of every chunk that has a choice.
+    /// End of every chunk with a choice.
     tail: &'static [u8],
     shows_usage: bool,
     free_tools: Vec<String>,

@@ -15,7 +15,7 @@ use crate::json::{self, BorrowedStr, Members};
 use crate::part::{AnswerPart, Reasoning};
 use crate::seal::{self, Maker};
 
-/// Tags around reasoning that is part of the text.
+/// Tags around reasoning within the text.
 const TAGS: (&str, &str) = ("<think>", "</think>");
 /// The keys of an entry of `reasoning_details` that has words for people.
 const DETAIL_WORDS: [&str; 2] = ["text", "summary"];
@@ -38,7 +38,7 @@ enum ThoughtPlace {
     },
     /// In blocks of `content`: Mistral.
     Blocks,
-    /// In `reasoning_details`, signed: OpenRouter.
+    /// In `reasoning_details`, with signatures: OpenRouter.
     Details(Vec<Detail>),
 }
 
@@ -68,7 +68,7 @@ impl ThoughtPlace {
     }
 }
 
-/// Reads thoughts and texts of an answer, piece by piece.
+/// Incremental reader of thoughts and texts of an answer.
 #[derive(Default)]
 pub(super) struct ThoughtReader {
     /// Place of the reasoning that has begun and not ended.
@@ -97,7 +97,7 @@ impl Default for TextState {
 }
 
 impl ThoughtReader {
-    /// Reads what a message, or a piece of one, has in the fields for thoughts.
+    /// Reads the reasoning fields of a message or a piece of one.
     pub(super) fn fields(
         &mut self,
         message: &mut WireMessage<'_>,
@@ -274,7 +274,7 @@ impl ThoughtReader {
         }
     }
 
-    /// Ends the thoughts that are open, with the seal that says where they stood.
+    /// Ends the open thoughts with a seal that records their form.
     fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         let details = std::mem::take(&mut self.details);
         let open = self.open.take();
@@ -286,7 +286,7 @@ impl ThoughtReader {
         }
     }
 
-    /// No more thoughts or text come before what follows: what was held back of them is told.
+    /// Ends thoughts and text, and passes on what was held back.
     pub(super) fn finish(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         match std::mem::replace(&mut self.text, TextState::Plain) {
             TextState::Beginning(held) if !held.is_empty() => self.text(&held, out),
@@ -401,8 +401,8 @@ impl TurnReasoning {
         }
     }
 
-    /// Gives details their words back. Where these are not all there, they go beside the details that
-    /// have none.
+    /// Restores the texts of details. If some are missing, the remaining text is added to details without
+    /// one.
     fn add_details(&mut self, details: Vec<Detail>, text: &str) {
         let mut left = text;
         let filled: Option<Vec<Detail>> =
@@ -427,7 +427,7 @@ fn write_text(text: &str, out: &mut Vec<u8>) {
     block.end(out);
 }
 
-/// The detail with its words in the place of their length, taken from the beginning of `left`.
+/// The detail with its text, taken from the beginning of `left`, instead of its length.
 fn with_words(mut detail: Detail, left: &mut &str) -> Option<Detail> {
     for key in DETAIL_WORDS {
         let Some(length) = detail.get_mut(key).filter(|value| value.is_u64()) else { continue };

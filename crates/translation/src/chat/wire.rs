@@ -46,7 +46,7 @@ impl CitedUrl {
         Some(AnswerPart::Citation(Citation { back, url, title }))
     }
 
-    /// Bytes that it takes.
+    /// Memory of the call, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.url.len() + self.title.len()
     }

@@ -21,7 +21,7 @@ use crate::seal::{self, Maker};
 use crate::thinking;
 use crate::tool_schema;
 
-/// Stop sequences at most.
+/// Maximum number of stop sequences.
 const STOP_MAX: usize = 4;
 /// The longest name for prompts that begin alike that OpenAI takes, in bytes.
 const CACHE_KEY_BYTES_MAX: usize = 64;
@@ -53,7 +53,7 @@ pub(super) fn request(
     Ok(out)
 }
 
-/// Top-level fields beside messages and tools.
+/// Top-level fields other than messages and tools.
 struct ChatSettings<'w> {
     target: &'w TranslationTarget,
     losses: &'w mut Losses,
@@ -95,8 +95,7 @@ impl ChatSettings<'_> {
         self.losses.drop_hint(self.target.mode, field)
     }
 
-    /// Tells the model how much to think. OpenAI's own chat has a word for it, copies have fields of
-    /// their own.
+    /// Writes the thinking setting: OpenAI has an effort, compatible APIs have their own fields.
     fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
         if self.target.chat == ChatStyle::Openai {
             return self.effort(thinking);
@@ -130,7 +129,7 @@ impl ChatSettings<'_> {
         }
     }
 
-    /// Tells the model by `reasoning_effort`, with a word that it knows.
+    /// Writes `reasoning_effort` with a value that the model accepts.
     fn effort(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
         let efforts = self.target.efforts;
         let word = match thinking {

@@ -33,7 +33,7 @@ struct WireConverseMessage<'a> {
     content: Vec<WireConverseContent<'a>>,
 }
 
-/// One content, which has one of these members.
+/// One content block, which has one of these members.
 #[derive(Deserialize)]
 struct WireConverseContent<'a> {
     #[serde(borrow, default)]
@@ -197,7 +197,7 @@ fn kind_of(status: u16, name: &str, message: &str) -> FailureKind {
     }
 }
 
-/// A prompt that is too long has no name of its own: models say so in their makers' words.
+/// Kind of a validation error: a prompt that is too long is recognised by the text of the model's vendor.
 fn kind_of_invalid(message: &str) -> FailureKind {
     let message = message.to_ascii_lowercase();
     let is_long = [

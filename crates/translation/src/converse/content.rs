@@ -31,21 +31,21 @@ pub(super) fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<NativeSeal<'s>> {
 
 /// A token, by the field in which it stands.
 pub(super) enum NativeSeal<'s> {
-    /// Beside the text of the thought.
+    /// Signature beside the text of the thought.
     Signature(&'s str),
-    /// In the place of the thought.
+    /// Encrypted data instead of the thought.
     Redacted(&'s str),
 }
 
 /// Writes contents, and remembers the names of documents: a request has each of them once.
 #[derive(Default)]
 pub(super) struct ContentWriter {
-    /// The names that were written, without the numbers that tell two apart.
+    /// Names written so far, without the numbers that distinguish equal ones.
     documents: Vec<String>,
 }
 
 impl ContentWriter {
-    /// Writes what a turn says, and the marks for the cache in it.
+    /// Writes the contents of a turn with their cache marks.
     ///
     /// # Errors
     /// What the API has no words for.

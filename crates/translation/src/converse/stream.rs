@@ -114,11 +114,11 @@ struct WireBlockEnd {
 #[derive(Default)]
 pub(super) struct ConverseReader {
     blocks: Sequencer<u64>,
-    /// The places of calls that are open.
+    /// Indexes of open calls.
     calls: Vec<u64>,
     /// Signatures of open blocks of thoughts, as far as they have come, by the place of the block.
     signatures: Vec<(u64, String)>,
-    /// The place of the block of which something came last.
+    /// Index of the last block.
     last: u64,
     has_calls: bool,
     stop: Option<Stop<'static>>,

@@ -137,7 +137,7 @@ struct Settings<'p> {
     top_k: Option<u64>,
     stops: Vec<&'p str>,
     schema: Option<&'p AnswerFormat<'p>>,
-    /// In the words of Anthropic's models: what the API's own choice of tools has no words for.
+    /// Anthropic's form of a choice of tools that Converse cannot express.
     tool_choice: Option<Vec<u8>>,
 }
 
@@ -209,7 +209,7 @@ impl<'p> Settings<'p> {
         }
     }
 
-    /// Each must have a letter, and Claude takes none that is blank (litellm 3286).
+    /// Writes stop sequences. Each must have a character, and Claude accepts no blank one (litellm 3286).
     fn stop(
         &mut self,
         texts: &'p [Cow<'p, str>],

@@ -51,7 +51,7 @@ struct WireFeedback<'a> {
     block_reason: Option<BorrowedStr<'a>>,
 }
 
-/// Of the usage nothing is read but how much was thought: the rest is whoever's who meters it.
+/// The part of the usage with reasoning tokens; the meter reads the rest.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireThoughts {
@@ -141,7 +141,7 @@ pub(super) struct ContentState {
 }
 
 impl ContentState {
-    /// Hands on what an answer, or a chunk of one, says.
+    /// Passes on the parts of an answer or chunk.
     ///
     /// # Errors
     /// It says what has no words in other dialects.
@@ -251,7 +251,7 @@ impl ContentState {
         out(AnswerPart::Seal(seal.into()));
     }
 
-    /// Ends thoughts that were not signed.
+    /// Ends unsigned thoughts.
     fn end_thoughts(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if std::mem::take(&mut self.is_thinking) {
             // The empty seal keeps these thoughts apart from the next ones; sent back, it is left
@@ -260,7 +260,7 @@ impl ContentState {
         }
     }
 
-    /// The upstream has said all: hands on why, if it has said that.
+    /// Ends the answer, and passes on the finish reason if there is one.
     pub(super) fn end(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         if self.has_ended {
             return;
@@ -300,7 +300,7 @@ fn failure(error: &RawValue) -> UpstreamFailure {
     failure::of_error(status.filter(|code| *code >= 400).unwrap_or(500), &value)
 }
 
-/// The word for why the model stopped.
+/// Name of the reason why the model stopped.
 fn finish_reason(stop: &Stop<'_>) -> &'static str {
     match stop {
         Stop::Done | Stop::Sequence(_) | Stop::Tools | Stop::Paused => "STOP",

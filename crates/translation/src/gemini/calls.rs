@@ -100,7 +100,7 @@ pub(super) fn match_results(
     Ok(())
 }
 
-/// True if the result repeats the one of the same id before it.
+/// True if the result repeats an earlier one with the same id.
 fn is_repeated(
     before: &[PromptPart<'_>],
     answered: &HashMap<String, usize>,

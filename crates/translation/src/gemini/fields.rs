@@ -29,8 +29,8 @@ pub(super) const REQUEST: FieldRules = FieldRules {
     others: UNKNOWN,
 };
 
-/// Fields of `systemInstruction` and of turns, beside their parts. Google does not look at the role of
-/// an instruction; what else stands there repeats an answer.
+/// Fields of `systemInstruction` and of turns other than their parts. Google ignores the role of an
+/// instruction; other fields repeat an answer.
 pub(super) const CONTENT: FieldRules =
     FieldRules { rows: &[("role", FieldRule::Silent)], others: FieldRule::LeftOut };
 

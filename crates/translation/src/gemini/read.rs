@@ -95,7 +95,7 @@ struct ReadConversation<'a> {
     results: Vec<calls::NamedResult<'a>>,
 }
 
-/// The fields of a part. One of them says what it is; thoughts and signatures stand beside it.
+/// Fields of a part. One of them determines its kind; thoughts and signatures are additional.
 #[derive(Default)]
 struct ReadPart<'a> {
     text: Option<Cow<'a, str>>,
@@ -104,7 +104,7 @@ struct ReadPart<'a> {
     result: Option<(ToolResult<'a>, Cow<'a, str>)>,
     is_thought: bool,
     signature: Option<Cow<'a, str>>,
-    /// Something else stands in it, which is left out.
+    /// The part has other fields, which are dropped.
     has_others: bool,
 }
 
@@ -346,7 +346,8 @@ fn result<'a>(
     Ok((ToolResult { id, content, is_error, cache: None }, name))
 }
 
-/// Reads a tool's output: the text behind one of the keys of Google's documents, or the whole object as text.
+/// Reads the output of a tool: the text under one of the keys that Google documents, or the whole object as
+/// text.
 fn output<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
@@ -364,8 +365,8 @@ fn output<'a>(
     Ok((content.into_iter().collect(), is_error))
 }
 
-/// Joins what the model has said in pieces: SDKs send each piece of a stream back as a part, or as a
-/// turn, of its own. Thoughts end at their signature.
+/// Joins parts of the model's text: SDKs send each piece of a stream back as its own part or turn. Thoughts
+/// end at their signature.
 fn joined(parts: Vec<PromptPart<'_>>) -> Vec<PromptPart<'_>> {
     let mut kept: Vec<PromptPart<'_>> = Vec::with_capacity(parts.len());
     let mut speaker = None;

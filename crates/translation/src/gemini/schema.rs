@@ -6,8 +6,7 @@ use crate::dialect::Untranslatable;
 use crate::field_path::{FieldPath, Raw, is_given};
 use crate::json::{self, Members};
 
-/// The JSON schema that a schema of Google's stands for. One that is a JSON schema already stays as it
-/// is, byte for byte.
+/// Converts Google's schema to a JSON schema. A JSON schema stays unchanged, byte for byte.
 pub(super) fn json_schema<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
@@ -19,7 +18,7 @@ pub(super) fn json_schema<'a>(
     Ok(String::from_utf8(out).unwrap_or_default().into())
 }
 
-/// Writes the schema, and says whether it differs from what was read.
+/// Writes the schema; true if it differs from the original.
 fn schema(at: &FieldPath<'_>, value: Raw<'_>, out: &mut Vec<u8>) -> Result<bool, Untranslatable> {
     if !value.get().starts_with('{') {
         // A schema that is `true` or `false`.
@@ -100,7 +99,7 @@ fn keyword(written: &str) -> &str {
     }
 }
 
-/// The type: in lower case, and with `null` beside it where that is taken.
+/// The type in lower case, with `null` if it is permitted.
 fn kind(
     at: &FieldPath<'_>,
     value: Raw<'_>,

@@ -67,7 +67,7 @@ fn text(text: &str, out: &mut Vec<u8>) {
     object.end(out);
 }
 
-/// A turn that is being written.
+/// A turn being written.
 struct WrittenTurn<'w> {
     target: &'w TranslationTarget,
     losses: &'w mut Losses,

@@ -14,7 +14,7 @@ use crate::upstream_tools::{self, UpstreamTools};
 /// The refusal of a JSON answer beside tools.
 const FORMAT_BESIDE_TOOLS: &str = "`response_format` cannot be combined with `tools` for this model: leave \
      one of them out, or use a Gemini 3 model.";
-/// Stop sequences at most.
+/// Maximum number of stop sequences.
 const STOP_MAX: usize = 5;
 /// The fewest and the most tokens that every model that is told a budget can be told to think: Flash-Lite
 /// begins at 512 and ends, as Flash does, at 24,576 ("Thinking" of Vertex AI's documentation).
@@ -189,8 +189,8 @@ impl ContentSettings<'_> {
         Ok(())
     }
 
-    /// Models since Gemini 3 are told a level, and cannot be told to think nothing; those before it a
-    /// budget. One that is told neither is none of Gemini's that think.
+    /// Writes the thinking setting: a level for models since Gemini 3, which cannot be turned off, and a
+    /// budget for earlier ones. Models with neither do not think.
     fn thinking(&mut self, thinking: Thinking) -> Result<(), Untranslatable> {
         let is_leveled = match self.target.thinking {
             ThinkingStyle::Effort if thinking == Thinking::Off => {

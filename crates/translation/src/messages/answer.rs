@@ -156,7 +156,7 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
     usage.end(out);
 }
 
-/// The word for why the model stopped.
+/// Name of the reason why the model stopped.
 pub(super) fn stop_reason(stop: &Stop<'_>) -> &'static str {
     match stop {
         Stop::Done => "end_turn",
@@ -199,7 +199,7 @@ struct Blocks {
     open: OpenBlock,
 }
 
-/// The block that is open, with what has come of it.
+/// The open block with its content so far.
 enum OpenBlock {
     None,
     Text(String),

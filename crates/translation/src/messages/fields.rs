@@ -5,7 +5,7 @@
 
 use crate::field_rules::{FieldRule, FieldRules};
 
-/// Values by which a customer asks for no tier.
+/// Values that select the default tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"standard_only\"", "\"default\"", "\"standard\""];
 const STORED: FieldRule = FieldRule::Refused("it is stored by the provider of another model");
 const UNKNOWN: FieldRule =
@@ -71,7 +71,7 @@ pub(super) const METADATA: FieldRules = FieldRules { rows: &[], others: FieldRul
 /// Uncarried fields of `tool_choice`: an unknown one may change the calls.
 pub(super) const TOOL_CHOICE: FieldRules = FieldRules { rows: &[], others: UNKNOWN };
 
-/// Fields of messages, beside what they say. Some programs send back all of an answer.
+/// Fields of messages other than their content. Some programs send whole answers back.
 pub(super) const MESSAGE: FieldRules = FieldRules {
     rows: &[
         ("id", FieldRule::Silent),
@@ -87,7 +87,7 @@ pub(super) const MESSAGE: FieldRules = FieldRules {
     others: FieldRule::LeftOut,
 };
 
-/// Types of blocks that are not carried.
+/// Types of blocks that are dropped.
 pub(super) const BLOCKS: FieldRules = FieldRules {
     rows: &[
         // What a provider ran, and what came of it.

@@ -35,7 +35,7 @@ const BUILTIN_TOOLS: [BuiltinTool; 3] = [
     },
 ];
 
-/// Reads the tools that are offered.
+/// Reads the tools.
 ///
 /// # Errors
 /// The field that is malformed.

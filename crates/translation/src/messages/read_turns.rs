@@ -66,7 +66,7 @@ impl<'a> TurnReader<'_, 'a> {
         }
     }
 
-    /// Reads what was said, turn by turn.
+    /// Reads the conversation turn by turn.
     ///
     /// # Errors
     /// The block that is malformed, or that means what no other dialect can say.
@@ -241,7 +241,7 @@ impl<'a> TurnReader<'_, 'a> {
         }
     }
 
-    /// A summary in the place of all that was said before. Without one there is nothing to read.
+    /// Reads a summary that replaces all earlier turns; refuses one without text.
     fn compaction(
         &mut self,
         at: &FieldPath<'_>,
@@ -343,7 +343,7 @@ fn other(at: &FieldPath<'_>, kind: &str) -> Result<(), Untranslatable> {
     fields::BLOCKS.item(at, kind)
 }
 
-/// Reads a block of something that is said or shown; whether it is one.
+/// Reads a content block; false if it is not one.
 fn content<'a>(
     at: &FieldPath<'_>,
     members: Members<'a>,
@@ -417,7 +417,7 @@ fn media<'a>(
     Ok(())
 }
 
-/// A document, with what is said of it before it. One that is made of blocks is these blocks.
+/// Reads a document after its description. A document made of blocks is replaced by them.
 fn document<'a>(
     at: &FieldPath<'_>,
     members: Members<'a>,

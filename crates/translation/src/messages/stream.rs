@@ -69,7 +69,7 @@ pub(super) struct MessageReader {
 /// A block of which more may come.
 struct OpenBlock {
     index: u64,
-    /// It is of a type that has no words in other dialects.
+    /// The block has a type that other dialects lack.
     is_passed_over: bool,
     /// The signature of thoughts, as far as it has come.
     signature: Option<String>,
@@ -292,7 +292,7 @@ pub(super) struct MessageWriter {
     id: String,
     model: String,
     has_begun: bool,
-    /// Blocks that have begun.
+    /// Number of blocks that have begun.
     blocks: usize,
     open: OpenKind,
     stop: &'static str,
@@ -348,7 +348,7 @@ impl MessageWriter {
         }
     }
 
-    /// Begins a block, whose inside `write` writes behind its type.
+    /// Begins a block; `write` writes its members after the type.
     fn open(
         &mut self,
         open: OpenKind,
@@ -401,7 +401,7 @@ impl MessageWriter {
     }
 }
 
-/// One event, whose inside `write` writes behind its type.
+/// Writes one event; `write` writes its members after the type.
 fn event(kind: &str, out: &mut Vec<u8>, write: impl FnOnce(&mut Members, &mut Vec<u8>)) {
     for piece in ["event: ", kind, "\ndata: "] {
         out.extend_from_slice(piece.as_bytes());

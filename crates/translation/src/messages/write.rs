@@ -324,7 +324,7 @@ fn base64_source(media_type: &str, data: &str, source: &mut Members, out: &mut V
     source.text(out, "data", data);
 }
 
-/// Top-level fields beside tools and what is said.
+/// Top-level fields other than tools and the conversation.
 struct MessageSettings<'w> {
     target: &'w TranslationTarget,
     losses: &'w mut Losses,

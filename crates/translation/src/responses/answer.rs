@@ -145,7 +145,7 @@ impl Status {
         }
     }
 
-    /// The word for it.
+    /// Name in the API.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -251,7 +251,7 @@ pub(super) enum OpenItem {
 }
 
 impl OpenItem {
-    /// A message that says this.
+    /// A message with this content.
     pub(super) fn message(text: &str, refusal: &str) -> Self {
         let (text, refusal) = (text.to_owned(), refusal.to_owned());
         Self::Message { text, refusal, cited: CitedPages::default() }
@@ -278,7 +278,7 @@ impl OpenItem {
         }
     }
 
-    /// Bytes of what has come of it.
+    /// Memory of its content so far, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         match self {
             Self::Message { text, refusal, cited } => {
@@ -299,7 +299,7 @@ impl OpenItem {
         }
     }
 
-    /// Writes the item as it stands.
+    /// Writes the item in its current state.
     pub(super) fn write(&self, id: &str, status: &str, out: &mut Vec<u8>) {
         let mut item = Members::object(out);
         item.text(out, "id", id);

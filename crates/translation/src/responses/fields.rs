@@ -4,7 +4,7 @@
 
 use crate::field_rules::{FieldRule, FieldRules};
 
-/// Values by which a customer asks for no tier.
+/// Values that select the default tier.
 const USUAL_TIER: &[&str] = &["\"auto\"", "\"default\"", "\"standard\""];
 const STORED: FieldRule = FieldRule::Refused("it is stored by the provider of another model");
 
@@ -61,8 +61,8 @@ pub(super) const REASONING: FieldRules = FieldRules {
     others: FieldRule::LeftOut,
 };
 
-/// Types of items that are not carried. Items of an answer have been run and are done: their provider's
-/// model said what it made of them.
+/// Types of items that are dropped. Items of completed tool runs are dropped since the model's text contains
+/// their outcome.
 pub(super) const ITEMS: FieldRules = FieldRules {
     rows: &[
         ("web_search_call", FieldRule::LeftOut),
@@ -104,7 +104,7 @@ pub(super) fn is_done(kind: &str) -> bool {
     kind.ends_with("_call") || kind.ends_with("_call_output")
 }
 
-/// Fields of items, beside what they say: they repeat what an answer had.
+/// Fields of items other than their content: they repeat an answer.
 pub(super) const ITEM: FieldRules = FieldRules {
     rows: &[
         ("type", FieldRule::Silent),
@@ -122,7 +122,7 @@ pub(super) const ITEM: FieldRules = FieldRules {
     others: FieldRule::LeftOut,
 };
 
-/// Fields beside a text.
+/// Other fields of a text.
 pub(super) const TEXT: FieldRules = FieldRules {
     rows: &[
         ("annotations", FieldRule::LeftOut),
@@ -141,7 +141,7 @@ pub(super) const MEDIA: FieldRules = FieldRules {
     ],
     others: FieldRule::Refused("the gateway does not know it, and it may change the price"),
 };
-/// Types of contents that are not carried.
+/// Types of contents that are dropped.
 pub(super) const CONTENTS: FieldRules = FieldRules {
     rows: &[
         ("encrypted_content", FieldRule::LeftOut),

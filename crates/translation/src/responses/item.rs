@@ -18,12 +18,13 @@ pub(super) enum ItemKind {
     Call,
     /// A call of a tool that takes free text.
     FreeCall,
-    /// It has no words in other dialects: tools that the upstream runs, compactions, and what is new.
+    /// An item without a counterpart in other dialects: tools that the upstream runs, compactions, and
+    /// unknown types.
     PassedOver,
 }
 
 impl ItemKind {
-    /// By the item's `type`.
+    /// The kind of an item by its `type`.
     pub(super) fn from_item(item: &WireItem<'_>) -> Self {
         match &*item.kind.0 {
             "message" => Self::Message,
@@ -134,7 +135,7 @@ impl CitedText {
         Some(AnswerPart::Citation(Citation { back, url, title }))
     }
 
-    /// Bytes that it takes.
+    /// Memory of the call, in bytes.
     pub(super) fn held_bytes(&self) -> usize {
         size_of::<Self>() + self.url.len() + self.title.len()
     }
@@ -178,7 +179,7 @@ impl<'a> WireItem<'a> {
         self.id.as_ref().map(|id| &*id.0).filter(|id| !id.is_empty())
     }
 
-    /// The beginning of the call that it is.
+    /// Beginning of the call, if the item is one.
     pub(super) fn call(&self) -> Option<AnswerPart<'a>> {
         let is_call = matches!(&*self.kind.0, "function_call" | "custom_tool_call");
         let (id, name) = (self.call_id.0.clone(), self.name.0.clone());
@@ -224,7 +225,7 @@ impl<'a> WireItem<'a> {
         parts
     }
 
-    /// The pages that its texts refer to.
+    /// Citations of its texts.
     pub(super) fn citations(&self) -> Vec<CitedText> {
         let contents = self.content.iter().flatten().zip(0..);
         let cited = contents.flat_map(|(content, place)| {

@@ -18,7 +18,7 @@ pub(super) struct ItemName<'n> {
     pub(super) id: Option<&'n str>,
 }
 
-/// An item of which something has come.
+/// An item that has begun.
 struct OpenItem {
     index: Option<u64>,
     id: Option<String>,
@@ -34,7 +34,7 @@ struct OpenItem {
 #[derive(Default)]
 pub(super) struct OpenItems {
     items: Vec<OpenItem>,
-    /// The item of which something came last.
+    /// The most recently updated item.
     last: usize,
     order: Sequencer<usize>,
     has_calls: bool,
@@ -60,7 +60,7 @@ impl OpenItems {
         self.order.held_bytes() + items.sum::<usize>()
     }
 
-    /// Begins an item, and ends an open item of the same index.
+    /// Begins an item, and ends an open item with the same index.
     pub(super) fn begin(
         &mut self,
         name: ItemName<'_>,
@@ -146,7 +146,7 @@ impl OpenItems {
         }
     }
 
-    /// More of a part.
+    /// Passes on further text of a part.
     pub(super) fn say(
         &mut self,
         name: ItemName<'_>,
@@ -242,7 +242,7 @@ impl OpenItems {
         order.end(place, out);
     }
 
-    /// Ends what is open.
+    /// Ends all open items.
     pub(super) fn end_all(&mut self, out: &mut dyn FnMut(AnswerPart<'_>)) {
         for place in 0..self.items.len() {
             if self.items.get(place).is_some_and(|item| !item.has_ended) {
@@ -278,7 +278,7 @@ impl OpenItem {
         self.parts.push(part, part.piece(text), out);
     }
 
-    /// Says what of a whole part has not come in pieces, and ends it.
+    /// Passes on what is missing of a complete part, and ends it.
     fn complete(&mut self, part: PartKind, whole: &str, out: &mut dyn FnMut(AnswerPart<'_>)) {
         let entry = self.passed.iter().find(|(entry, _)| *entry == part);
         let rest = entry.map_or(whole, |(_, passed)| passed.rest(whole));
@@ -292,7 +292,7 @@ impl OpenItem {
         self.parts.end(part, out);
     }
 
-    /// Says what of a whole item has not come in pieces.
+    /// Passes on what is missing of a complete item.
     fn complete_all(
         &mut self,
         item: &WireItem<'_>,

@@ -388,7 +388,7 @@ fn audio<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Source<'a>, Untransla
     Ok(Source::Inline { media_type, data: at.needed("data", data)? })
 }
 
-/// A `reasoning` item: what its own dialect made travels as a whole, and what was wrapped is opened.
+/// Reads a `reasoning` item: one of its own dialect is kept whole, a wrapped one is unwrapped.
 fn reasoning_item<'a>(
     at: &FieldPath<'_>,
     whole: Raw<'a>,

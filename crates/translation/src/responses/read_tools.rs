@@ -52,8 +52,7 @@ impl<'a> ReadTools<'a> {
         Ok(names)
     }
 
-    /// The tools of a namespace: each has the namespace's name before its own, and what is said of all of
-    /// them before what is said of it.
+    /// Reads the tools of a namespace: each gets the namespace as prefix of its name and description.
     fn namespace(
         &mut self,
         at: &FieldPath<'_>,

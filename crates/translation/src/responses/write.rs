@@ -95,7 +95,7 @@ impl Items<'_> {
         write_content(content, is_output, self.out)
     }
 
-    /// The place of an item that is no message.
+    /// Position of an item other than a message.
     fn item(&mut self) -> &mut Vec<u8> {
         self.close();
         self.list.next(self.out);
@@ -375,7 +375,7 @@ fn tool(
     Ok(())
 }
 
-/// Top-level fields beside tools and what is said.
+/// Top-level fields other than tools and the conversation.
 struct ResponseSettings<'w> {
     target: &'w TranslationTarget,
     losses: &'w mut Losses,

@@ -17,7 +17,7 @@ pub(super) struct ResponseWriter {
     frame: AnswerFrame,
     /// The number of the next event.
     number: u64,
-    /// The items that are whole, with commas between them.
+    /// Complete items, separated by commas.
     output: Vec<u8>,
     /// Number of items so far: the index of the open one.
     place: usize,
@@ -39,7 +39,7 @@ impl ResponseWriter {
         }
     }
 
-    /// One event, whose inside `write` writes behind its type and number.
+    /// Writes one event; `write` writes its members after type and number.
     fn event(
         &mut self,
         kind: &str,
@@ -83,7 +83,7 @@ impl ResponseWriter {
         });
     }
 
-    /// The open item as it stands, in the event that says so.
+    /// Writes the open item in its current state, in an event of type `kind`.
     fn full_item(&mut self, kind: &str, status: &str, out: &mut Vec<u8>) -> Vec<u8> {
         let Some(open) = &self.open else { return Vec::new() };
         let mut item = Vec::new();
@@ -123,7 +123,7 @@ impl ResponseWriter {
         });
     }
 
-    /// Ends the open item: what it has come to is said as a whole, and kept.
+    /// Ends the open item: writes it completely, and keeps it for the final response.
     fn close(&mut self, out: &mut Vec<u8>) {
         let Some(open) = self.open.clone() else { return };
         match &open {

@@ -19,7 +19,7 @@ pub(super) fn renamed(target: &str) -> Cow<'_, str> {
     }
 }
 
-/// The name of the definition that a reference is to; `None` where it is to something else.
+/// Name of the definition that a reference points to; `None` for other targets.
 fn name_of(target: &str) -> Option<Cow<'_, str>> {
     let name = DEFINITIONS
         .into_iter()
@@ -140,7 +140,8 @@ fn collect<'a>(
 /// Members that several schemas have, as one schema has them.
 #[derive(Default)]
 struct MergedMembers<'m> {
-    /// All but those below. Of two of one name the first stays, and the others are told in words.
+    /// All members except those below. Of several with one name the first stays, and the others are described
+    /// in text.
     members: Vec<(Cow<'m, str>, Raw<'m>)>,
     properties: Vec<(Cow<'m, str>, Vec<Raw<'m>>)>,
     required: Vec<Raw<'m>>,
@@ -242,7 +243,7 @@ impl<'m> MergedMembers<'m> {
     }
 }
 
-/// The schema without `allOf`: what all of them say is said once.
+/// The schema with `allOf` merged into it.
 ///
 /// # Errors
 /// A reference that is to nothing.

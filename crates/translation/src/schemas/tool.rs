@@ -12,11 +12,11 @@ const PROPERTY_CHARS_MAX: usize = 64;
 
 /// The input of a tool, within what a provider takes.
 pub(crate) struct ToolInput<'a> {
-    /// The schema: the same bytes where it has fitted already.
+    /// The schema: unchanged bytes if it already fits.
     pub(crate) schema: Cow<'a, str>,
     /// Properties that the provider takes no names of; they are not in the schema.
     pub(crate) left_out: Vec<String>,
-    /// One of them must be given: the tool cannot be called.
+    /// A required parameter cannot be expressed: the tool cannot be called.
     pub(crate) is_uncallable: bool,
 }
 
@@ -83,7 +83,7 @@ fn unnamable<'a>(members: &Read<'a>) -> Vec<Cow<'a, str>> {
     properties.into_iter().map(|(name, _)| name).filter(|name| !fits(name)).collect()
 }
 
-/// The properties of an object and of its choices, each with what they say of it.
+/// Properties of an object and of its alternatives, each with all its definitions.
 type Properties<'a> = Vec<(Cow<'a, str>, Vec<Raw<'a>>)>;
 
 fn add_properties<'a>(all: &mut Properties<'a>, members: &Read<'a>) {

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use crate::limits::PooledUnits;
 use crate::metrics::Metrics;
 
-/// One of its requests was authenticated.
+/// Flag: a request was authenticated.
 const AUTHENTICATED: u64 = 1;
-/// A request is under way.
+/// Flag: a request is in flight.
 const BUSY: u64 = 2;
 /// It was asked to close.
 const CLOSING: u64 = 4;
@@ -124,7 +124,7 @@ impl ConnectionState {
         self.state.load(Ordering::Relaxed) & AUTHENTICATED != 0
     }
 
-    /// One of its requests was authenticated.
+    /// Marks the connection as authenticated.
     pub(crate) fn set_authenticated(&self) {
         if self.is_authenticated() {
             return;

@@ -31,7 +31,7 @@ pub(crate) fn stream_bytes(headers: &HeaderMap) -> usize {
     STREAM_BYTES + fields.sum::<usize>()
 }
 
-/// The streams that are being served.
+/// Table of HTTP/2 streams that are being served.
 pub(crate) struct Streams {
     bytes_max: usize,
     authenticated_bytes: AtomicUsize,

@@ -19,23 +19,23 @@ const HEAD_BYTES: usize = 2 * 1024;
 const COPIED_BYTES_MAX: usize = 8 * 1024;
 /// The most that a line with the size of a chunk takes, in bytes.
 const SIZE_BYTES: usize = 18;
-/// Behind the data of a chunk.
+/// End of a chunk's data.
 const CHUNK_END: &[u8] = b"\r\n";
-/// Behind the last chunk.
+/// Last chunk of a chunked body.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Framing of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerBody {
-    /// No head was written.
+    /// The head has not been written.
     NotBegun,
-    /// So many bytes are to come.
+    /// Number of bytes to come.
     Length(u64),
     /// Chunks are to come, and a last one.
     Chunks,
     /// It ends with the connection.
     ToTheEnd,
-    /// All of it was written.
+    /// The whole answer was written.
     Whole,
 }
 
@@ -70,8 +70,8 @@ impl AnswerBody {
         matches!(self, Self::Length(1..))
     }
 
-    /// Frames a piece of it: what stands before it is appended to `before`; gives the piece, as far as it
-    /// belongs to the answer, and what stands behind it.
+    /// Frames a piece of the body: appends its prefix to `before`, and returns the part of the piece that
+    /// belongs to the answer and its suffix.
     pub(super) fn frame(
         &mut self,
         before: &mut BytesMut,
@@ -96,7 +96,7 @@ impl AnswerBody {
         (piece, b"")
     }
 
-    /// Ends it; gives what is to be sent for that.
+    /// Ends the answer, and returns the bytes to send for that.
     ///
     /// # Errors
     /// When some of it is missing: the client must not take it for whole.

@@ -46,7 +46,7 @@ impl CheckedHead {
         Ok(Box::new(Self { request, body, keeps: framed.keeps }))
     }
 
-    /// Has the connection closed behind the answer.
+    /// Closes the connection after the answer.
     pub(crate) fn close_behind(&mut self) {
         self.keeps = false;
     }

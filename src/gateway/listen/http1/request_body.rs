@@ -13,21 +13,21 @@ use crate::gateway::listen::session_parts::within;
 use crate::gateway::wire::chunk_scan::ChunkScan;
 use crate::gateway::wire::framing::{self, BodyIs};
 
-/// The most that is read at once, and the most of a body that is given in one piece.
+/// Maximum number of bytes per read, and per returned piece of a body.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of one read after an upgrade, since messages of WebSockets are mostly short.
 const SWITCHED_BYTES: usize = 8 * 1024;
 
-/// The unread part of a request body.
+/// Unread part of a request body.
 pub(super) struct RequestBody {
     left: BodyLeft,
-    /// Bytes of the body, or behind it, that were received and not handed out yet.
+    /// Received bytes of the body, or after it, that were not returned yet.
     come: BytesMut,
 }
 
 /// Framing of the rest of a body.
 enum BodyLeft {
-    /// So many bytes are to come.
+    /// Number of bytes to come.
     Length(u64),
     /// Chunks are to come, up to the last one.
     Chunks(ChunkScan),
@@ -167,7 +167,7 @@ impl RequestBody {
         }
     }
 
-    /// Reads what there is; gives how many bytes that were.
+    /// Reads available bytes and returns their number.
     async fn read_more(&mut self, stream: &mut Stream, wait: Option<Duration>) -> Result<usize> {
         let reading = async {
             let read = stream.read_buf(&mut self.come).await;

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::Piece;
 use crate::finished::RequestSettlement;
 
-/// Pieces of an answer that wait for their reader at most.
+/// Maximum number of queued pieces of an answer.
 const PIECES_MAX: usize = 16;
 /// Bytes of an answer with which no further piece is taken, as in a socket's send queue. A piece is what an
 /// upstream sent at once, up to 64 KiB: 16 of them for each turn that nobody read, over some 140 WebSockets,
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 32 * 1024;
 #[derive(Default)]
 struct QueueState {
     pieces: VecDeque<Piece>,
-    /// Bytes in `pieces`.
+    /// Total size of `pieces`, in bytes.
     bytes: usize,
     settled: Option<RequestSettlement>,
     /// Nothing more is written.
@@ -46,7 +46,7 @@ pub(super) struct SettlementSender(Arc<Mutex<QueueState>>);
 #[derive(Debug)]
 pub(super) struct ReaderDropped;
 
-/// A queue that is empty.
+/// Creates an empty queue.
 pub(super) fn queue() -> (QueueWriter, SettlementSender, QueueReader) {
     let state = Arc::<Mutex<QueueState>>::default();
     (QueueWriter(Arc::clone(&state)), SettlementSender(Arc::clone(&state)), QueueReader(state))
@@ -67,7 +67,7 @@ fn wake(waker: Option<Waker>) {
 }
 
 impl QueueWriter {
-    /// Adds a piece, or gives it back where there is no room for it.
+    /// Adds a piece, or returns it if the queue is full.
     ///
     /// # Errors
     /// When nobody reads.
@@ -121,7 +121,7 @@ impl QueueWriter {
         .await;
     }
 
-    /// Ends the queue where it is.
+    /// Ends the queue at its current position.
     pub(super) fn close(&self) {
         let mut state = self.0.lock();
         state.is_over = true;
@@ -148,7 +148,7 @@ impl SettlementSender {
 }
 
 impl QueueReader {
-    /// The next piece if it is there, or that there is none behind the last.
+    /// Takes the next piece without waiting: `None` if none is queued, `Some(None)` at the end.
     pub(super) fn try_next(&self) -> Option<Option<Piece>> {
         let mut state = self.0.lock();
         let Some(next) = state.pieces.pop_front() else { return state.is_over.then_some(None) };
@@ -159,7 +159,7 @@ impl QueueReader {
         Some(Some(next))
     }
 
-    /// The next piece; `None` behind the last.
+    /// Waits for the next piece; `None` at the end.
     pub(super) async fn next(&self) -> Option<Piece> {
         self.wait(Self::try_next).await
     }

@@ -21,7 +21,7 @@ const FIELDS_MAX: usize = 256;
 /// The longest name of a field that is compared before it becomes one, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The head of an answer, and what it says of the body and the connection.
+/// A response head with the framing of its body and the fate of its connection.
 #[derive(Debug)]
 pub(super) struct ReadHead {
     pub(super) head: AnswerHead,
@@ -34,18 +34,18 @@ pub(super) struct ReadHead {
 /// The reuse of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// It is closed.
+    /// The connection is closed after the response.
     No,
-    /// It takes another request, within this time if the upstream says so.
+    /// The connection can be reused, within this time if the upstream declares one.
     For(Option<Duration>),
 }
 
 /// The body of an answer that is being read.
 #[derive(Debug)]
 pub(super) enum AnswerBody {
-    /// So many bytes are still to come.
+    /// Number of bytes to come.
     Length(u64),
-    /// It comes in chunks.
+    /// A chunked body.
     Chunks(ChunkScan),
     /// It ends with the connection, which has not ended.
     UntilClose,
@@ -64,8 +64,8 @@ impl AnswerBody {
         }
     }
 
-    /// Takes the next piece of it out of what was read; `None` if none of it is there. The framing
-    /// behind a piece is taken with it.
+    /// Takes the next piece of the body out of `read`; `None` if there is none yet. The framing behind the
+    /// piece is removed too.
     ///
     /// # Errors
     /// Framing that is malformed.
@@ -115,9 +115,8 @@ fn skip_framing(scan: &mut ChunkScan, read: &mut BytesMut) -> Result<()> {
     Ok(())
 }
 
-/// Takes a head out of what was read, if it is there as a whole. `scanned` says how much of `read` was
-/// looked at before. Of an answer that tells of success only the fields are kept that are of use: providers
-/// send 30, and most are nobody's here.
+/// Takes a complete head out of `read`; `scanned` is the number of bytes that earlier calls searched. Of a
+/// successful response only the used header fields are kept: providers send 30, most of them unused.
 ///
 /// # Errors
 /// A head that is none, or is too large.
@@ -232,7 +231,7 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
     Ok((AnswerBody::Chunks(ChunkScan::lenient()), !has_length && !is_old))
 }
 
-/// The length that is said, perhaps more than once.
+/// Declared length, which may be repeated with equal values.
 fn length(headers: &AnswerHeaders) -> Result<Option<u64>> {
     let mut length = None;
     for value in headers.get_all(&CONTENT_LENGTH) {
@@ -263,7 +262,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 struct Neighbour {
     closes: bool,
     keeps: bool,
-    /// For how long, where that is said.
+    /// Declared idle time of the connection.
     idle: Option<Duration>,
 }
 

@@ -6,7 +6,7 @@ use std::io;
 /// The end of the upstream's side of a connection before the first byte of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyClose {
-    /// In order, by TCP's FIN. It acknowledges all that had arrived before it.
+    /// Closed with TCP's FIN, which acknowledges everything that arrived before it.
     InOrder,
     /// By a reset, which acknowledges nothing.
     Reset,

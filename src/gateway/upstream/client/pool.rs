@@ -19,12 +19,12 @@ use crate::gateway::upstream::client::UpstreamCall;
 use crate::gateway::upstream::connectors::{Connectors, DialedStream};
 use crate::gateway::wire::reused_timer::ReusedTimer;
 
-/// So much sooner than an upstream says it will, a connection is given up: a request that goes out as the
-/// upstream closes has to be sent again.
+/// Margin before an upstream's declared idle time at which a connection is closed: a request that crosses
+/// with the upstream's close must be sent again.
 const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
-/// Of so many requests to a name with several addresses one is made over a new connection, as long as an
-/// address has none that is open. More often, a quiet provider with many addresses would be connected to
-/// for each call; never, and all calls would stay with the pod that was met first.
+/// One in so many requests to a name with several addresses opens a new connection, while an address has
+/// none. A lower value would connect a quiet provider for almost every call; without it, all calls would stay
+/// on the first pod.
 const SPREAD_EVERY: usize = 8;
 /// Interval of checks of unused connections.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,12 +51,12 @@ pub(super) struct UpstreamConnection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionTarget {
     destination: Arc<Destination>,
-    /// The address at the other end: the proxy's, where there is one.
+    /// Remote address: the proxy's, if one is used.
     address: SocketAddr,
 }
 
 impl Upstreams {
-    /// None yet; at most `idle_max` are kept while they are unused, over all upstreams.
+    /// An empty pool that keeps at most `idle_max` idle connections over all upstreams.
     pub(crate) fn new(connectors: Arc<Connectors>, idle_max: usize) -> Self {
         Self { connectors, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
     }
@@ -124,12 +124,12 @@ pub(super) fn kept_for(keep_alive: Duration) -> Duration {
     keep_alive.saturating_sub(KEEP_ALIVE_MARGIN.min(keep_alive / 2))
 }
 
-/// Bytes that the other side has acknowledged.
+/// Number of bytes that the peer has acknowledged.
 pub(super) fn acked(stream: &Stream) -> Option<u64> {
     Some(stream.get_socket_digest()?.tcp_info()?.tcpi_bytes_acked)
 }
 
-/// Connections that are unused.
+/// Idle connections.
 struct Idle {
     max: usize,
     kept: Mutex<UnusedByTarget>,
@@ -146,7 +146,7 @@ struct UnusedByTarget {
 
 struct Group {
     target: ConnectionTarget,
-    /// The one that was used last stands last.
+    /// Idle connections, the most recently used last.
     connections: Vec<IdleConnection>,
 }
 
@@ -156,8 +156,8 @@ struct IdleConnection {
 }
 
 impl Idle {
-    /// One that leads to an address of the destination as it is now, and is open. Of several addresses one
-    /// after the other is taken, and of the connections to one the last that was used: others end in time.
+    /// Takes an open connection to a current address of the destination. Addresses are used in turn; per
+    /// address the most recently used connection is taken, so that the others expire.
     fn take(&self, to: &Arc<Destination>, name: Option<&Name>) -> Option<UpstreamConnection> {
         loop {
             let mut connection = self.kept.lock().take(to, name)?;
@@ -168,7 +168,7 @@ impl Idle {
         }
     }
 
-    /// Closes the one that has been unused for longest. Says whether there was one.
+    /// Closes the connection that has been idle longest; false if there is none.
     fn close_oldest(&self) -> bool {
         let oldest = self.kept.lock().give_up_oldest();
         oldest.is_some()
@@ -231,7 +231,7 @@ impl UnusedByTarget {
         }
     }
 
-    /// Takes out the one that has been unused for longest.
+    /// Removes the connection that has been idle longest.
     fn give_up_oldest(&mut self) -> Option<IdleConnection> {
         let with_one = self.groups.iter_mut().filter(|group| !group.connections.is_empty());
         let oldest = with_one.min_by_key(|group| group.connections.first().map(|it| it.until))?;
@@ -239,7 +239,7 @@ impl UnusedByTarget {
         Some(oldest.connections.remove(0))
     }
 
-    /// Takes out those that are closed, or have been unused for too long.
+    /// Removes closed connections and those that were idle for too long.
     fn take_ended(&mut self, now: Instant) -> Vec<IdleConnection> {
         let mut ended = Vec::new();
         for group in &mut self.groups {

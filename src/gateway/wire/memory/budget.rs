@@ -14,10 +14,10 @@ const RETRY_BUDGET: Duration = Duration::from_secs(1);
 /// bytes at the same moment makes one fail.
 const ATTEMPTS_MAX: usize = 4;
 
-/// The bytes of all request bodies that are held at one time.
+/// Budget of memory for all request bodies.
 pub(crate) struct BodyBudget {
     held: Count,
-    /// The part of accounts without money.
+    /// Bytes held by accounts without money.
     unfunded: Count,
     /// States of idle connections, which are evicted for others.
     idle: IdleStates,
@@ -90,7 +90,7 @@ fn unfunded_max(account: &AccountMemory, held: usize, max: usize) -> usize {
     account.bytes_max.max(max.saturating_sub(held))
 }
 
-/// The budget that is used up.
+/// The exhausted budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     /// The budget of all bodies.
@@ -139,7 +139,7 @@ pub(crate) struct AccountMemory {
 /// A share of the budget, given back on drop.
 pub(crate) struct BudgetShare {
     budget: Arc<BodyBudget>,
-    /// Account of the share; `None` for one of nobody's.
+    /// Account of the share; `None` if the request is unauthenticated.
     account: Option<AccountMemory>,
     bytes: usize,
 }

@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// All idle states of a budget, in the order of eviction: those of accounts without money first, then those
-/// of the account that has the most; of one account the largest, and the oldest of equally large ones.
+/// All idle states of a budget in the order of eviction: accounts without money first, then the account with
+/// the most memory; within an account the largest state, and the oldest of equal ones.
 #[derive(Default)]
 pub(crate) struct IdleStates(Mutex<EvictionIndex>);
 
 /// The account that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateOwner {
-    /// Number of the account; 0 for nobody.
+    /// Number of the account; 0 for none.
     pub(crate) account: u64,
     /// The account has money available, and so pays for what it does with the state.
     pub(crate) is_funded: bool,
 }
 
 impl StateOwner {
-    /// The owner of a share that is no account's.
+    /// Owner of a share without an account.
     pub(crate) const NOBODY: Self = Self { account: 0, is_funded: true };
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use tollgate_process_memory::Buffer;
 
-/// Most bytes that are reserved for a declared length; pages that are never written take no memory.
+/// Maximum number of bytes reserved for a declared length; untouched pages take no memory.
 const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A body as far as it has arrived.
@@ -11,17 +11,17 @@ const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(crate) struct GatheredBody {
     /// The first piece, while it is the only one.
     first: Bytes,
-    /// All pieces, once there are several.
+    /// All pieces in one buffer, once there are several.
     all: Buffer,
 }
 
 impl GatheredBody {
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     pub(crate) fn len(&self) -> usize {
         self.first.len() + self.all.as_ref().len()
     }
 
-    /// Takes a piece of a body of this length, if it is known; gives all that has come.
+    /// Adds a piece of a body with this declared length, and returns all bytes so far.
     pub(crate) fn push(&mut self, piece: Bytes, length: Option<usize>) -> &[u8] {
         if self.len() == 0 && length.is_some_and(|length| length <= piece.len()) {
             // It came as a whole, as most do, and stays where it is.
@@ -38,7 +38,7 @@ impl GatheredBody {
         self.all.as_ref()
     }
 
-    /// All of it in one piece.
+    /// The whole body in one piece.
     pub(crate) fn into_whole(self) -> Bytes {
         if self.all.as_ref().is_empty() { self.first } else { self.all.freeze() }
     }

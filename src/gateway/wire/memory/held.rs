@@ -16,8 +16,7 @@ pub(crate) struct HeldBody {
 }
 
 impl HeldBody {
-    /// Room for what is made of the body while it is read, with something for so many values at most;
-    /// given back on drop.
+    /// Reserves memory for parsing a body with at most `values_max` values; freed on drop.
     ///
     /// # Errors
     /// Which budget does not have it.

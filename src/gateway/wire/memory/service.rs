@@ -17,7 +17,7 @@ impl Memory {
         Self { budget: Arc::clone(budget), max }
     }
 
-    /// A part of it that is empty so far.
+    /// An empty part of the share.
     #[must_use]
     pub fn part(&self) -> MemoryPart {
         MemoryPart { share: BudgetShare::new(&self.budget, None), max: self.max }
@@ -31,7 +31,7 @@ pub struct MemoryPart {
 }
 
 impl MemoryPart {
-    /// Takes so many bytes more; false if there are none.
+    /// Takes `bytes` more; false if the budget is exhausted.
     #[must_use]
     pub fn grow(&mut self, bytes: usize) -> bool {
         self.share.grow(bytes, self.max)

@@ -19,7 +19,7 @@ const SESSION_NAME_LETTERS: RangeInclusive<usize> = 2..=64;
 /// The longest key of a tag in letters, as STS allows it.
 const TAG_LETTERS_MAX: usize = 128;
 
-/// Compiles what is in order, and notes the rest. `host` is the upstream's.
+/// Compiles valid settings, and reports the others. `host` is the upstream's.
 pub(super) fn compile(
     document: &mut Document,
     at: &Path,

@@ -33,7 +33,7 @@ pub(crate) struct NodeOut {
 pub(crate) struct DirectoryHead {
     /// The last place of the directory.
     pub(crate) seq: Seq,
-    /// The move that has taken everything out.
+    /// Id of the move that has taken everything out.
     pub(crate) moved_out: Option<String>,
 }
 
@@ -113,8 +113,8 @@ impl Db {
         rows.iter().map(|row| Ok((count(row.try_get(0)?), row.try_get(1)?))).collect()
     }
 
-    /// Says that everything was moved out, unless anything has happened since `head` and `nodes` were
-    /// read. From here on no node can join, and none that runs is answered.
+    /// Marks the fleet as moved out, unless anything has changed since `head` and `nodes` were read. After
+    /// that, no node can join and running nodes get no answers.
     ///
     /// # Errors
     /// See [`DbError`]. After `Unknown` [`Db::head`] tells.

@@ -12,7 +12,7 @@ use tollgate_types::clock::UnixMs;
 /// The work of this node now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Tasks that are due, the one first that has been for longest.
+    /// Due tasks, the longest due first.
     pub tasks: Vec<(AccountId, TaskId)>,
     /// The number of nodes alive, which share the upstreams' limits.
     pub nodes: u32,
@@ -33,7 +33,7 @@ const DUE: &str = "SELECT id FROM tollgate.tasks
                    ORDER BY due_at LIMIT $2";
 
 impl SharedTasks {
-    /// Takes at most `limit` tasks that are due and that no other node looks at.
+    /// Claims at most `limit` due tasks that no other node has claimed.
     ///
     /// # Errors
     /// See [`DbError`]. What was taken then is due again when its time as this node's is over.
@@ -128,8 +128,7 @@ impl SharedTasks {
         self.db().execute(sql, &[id, &stage, &due_at]).await.map(|_| ())
     }
 
-    /// Says when an end must be announced that this node was to announce now, by whichever node, unless
-    /// that was done meanwhile.
+    /// Reschedules a webhook that this node was to deliver, for any node, unless it was delivered meanwhile.
     ///
     /// # Errors
     /// See [`DbError`].

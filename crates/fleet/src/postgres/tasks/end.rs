@@ -108,7 +108,7 @@ async fn lock(
     }))
 }
 
-/// Moves what a task held to where its end puts it.
+/// Moves the money of a task's hold according to its end.
 async fn settle(tx: &Transaction<'_>, open: &OpenTask, ending: &TaskEnding) -> Result<(), DbError> {
     let charge = ending.journaled.record.charge();
     let amount = |of: fn(Charge) -> Nanousd| charge.map(of).unwrap_or_default().get();

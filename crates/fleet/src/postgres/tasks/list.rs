@@ -7,10 +7,10 @@ use crate::postgres::columns::{at_ms, size};
 use crate::postgres::{DbError, Param};
 use tollgate_ledger::{AccountId, Task, TaskFilter, TaskId};
 
-/// The most tasks in doubt that are listed at one time: more than anybody looks into by hand.
+/// Maximum number of listed tasks in doubt, more than anybody examines by hand.
 const DOUBTS_MAX: i64 = 1000;
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     /// The tasks of the page, the newest first.
@@ -20,8 +20,8 @@ pub struct Listing {
 }
 
 impl SharedTasks {
-    /// At most `limit` tasks, newest first, of one account or all, from behind `after`. `None` if there
-    /// is no such task as `after`.
+    /// At most `limit` tasks, newest first, of one account or all, after `after`. `None` if `after` does not
+    /// exist.
     ///
     /// # Errors
     /// See [`DbError`].

@@ -13,10 +13,10 @@ use tollgate_types::clock::UnixMs;
 /// The delay after which a new task is polled if its node stores nothing more: the node has died, or still
 /// waits for the upstream.
 const SOON_MS: u64 = 5_000;
-/// The most holds of one query.
+/// Maximum number of holds of one query.
 const HOLDS_MAX: usize = 1000;
 
-/// A task that is to be opened.
+/// A task to open.
 #[derive(Clone, Debug)]
 pub struct Opening {
     task: Task,

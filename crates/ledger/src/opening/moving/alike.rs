@@ -9,7 +9,7 @@ use crate::rules::core::{AccountState, Core};
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_types::ids::{AccountId, Seq};
 
-/// The state of a ledger that has followed a directory and done nothing else.
+/// State of a ledger that only follows a directory.
 pub struct DirectoryState {
     cores: Vec<Core>,
     seq: Seq,
@@ -23,7 +23,7 @@ impl Default for DirectoryState {
 }
 
 impl DirectoryState {
-    /// Takes over a write.
+    /// Applies a write.
     ///
     /// # Errors
     /// When a node could not take it over.

@@ -20,7 +20,7 @@ use tollgate_types::ids::{AccountId, Seq};
 /// Records that are written as one group: some 300 bytes each.
 const GROUP_RECORDS: usize = 4096;
 
-/// Keys that are written beside a ledger before it is complete.
+/// Key files that are written before the ledger is complete.
 const KEYS: [&str; 2] = ["webhook-key", "session-key"];
 
 /// A ledger that is being made. Nobody can open it before [`MovedMarker::remove`].
@@ -34,7 +34,7 @@ pub struct MoveTarget {
 }
 
 impl MoveTarget {
-    /// Begins a ledger in `dir`, which is empty, or has one that was never finished.
+    /// Begins a ledger in `dir`, which is empty or contains an unfinished one.
     ///
     /// # Errors
     /// When there is anything else in it, or it cannot be written.

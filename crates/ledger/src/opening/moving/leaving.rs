@@ -37,7 +37,7 @@ const WRITE_BYTES_MAX: usize = 64 << 10;
 /// The most accounts that one write takes up again, some 20 bytes each.
 const TAKEN_UP_MAX: usize = 1000;
 
-/// A ledger that nobody else has open, and what its journal comes to.
+/// A ledger opened exclusively, with a summary of its journal.
 pub struct MoveSource {
     dir: PathBuf,
     cores: Vec<Core>,
@@ -52,7 +52,7 @@ pub struct MoveSource {
     _lock: DirectoryLock,
 }
 
-/// A stretch of the journal, as it is written down in a fleet.
+/// A part of the journal, in the form in which a fleet stores it.
 pub struct MovePart {
     /// Its number, from 1.
     pub number: u64,
@@ -62,10 +62,10 @@ pub struct MovePart {
     pub entries: Vec<(AccountId, Chunk)>,
 }
 
-/// A task with what a fleet keeps beside it.
+/// A task with the data that a fleet stores beside it.
 #[derive(Clone, Debug)]
 pub struct MovedTask {
-    /// Task to be moved, as it stands.
+    /// The task to move.
     pub task: Arc<Task>,
     /// Hold that pays or paid for the task, if the journal has it.
     pub hold: Option<OpenHold>,
@@ -76,7 +76,7 @@ pub struct MovedTask {
 /// A submit that is recognised when it is repeated: see [`MoveParts::submits`].
 pub type MovedSubmit = (AccountId, [u8; 32], [u8; 32], TaskId, UnixMs);
 
-/// The parts of a ledger, one after the other, and what they sum up to.
+/// Iterator over the parts of a ledger, with their sums.
 pub struct MoveParts<'a> {
     source: &'a MoveSource,
     reader: Reader,
@@ -133,7 +133,7 @@ impl MoveSource {
         })
     }
 
-    /// Holds that a crash left open, and that are no task's.
+    /// Number of holds that a crash left open and that belong to no task.
     pub fn left_open(&self) -> usize {
         let of_tasks: HashSet<HoldId> =
             self.cores.iter().flat_map(Core::tasks).map(|task| task.intent.hold).collect();
@@ -184,7 +184,7 @@ impl MoveSource {
 }
 
 impl MoveParts<'_> {
-    /// The next part; `None` behind the last.
+    /// Returns the next part; `None` at the end.
     ///
     /// # Errors
     /// When the journal cannot be read, or is not the one that was checked.

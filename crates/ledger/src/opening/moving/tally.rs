@@ -12,9 +12,9 @@ use tollgate_types::ids::AccountId;
 /// Tally of an account, or of all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Everything that was ever paid in.
+    /// Sum of all credit ever added.
     pub granted: Nanousd,
-    /// Sum that can be spent now.
+    /// Sum of available money.
     pub available: Nanousd,
     /// Amount held by open tasks.
     pub held: Nanousd,
@@ -30,11 +30,11 @@ pub struct Tally {
     pub written_off: Nanousd,
     /// Keys, whatever became of them.
     pub keys: u64,
-    /// Number of grants that were made.
+    /// Number of grants.
     pub grants: u64,
-    /// Number of refunds that were made.
+    /// Number of refunds.
     pub refunds: u64,
-    /// Debts that were given up, wholly or in part.
+    /// Number of write-offs of debts.
     #[serde(default)]
     pub write_offs: u64,
     /// Number of possible losses of the operator.
@@ -46,7 +46,7 @@ pub struct Tally {
     pub tasks: u64,
     /// Lines of the statement.
     pub lines: u64,
-    /// Number of calls that were settled.
+    /// Number of settled calls.
     pub calls: u64,
     /// Amount of these losses.
     pub cost: Nanousd,
@@ -106,7 +106,7 @@ impl Tally {
 }
 
 impl Tallies {
-    /// All accounts together.
+    /// Sum over all accounts.
     #[must_use]
     pub fn total(&self) -> Tally {
         let mut total = Tally::default();

@@ -28,11 +28,11 @@ fn differs(store: &Store, journal: &Survey) -> Result<bool, StoreError> {
 /// Contents of sled for a repair.
 #[derive(Default)]
 pub(super) struct SledContents {
-    /// In words.
+    /// Description for the operator.
     pub(super) says: String,
     /// True if it belongs to another ledger.
     pub(super) is_foreign: bool,
-    /// The last record that it has.
+    /// Position of its last record.
     pub(super) last: Option<Seq>,
     /// Lost records.
     pub(super) records: BTreeMap<Seq, Record>,
@@ -41,7 +41,7 @@ pub(super) struct SledContents {
 }
 
 impl SledContents {
-    /// Of a sled that is not to be used.
+    /// Result for a sled that must not be used.
     pub(super) fn refused() -> Self {
         Self { says: "not asked; it is put aside".to_owned(), ..Self::default() }
     }

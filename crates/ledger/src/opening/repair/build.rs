@@ -24,10 +24,10 @@ use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId, Seq};
 
-/// Records that are written as one group.
+/// Number of records written as one group.
 const GROUP_RECORDS: usize = 5_000;
 
-/// Puts records in their places, as far as they can stand there.
+/// Rebuilds a journal from the readable records that are consistent without the lost ones.
 pub(super) struct Builder<'a> {
     sled_contents: &'a SledContents,
     /// The last record that the journal had.
@@ -45,7 +45,7 @@ pub(super) struct Builder<'a> {
     dropped: u64,
     dropped_why: Vec<String>,
     costs: BTreeMap<AccountId, (Nanousd, Nanousd)>,
-    /// Calls that are refunded, and what each was charged where that stands.
+    /// Refunded calls, with the charge of each if its record is readable.
     refunded: HashMap<HoldId, Option<(AccountId, Nanousd)>>,
     /// The accounts when the last record was taken that sled has.
     then: Option<HashMap<AccountId, Balance>>,
@@ -94,8 +94,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Writes it to `new`, behind a copy of `journal` up to `at`. What was sealed and is whole, which
-    /// `chains` tell, stays sealed, and in the archive.
+    /// Writes the rebuilt journal to `new`, after a copy of `journal` up to `at`. Intact sealed segments,
+    /// according to `chains`, stay sealed and archived.
     pub(super) fn write_to(
         &mut self,
         new: &Path,
@@ -185,7 +185,7 @@ impl<'a> Builder<'a> {
         tasks.any(|task| task.intent.hold == hold && task.ended().is_none())
     }
 
-    /// Takes a record that can be read.
+    /// Adds a readable record.
     pub(super) fn take(&mut self, seq: Seq, record: Record) -> Result<(), OpenError> {
         if self.apply(seq, &record) {
             self.put(seq, record)?;
@@ -233,7 +233,7 @@ impl<'a> Builder<'a> {
         false
     }
 
-    /// A refund says what its call was charged, and stands behind that.
+    /// True for a refund whose settlement is lost: it states the charge of its call.
     fn refunds_a_lost_hold(&self, record: &Record) -> bool {
         let Record::Refunded { account, hold, charged, .. } = record else { return false };
         self.refunded.get(hold).copied().flatten() != Some((*account, *charged))
@@ -283,8 +283,8 @@ impl<'a> Builder<'a> {
         accounts.map(|account| (account.id, account.balance)).collect()
     }
 
-    /// Ends it: what was found goes to `repair`. One that was written is checked like any other, and it
-    /// is said where it ends.
+    /// Finishes the journal and adds the findings to `repair`. A written journal is verified like any other,
+    /// and its end is reported.
     pub(super) fn finish(mut self, repair: &mut Repair) -> Result<Option<Position>, OpenError> {
         self.write()?;
         let (then, sled) = (self.then.take().unwrap_or_default(), self.sled_contents.balances());
@@ -337,7 +337,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Puts sled aside, and the journal in `new` in the place of the damaged one. Says where that is.
+/// Moves sled and the damaged journal aside, and `new` into place. Returns the location of the damaged one.
 ///
 /// What was noted of the damaged one goes first: a journal of which nothing is noted starts, whenever
 /// this is broken off.

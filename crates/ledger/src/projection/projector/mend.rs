@@ -17,8 +17,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const PROBATION: Duration = Duration::from_secs(600);
 /// Sled is made anew at most so often: what fails again that soon has another cause.
 const REBUILD_INTERVAL: Duration = Duration::from_secs(3600);
-/// With less room than this sled is not opened: it could only fail again, and what is there is kept for
-/// the journal.
+/// Free disk space below which sled is not opened: it would only fail again, and the space is kept for the
+/// journal.
 const FREE_BYTES_MIN: u64 = 8 << 20;
 /// With fewer records to come the last part is read while what comes is kept.
 const RECORDS_CLOSE: u64 = 20_000;

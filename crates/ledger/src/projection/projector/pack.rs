@@ -17,9 +17,9 @@ use crate::records::error::OpenError;
 use tollgate_types::clock::{MS_PER_DAY, MS_PER_HOUR, UnixMs};
 use tollgate_types::ids::Seq;
 
-/// Between two looks at the file's length.
+/// Interval of checks of the file's length.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Before it is tried again where it failed, or where nothing would come of it.
+/// Delay before the next attempt after a failure, or if compaction would save nothing.
 const REST: Duration = Duration::from_secs(600);
 /// Time slice of copying.
 const TURN: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ const FREE_BYTES_MIN: u64 = 64 << 20;
 /// A line takes half as much again in sled as its records take in the journal.
 const SLED_PER_JOURNAL: (u64, u64) = (3, 2);
 
-/// The part of the projector that packs.
+/// Compaction as part of the projector.
 pub(super) struct Packer<'a> {
     projector: &'a Projector,
     is_packing: bool,
@@ -55,7 +55,7 @@ impl<'a> Packer<'a> {
         self.is_packing.then(|| Instant::now() + PAUSE)
     }
 
-    /// Does what is due.
+    /// Performs due work.
     pub(super) fn turn(&mut self) -> Result<(), StoreError> {
         if self.is_packing {
             return self.step();
@@ -87,7 +87,7 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    /// Has it found out what may be left behind.
+    /// Measures how much compaction would save.
     fn look(&mut self, length: u64) -> Result<(), StoreError> {
         let Projector { projected, dir, pruning, .. } = self.projector;
         if let Err(error) = load::check_room(dir, length.saturating_add(FREE_BYTES_MIN)) {

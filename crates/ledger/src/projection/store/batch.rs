@@ -38,7 +38,7 @@ impl Batch {
     }
 }
 
-/// Frees what nobody reads any more.
+/// Frees memory that no reader uses any more.
 pub(super) fn collect() {
     for _ in 0..COLLECTIONS {
         crossbeam_epoch::pin().flush();

@@ -14,8 +14,8 @@ use tollgate_types::ids::{AccountId, HoldId, RequestId, Seq};
 const CHUNKS_MAX: usize = 512;
 /// The most bytes of them: some 13,000 entries, which take some 10 ms.
 const BYTES_MAX: usize = 2 << 20;
-/// So long before the moment that is told the end is looked for: first as if clocks were never set
-/// back, for the sake of accounts with very many calls, then as if one may have been.
+/// Margins before the given time at which the search for the end begins: a small one that assumes an
+/// undisturbed clock, for accounts with very many calls, and a large one in case the clock was set back.
 const SLACKS_MS: [u64; 2] = [100, 5_000];
 /// Steps of halving: as many as a [`Seq`] has bits.
 const STEPS_MAX: usize = 64;

@@ -16,7 +16,7 @@ use tollgate_types::ids::{AccountId, CodeId, Seq};
 
 const LOGIN: u8 = b'L';
 const SESSION: u8 = b'S';
-/// Hold rules of accounts, in the place of those for all.
+/// Hold rules of accounts.
 const HOLDS: u8 = b'K';
 const CODE: u8 = b'C';
 const CODE_REVOKED: u8 = b'R';
@@ -104,7 +104,7 @@ impl Store {
         Ok(found)
     }
 
-    /// At most `limit` acts from before `before`, newest first: of one account, or all.
+    /// At most `limit` audit records before `before`, newest first, of one account or all.
     pub(crate) fn acts(
         &self,
         account: Option<AccountId>,

@@ -25,11 +25,11 @@ use crate::rules::shards::new_cores;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::Seq;
 
-/// One that is being made.
+/// Directory of a compaction in progress.
 const NEW: &str = "sled.new";
-/// One that is whole, and takes the place of `sled` at once or at the next start.
+/// Directory of a complete compaction, which replaces `sled` at once or at the next start.
 const WHOLE: &str = "sled.packed";
-/// The one that it takes the place of, until that is gone.
+/// Directory of the replaced sled until it is removed.
 const OLD: &str = "sled.old";
 /// Bytes copied at a time: a few milliseconds, during which nothing else is written.
 const STEP_BYTES: usize = 128 << 10;
@@ -62,7 +62,7 @@ impl PruneCutoff {
     }
 }
 
-/// A sled that is being made.
+/// A compacted copy in progress.
 pub(super) struct Packing {
     /// The ledger's directory.
     dir: PathBuf,
@@ -72,7 +72,7 @@ pub(super) struct Packing {
     copied: IVec,
     /// True if all rows were copied: later writes go to the new store as well.
     is_whole: bool,
-    /// Bytes that have gone through its cache.
+    /// Number of bytes that passed through its cache.
     cached_bytes: u64,
 }
 
@@ -95,7 +95,7 @@ impl Packing {
         })
     }
 
-    /// Takes the part of `batch` over that is of rows which were copied.
+    /// Applies the part of `batch` that changes copied rows.
     fn follow(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut following = Batch::default();
         let is_copied = |key: &IVec| self.is_whole || *key <= self.copied;
@@ -131,7 +131,7 @@ impl Packing {
         Ok(Self { dir, db, cut, copied, is_whole, cached_bytes: 0 })
     }
 
-    /// Puts all of it on disk, and notes how long it is.
+    /// Flushes the copy and records its length.
     fn seal(&self) -> Result<(), StoreError> {
         let path = self.dir.join(NEW);
         self.db.flush()?;
@@ -180,7 +180,7 @@ impl Store {
         Ok(())
     }
 
-    /// True if a compaction is under way.
+    /// True if a compaction is in progress.
     pub(crate) fn is_packing(&self) -> bool {
         self.packing.lock().is_some()
     }
@@ -258,7 +258,7 @@ impl Store {
         }
     }
 
-    /// Goes on with what the store before has begun, which is closed.
+    /// Continues the work of the previous store, which is closed.
     pub(crate) fn go_on(&self, begun: PackProgress) {
         *self.packing.lock() = begun.packing;
         *self.sweep.lock() = begun.sweep;
@@ -282,7 +282,7 @@ pub(crate) struct PackProgress {
     sweep: Option<Sweep>,
 }
 
-/// The old one goes on as it is; what was made is removed when it is tried again.
+/// Gives up the compaction; the unfinished copy is removed by the next one.
 fn give_up(packing: &mut Option<Packing>, error: &StoreError) {
     *packing = None;
     log::error!("the sled ledger could not be packed, and goes on as it was: {error}");
@@ -292,7 +292,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
     if path.exists() { fs::remove_dir_all(path) } else { Ok(()) }
 }
 
-/// Puts a sled that is whole in the place of the one in `dir`, and removes what was not finished.
+/// Completes an interrupted replacement of sled in `dir`, and removes unfinished copies.
 ///
 /// # Errors
 /// When something cannot be moved: the one that counts stays what it was.
@@ -437,7 +437,7 @@ mod tests {
         write(&store, &mut random, &mut seq);
     }
 
-    /// Whatever a crash leaves behind, one of the two is there, whole.
+    /// A crash at any point leaves a complete sled.
     #[test]
     fn a_crash_while_packing_leaves_one_that_is_whole() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -17,7 +17,7 @@ const GROUP: u8 = b'Q';
 /// Prices that calls were charged by.
 pub(super) const NOTE: u8 = b'V';
 
-/// Loads what accounts and groups pay.
+/// Loads the prices of accounts and groups.
 pub(super) fn load_prices(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
     for row in rows.with_prefix(&[PRICES]) {
         let (account, prices): (AccountId, Arc<AccountPrices>) = postcard::from_bytes(&row?.1)?;
@@ -33,7 +33,7 @@ pub(super) fn load_prices(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
     Ok(())
 }
 
-/// Writes what a window says of prices.
+/// Writes the price changes of a window.
 pub(super) fn put_prices(batch: &mut Batch, changes: &CustomerChanges) -> Result<(), StoreError> {
     for row @ (account, _) in &changes.prices {
         put(batch, key(PRICES, &[&account.number().to_be_bytes()]), &row)?;

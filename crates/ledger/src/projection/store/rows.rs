@@ -153,7 +153,7 @@ impl Store {
         self.flush()
     }
 
-    /// Removes what an interrupted [`Store::fill`] has left.
+    /// Removes rows of an interrupted [`Store::fill`].
     pub(crate) fn clear(&self) -> Result<(), StoreError> {
         if !self.db.is_empty() {
             self.db.clear()?;
@@ -166,7 +166,7 @@ impl Store {
         Ok(self.value(ENTRIES_FROM)?.unwrap_or(0))
     }
 
-    /// The hash of the state that it gives.
+    /// Hash of the state at the last record.
     pub(crate) fn loaded(&self) -> Result<Vec<Core>, StoreError> {
         let mut cores = new_cores();
         self.load(&mut cores)?;

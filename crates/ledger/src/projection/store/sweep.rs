@@ -24,10 +24,10 @@ use tollgate_types::ids::Seq;
 /// in tests, so that writes fall between all rows of a small store.
 const STEP_BYTES: usize = if cfg!(test) { 64 } else { 128 << 10 };
 
-/// A reading of all rows that is under way.
+/// A read of all rows in progress.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// The name of the reading, which a store that is opened in the place of this one goes on with.
+    /// Number of the read, which a reopened store continues.
     name: u64,
     /// Rows that a state needs, without those of tasks.
     state: MemoryRows,
@@ -38,7 +38,7 @@ pub(crate) struct Sweep {
     figures: SweepFigures,
 }
 
-/// The amount that was read.
+/// Progress of a read of all rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SweepFigures {
     pub(crate) rows: u64,
@@ -69,7 +69,7 @@ impl SweptRows {
 }
 
 impl Sweep {
-    /// Takes the part of `batch` over that is of rows which were read.
+    /// Applies the part of `batch` that changes rows which were read.
     pub(super) fn follow(&mut self, batch: &Batch) -> Result<(), StoreError> {
         let mut acts = Vec::new();
         let read_to = self.read_to.clone();
@@ -122,7 +122,7 @@ fn is_act(key: &[u8]) -> bool {
 }
 
 impl Store {
-    /// Begins to read all rows, and names the reading. `None` if somebody reads them already.
+    /// Begins to read all rows and returns the number of the read; `None` if one is in progress.
     pub(crate) fn begin_sweep(&self) -> Option<u64> {
         let mut slot = self.sweep.lock();
         if slot.is_some() {
@@ -135,7 +135,7 @@ impl Store {
         Some(name)
     }
 
-    /// Ends the reading of this name, if it is still under way: the next one can begin.
+    /// Ends the read with this number, if it is in progress, so that the next can begin.
     pub(crate) fn end_sweep(&self, name: u64) {
         self.sweep.lock().take_if(|sweep| sweep.name == name);
     }

@@ -18,7 +18,7 @@ const SUBMIT: u8 = b's';
 pub(super) const TASK: u8 = b't';
 /// All tasks by when they were submitted.
 const TASK_AT: u8 = b'T';
-/// The same of one account.
+/// Index of tasks by account.
 const TASK_OF: u8 = b'O';
 /// The last tries to announce tasks' ends.
 const TRIED: u8 = b'w';
@@ -50,7 +50,7 @@ pub(super) fn load_tasks(rows: &dyn Source, cores: &mut [Core]) -> Result<(), St
     Ok(())
 }
 
-/// A task with all of its document.
+/// A task with its complete document.
 fn whole_task(rows: &dyn Source, id: TaskId) -> Result<Option<Task>, StoreError> {
     let mut task: Option<Task> = value(rows, &task_key(id))?;
     if let Some(TaskPhase::Ended(ended)) = task.as_mut().map(|task| &mut task.stage)
@@ -134,9 +134,8 @@ impl Store {
         Ok(forgotten)
     }
 
-    /// At most `limit` tasks that `is_match`, newest first, of one account or all, from behind
-    /// `after`; and behind which task to go on, if there may be more. `None` if there is no such
-    /// task.
+    /// At most `limit` tasks that satisfy `is_match`, newest first, of one account or all, after `after`; and
+    /// the task after which to continue if there may be more. `None` if `after` does not exist.
     pub(crate) fn tasks(
         &self,
         account: Option<AccountId>,

@@ -16,16 +16,16 @@ const BY_HOUR: u8 = b'u';
 const BY_DAY: u8 = b'D';
 const OF_ALL_BY_HOUR: u8 = b'H';
 const OF_ALL_BY_DAY: u8 = b'Y';
-/// All of them.
+/// Prefixes of all usage rows.
 pub(super) const PREFIXES: [u8; 4] = [BY_HOUR, BY_DAY, OF_ALL_BY_HOUR, OF_ALL_BY_DAY];
 
 const HOURS_PER_DAY: u32 = 24;
 
-/// Usage of the whole gateway: the hour or day, the model, and what was used.
+/// Usage of the whole gateway: the number of the hour or day, the model, and its usage.
 pub(crate) type GatewayUsage = (u32, Arc<str>, UsageTotal);
 
 impl Store {
-    /// Adds what a window used to all rows that it belongs to.
+    /// Adds the usage of a window to all rows that it belongs to.
     pub(super) fn put_usage(&self, batch: &mut Batch, window: &Window) -> Result<(), StoreError> {
         let mut rows: HashMap<Vec<u8>, UsageTotal> = HashMap::new();
         for (cell, total) in &window.usage {
@@ -118,7 +118,7 @@ struct RowRange {
     by_day: bool,
     /// Of these hours or days.
     times: Range<u32>,
-    /// With what their numbers are multiplied to be told.
+    /// Length of a period in hours.
     hours: u32,
 }
 

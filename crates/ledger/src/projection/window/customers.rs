@@ -31,13 +31,13 @@ pub(crate) struct CustomerChanges {
     pub(crate) revoked: HashMap<CodeId, UnixMs>,
     pub(crate) uses: Vec<(CodeId, AccountId, UnixMs)>,
     pub(crate) acts: Vec<(Seq, Arc<Act>)>,
-    /// Holds that are in doubt no more.
+    /// Holds in doubt that were resolved.
     pub(crate) resolved: Vec<HoldId>,
     /// The last try of each task's announcement.
     pub(crate) tried: HashMap<TaskId, Arc<DeliveryAttempt>>,
     /// Position in the fleet's directory.
     pub(crate) followed: Option<Seq>,
-    /// Tasks that were submitted.
+    /// Submitted tasks.
     pub(crate) begun: HashMap<TaskId, (AccountId, UnixMs)>,
 }
 

@@ -22,11 +22,11 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, CodeId, HoldId, KeyId, RequestId, Seq, TaskId};
 use tollgate_types::limit::Rates;
 
-/// One record as it is exported.
+/// One record in an export of the journal.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "LedgerRecord")]
 pub struct ExportedRecord<'a> {
-    /// Its place in the journal.
+    /// Position in the journal.
     seq: Seq,
     /// Time of the event.
     at: Timestamp,
@@ -40,30 +40,30 @@ pub struct ExportedRecord<'a> {
 #[derive(Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 enum ExportedEvent<'a> {
-    /// An account was opened.
+    /// An account was created.
     AccountCreated { name: &'a str },
-    /// Credit was given.
+    /// Credit was added.
     Grant { id: &'a str, amount: Nanousd },
-    /// Some of a charge was given back.
+    /// A charge was refunded, wholly or in part.
     Refund { id: &'a str, hold: HoldId, amount: Nanousd },
-    /// A key was made.
+    /// A key was created.
     KeyCreated(KeyLine<'a>),
-    /// A key was changed; this is what it is from here on.
+    /// A key was changed; the record holds its new state.
     KeyUpdated(KeyLine<'a>),
-    /// The most that a call can cost was set aside.
+    /// The maximum cost of a call was held.
     Hold {
         hold: HoldId,
         key_id: KeyId,
         request_id: RequestId,
         model: &'a str,
-        /// The version of the price that it is charged by.
+        /// Version of the price at which the call is charged.
         #[serde(skip_serializing_if = "Option::is_none")]
         price: Option<PriceVersion>,
         amount: Nanousd,
     },
-    /// More was set aside.
+    /// A hold was extended.
     Extension { hold: HoldId, amount: Nanousd },
-    /// A call was paid.
+    /// A call was charged.
     Settlement {
         hold: HoldId,
         charged: Nanousd,
@@ -73,61 +73,61 @@ enum ExportedEvent<'a> {
         usage: Usage,
         usage_source: UsageSource,
     },
-    /// A call cost nothing.
+    /// A call was not charged.
     Void { hold: HoldId, reason: VoidReason },
-    /// A crash ended a call.
+    /// A crash interrupted a call.
     InDoubt { hold: HoldId, charged: Nanousd },
-    /// A task was opened or changed.
+    /// A task was created or changed.
     Task(TaskLine<'a>),
     /// The limits of a key were set.
     KeyLimited { key_id: KeyId, limits: LimitsLine },
     /// The rate limits that all keys of an account share were set.
     AccountLimited { limits: Rates },
-    /// Someone did what stands before it.
+    /// Actor of the preceding write.
     Act(ActLine<'a>),
-    /// An account got another name.
+    /// An account was renamed.
     AccountRenamed { name: &'a str },
-    /// An account was suspended, or taken up again.
+    /// An account was suspended or resumed.
     AccountSuspended { suspended: bool },
     /// The login of a customer was set.
     LoginSet { email: &'a str },
     /// A customer logged out.
     SessionEnded,
-    /// A code was made.
+    /// A code was created.
     CodeCreated(CodeLine<'a>),
     /// A code was revoked.
     CodeRevoked { code_id: CodeId },
     /// A code was used by this account.
     CodeUsed { code_id: CodeId, by: AccountId },
-    /// Someone has looked into a call that a crash had left in doubt.
+    /// An operator resolved a call that a crash had left in doubt.
     DoubtResolved { hold: HoldId, note: &'a str },
-    /// The end of a task was announced, or was tried to be.
+    /// Delivery of a task's webhook was attempted.
     Announced { task_id: TaskId, status: Option<u16>, error: Option<&'a str> },
-    /// A node of a fleet has taken over what the fleet's directory says up to this place.
+    /// A fleet node has applied the fleet's directory up to this position.
     Followed { directory: Seq },
-    /// A node of a fleet got money to spend.
+    /// A fleet node leased money.
     Lease { amount: Nanousd },
-    /// A node of a fleet gave money back that it had not spent.
+    /// A fleet node returned unspent money.
     LeaseReturned { amount: Nanousd },
-    /// A hold went to the fleet's treasury with its task.
+    /// A hold was handed to the fleet's treasury together with its task.
     HandedOver { hold: HoldId },
-    /// Somebody has said what became of money that a silent node of a fleet had out.
+    /// An operator resolved the leases of a silent fleet node.
     SuspenseResolved { node: u16, amount: Nanousd, end: SuspenseEnd, note: &'a str },
-    /// Money that became available has paid a debt, or a part of it.
+    /// Money that became available paid a debt, wholly or in part.
     DebtPayment { amount: Nanousd },
-    /// The operator has given up a debt, or a part of it.
+    /// An operator wrote off a debt, wholly or in part.
     WriteOff { id: &'a str, amount: Nanousd, note: &'a str },
     /// The credit line of an account was set.
     CreditLine {
         limit: Nanousd,
-        /// The amount that was lent in addition.
+        /// Additional amount lent.
         lent: Nanousd,
-        /// Taken back out of what was available.
+        /// Withdrawn from the available money.
         withdrawn: Nanousd,
-        /// Taken back after it had been spent: the account's debt.
+        /// Withdrawn after it had been spent: the account's debt.
         owed: Nanousd,
     },
-    /// A call may have cost the operator what no customer pays.
+    /// A call may have caused a cost that no customer pays.
     Loss(LossLine<'a>),
     /// The cost of a call to the operator.
     Cost(CostLine<'a>),
@@ -139,11 +139,11 @@ enum ExportedEvent<'a> {
     AccountHolds { holds: HoldsLine },
     /// The rules of a price group were set.
     GroupPriced { group: &'a str, rules: usize },
-    /// A price was charged for the first time.
+    /// A price was used for the first time.
     PriceNoted { price: PriceVersion, model: &'a str, source: &'a str, pricing: &'a str },
 }
 
-/// The hold rules of an account; `null` where it follows those for all.
+/// Hold rules of an account; `null` for the configured ones.
 #[derive(Serialize, JsonSchema)]
 struct HoldsLine {
     /// The means in the order in which they are tried.
@@ -166,9 +166,9 @@ impl HoldsLine {
 
 #[derive(Serialize, JsonSchema)]
 struct CheckpointLine {
-    /// The last record that it knows of.
+    /// Position of the last directory entry known to the node.
     last_seq: Seq,
-    /// The hash of its file, in hex.
+    /// Hash of the checkpoint's file, in hex.
     sha256: String,
 }
 
@@ -179,7 +179,7 @@ struct LossLine<'a> {
     model: &'a str,
     upstream: &'a str,
     cause: &'a str,
-    /// The most that it can be.
+    /// Upper bound of the loss.
     amount: Nanousd,
 }
 
@@ -189,7 +189,7 @@ struct CostLine<'a> {
     request_id: RequestId,
     model: &'a str,
     upstream: &'a str,
-    /// The name of the credential; empty where the upstream has only one.
+    /// Name of the credential; empty if the upstream has only one.
     credential: &'a str,
     /// The upstream's name of the model.
     upstream_model: &'a str,
@@ -241,7 +241,7 @@ struct TaskLine<'a> {
     upstream: &'a str,
     upstream_model: &'a str,
     upstream_id: Option<&'a str>,
-    /// `submitting`, `in_doubt`, `submitted`, or how it ended.
+    /// `submitting`, `in_doubt`, `submitted`, or the final state.
     state: &'a str,
 }
 

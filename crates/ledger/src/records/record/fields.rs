@@ -8,7 +8,7 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, HoldId};
 
 impl Record {
-    /// The most bytes that such a record can come to.
+    /// Maximum encoded size of a record of this kind, in bytes.
     #[must_use]
     pub fn bytes_max(&self) -> usize {
         match self {

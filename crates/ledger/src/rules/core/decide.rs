@@ -69,16 +69,15 @@ pub struct Post {
 struct Split {
     /// Amount paid now, from the hold and the available money.
     charged: Nanousd,
-    /// Part of it taken from the available money.
+    /// Part of the charge taken from the available money.
     taken: Nanousd,
     /// Debt: the part that the account cannot pay.
     owed: Nanousd,
 }
 
 impl Split {
-    /// Splits a bill. What the hold does not cover is taken from what is available, whatever the key
-    /// may spend: its limits bind what is admitted, and this was. What the account cannot pay adds to
-    /// its debt.
+    /// Splits a bill. What the hold does not cover is taken from the available money, regardless of the key's
+    /// limits, which only control admission. What the account cannot pay becomes debt.
     fn of(charge: Nanousd, held: Nanousd, (available, debt): (Nanousd, Nanousd)) -> Self {
         let charge = charge.max(Nanousd::ZERO);
         let excess = charge.saturating_sub(held).max(Nanousd::ZERO);
@@ -222,7 +221,7 @@ impl Core {
         }))
     }
 
-    /// Gives up `amount` of what an account owes, under the caller's `id`.
+    /// Writes off `amount` of the account's debt, under the caller's `id`.
     ///
     /// # Errors
     /// As for a grant, and [`LedgerError::NotOwed`].
@@ -248,8 +247,8 @@ impl Core {
         Ok(Decision::New(Record::WrittenOff { account, id, amount, note, at }))
     }
 
-    /// Sets the credit line of an account; `None` where it stays as it is. At a node of a fleet, which has
-    /// a part of the account's money, the treasury says what moves.
+    /// Sets the credit line of an account; `None` if it does not change. For a fleet node, which has part of
+    /// the account's money, the treasury decides the movements.
     ///
     /// # Errors
     /// [`LedgerError::UnknownAccount`], [`LedgerError::Invalid`] for a line that does not fit the account,
@@ -350,7 +349,7 @@ impl Core {
         Some(Record::Recovered { account: open.reservation.account, hold, charged, at })
     }
 
-    /// Of several reasons against it the one that lasts longest is told.
+    /// Checks a hold. Of several reasons to refuse, the longest-lasting one is returned.
     fn can_hold(
         &self,
         account: AccountId,

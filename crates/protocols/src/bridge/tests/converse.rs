@@ -33,7 +33,7 @@ fn metadata(usage: &Value) -> Vec<u8> {
     event("metadata", &json!({"usage": usage, "metrics": {"latencyMs": 1}}))
 }
 
-/// A stream with all that the API can say.
+/// A stream with all kinds of events of the API.
 fn rich_stream() -> Vec<Vec<u8>> {
     let think = |more: Value| delta(0, &json!({"reasoningContent": more}));
     let stop = |index: u64| event("contentBlockStop", &json!({"contentBlockIndex": index}));

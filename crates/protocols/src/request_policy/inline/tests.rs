@@ -10,7 +10,7 @@ use crate::request_policy::{
 };
 use tollgate_money::price::Unit;
 
-/// A PNG of this size, with so many bytes behind its header.
+/// A PNG of this size with `bytes` after its header.
 fn png(width: u32, height: u32, bytes: usize) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     file.extend(width.to_be_bytes());
