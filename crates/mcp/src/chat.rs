@@ -30,7 +30,7 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
     description: "Sends messages to a language model and returns its answer.",
     operations: &[Operation::Chat, Operation::Messages],
     is_read_only: false,
-    schema: schema,
+    schema,
     call: |caller, arguments| Box::pin(call(caller, arguments)),
 };
 

@@ -21,7 +21,7 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
     description: "Changes images, given as base64, as a text says.",
     operations: &[Operation::ImageEdit],
     is_read_only: false,
-    schema: schema,
+    schema,
     call: |caller, arguments| Box::pin(call(caller, arguments)),
 };
 

@@ -21,7 +21,7 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
     description: "Turns texts into vectors.",
     operations: &[Operation::Embeddings],
     is_read_only: false,
-    schema: schema,
+    schema,
     call: |caller, arguments| Box::pin(call(caller, arguments)),
 };
 

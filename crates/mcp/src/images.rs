@@ -22,7 +22,7 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
     description: "Makes images from a text, with some models also from other images.",
     operations: &[Operation::ImageGeneration],
     is_read_only: false,
-    schema: schema,
+    schema,
     call: |caller, arguments| Box::pin(call(caller, arguments)),
 };
 

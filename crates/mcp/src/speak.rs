@@ -20,7 +20,7 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
     description: "Speaks a text and returns the audio.",
     operations: &[Operation::Speech],
     is_read_only: false,
-    schema: schema,
+    schema,
     call: |caller, arguments| Box::pin(call(caller, arguments)),
 };
 

@@ -54,6 +54,21 @@ pub(super) fn compile(
     (models, unserved)
 }
 
+/// The operations of a model; reports a list that is empty or names one twice.
+fn operations(document: &mut Document, at: &Path, raw: &raw::Model) -> Vec<Operation> {
+    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
+    if operations.is_empty() {
+        document.note(Fault::at_key(at, "there is no operation").help("such as `[chat]`"));
+    }
+    for (index, operation) in operations.iter().enumerate() {
+        if operations.iter().take(index).any(|earlier| earlier == operation) {
+            let path = at.index(index);
+            document.note(Fault::at_value(&path, format!("`{operation}` is here twice")));
+        }
+    }
+    operations
+}
+
 fn model(
     document: &mut Document,
     at: &Path,
@@ -62,18 +77,7 @@ fn model(
     upstreams: &Upstreams,
     index: &mut usize,
 ) -> Model {
-    let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
-    if operations.is_empty() {
-        document.note(
-            Fault::at_key(&at.key("operations"), "there is no operation").help("such as `[chat]`"),
-        );
-    }
-    for (index, operation) in operations.iter().enumerate() {
-        if operations.iter().take(index).any(|earlier| earlier == operation) {
-            let path = at.key("operations").index(index);
-            document.note(Fault::at_value(&path, format!("`{operation}` is here twice")));
-        }
-    }
+    let operations = operations(document, &at.key("operations"), &raw);
     let prices = prices::compile(document, at, &raw);
     let priced = prices::priced(&prices, &raw);
     let rates = super::rates(&raw.rate_limits);
