@@ -11,7 +11,7 @@ use crate::error::{AllowedMethods, GatewayError};
 use crate::gateway::answer::respond;
 use crate::gateway::call::task_record;
 use crate::gateway::local::stored::{self, StoredResponse};
-use crate::gateway::local::{self, Local, hosted};
+use crate::gateway::local::{self, LocalEndpoint, hosted};
 use crate::gateway::receive::admission;
 use crate::gateway::request::content_path;
 use crate::gateway::request::context::RequestContext;
@@ -100,7 +100,7 @@ async fn answer_here(
     if let Some(error) = content_path::no_method(&ctx.snapshot, &head.method, uri.path()) {
         return Err(error);
     }
-    let local = Local::at(uri.path());
+    let local = LocalEndpoint::at(uri.path());
     let of_google = || local::listed(&ctx.snapshot, uri.path());
     let Some(local) = local.or_else(of_google) else {
         return Err(local::not_found(&ctx.snapshot, path));
@@ -112,15 +112,15 @@ async fn answer_here(
     let key = gateway.admit_customer(session, ctx)?;
     let (envelope, snapshot) = (ctx.routing.envelope, &ctx.snapshot);
     let turn = match local {
-        Local::Usage => {
+        LocalEndpoint::Usage => {
             let slot = ctx.admission.slot.as_ref();
             gateway.request_slots.read_in_turn(slot, &snapshot.limits).await?
         }
-        Local::Models
-        | Local::Model(_)
-        | Local::ContentModels
-        | Local::ContentModel(_)
-        | Local::Balance => None,
+        LocalEndpoint::Models
+        | LocalEndpoint::Model(_)
+        | LocalEndpoint::ContentModels
+        | LocalEndpoint::ContentModel(_)
+        | LocalEndpoint::Balance => None,
     };
     let answer = local.answer(uri.query(), snapshot, &gateway.ledger, &key, envelope);
     let document = answer.await?;

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::serve::{Ready, Role, RunningGateway, Start};
+use crate::cli::serve::{Ready, RunningGateway, ServeRole, Start};
 use crate::cli::{Program, admin_token, private};
 use anyhow::Context as _;
 use tokio::sync::watch;
@@ -109,7 +109,7 @@ async fn serve(
     connectors.begin(&config);
     // Before the process that runs gives up its place to this one.
     let fleet = stores::open_fleet(&config, &metrics).await?;
-    if role == Role::TakesOver {
+    if role == ServeRole::TakesOver {
         handover::wait_for_predecessor(grace)?;
     }
     let mut stores = Stores::open(&config, &metrics, role, fleet).await?;
@@ -187,11 +187,11 @@ fn watch(
 
 /// State for the next process.
 fn handover(
-    role: Role,
+    role: ServeRole,
     listeners: &[Bound],
     admin: &TcpListener,
 ) -> anyhow::Result<Option<Arc<Handover>>> {
-    if role == Role::Demonstrates {
+    if role == ServeRole::Demonstrates {
         return Ok(None);
     }
     let sockets = listeners.iter().map(|bound| &bound.socket).chain([admin]);

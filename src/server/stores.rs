@@ -8,11 +8,11 @@ use tokio::task::JoinHandle;
 
 use super::handover;
 use crate::cli::exit::Failure;
-use crate::cli::serve::Role;
+use crate::cli::serve::ServeRole;
 use crate::config::snapshot::Snapshot;
 use crate::fleet::{Fleet, FleetError, FleetOptions, node};
 use crate::ledger::{self, Ledger, OpenError, SharedFunds};
-use crate::limits::Limits;
+use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::request_log::RequestLog;
 
@@ -20,7 +20,7 @@ use crate::request_log::RequestLog;
 pub(super) struct Stores {
     pub(super) ledger: Arc<Ledger>,
     pub(super) requests: Arc<RequestLog>,
-    pub(super) limits: Arc<Limits>,
+    pub(super) limits: Arc<Limiter>,
     node: Option<AtWork>,
 }
 
@@ -37,14 +37,14 @@ impl Stores {
     pub(super) async fn open(
         config: &Snapshot,
         metrics: &Arc<Metrics>,
-        role: Role,
+        role: ServeRole,
         fleet: Option<Arc<Fleet>>,
     ) -> anyhow::Result<Self> {
         let ledger = open_ledger(config, metrics, role, fleet.as_ref())?;
         // After the ledger, whose lock keeps others away from it too.
         let requests = open_request_log(config)?;
         let limits = match &fleet {
-            Some(_) => Arc::new(Limits::new().shared()),
+            Some(_) => Arc::new(Limiter::new().shared()),
             None => Arc::default(),
         };
         let node = match &fleet {
@@ -105,7 +105,7 @@ fn failure(error: FleetError) -> anyhow::Error {
 async fn join(
     fleet: &Arc<Fleet>,
     ledger: &Arc<Ledger>,
-    limits: &Arc<Limits>,
+    limits: &Arc<Limiter>,
     config: &Snapshot,
 ) -> anyhow::Result<AtWork> {
     let joined = node::join(fleet, ledger, config.store.recovery).await;
@@ -122,7 +122,7 @@ async fn join(
 fn open_ledger(
     config: &Snapshot,
     metrics: &Arc<Metrics>,
-    role: Role,
+    role: ServeRole,
     fleet: Option<&Arc<Fleet>>,
 ) -> anyhow::Result<Arc<Ledger>> {
     let observer = Arc::clone(metrics);
@@ -134,17 +134,17 @@ fn open_ledger(
             on_commit: Some(Box::new(move |commit| {
                 observer.journal_committed(commit.took, commit.records);
             })),
-            accept_fork: role == Role::GoesOnAsCopy,
+            accept_fork: role == ServeRole::GoesOnAsCopy,
             maintenance: maintenance(config, metrics),
             pruning: config.store.pruning,
             ..ledger::Options::new(&config.store.data_dir)
         })
     };
     let opened = match role {
-        Role::TakesOver => {
+        ServeRole::TakesOver => {
             handover::once_unlocked(open, |error| matches!(error, OpenError::InUse(_)))
         }
-        Role::Demonstrates | Role::Serves | Role::GoesOnAsCopy => open(),
+        ServeRole::Demonstrates | ServeRole::Serves | ServeRole::GoesOnAsCopy => open(),
     };
     let (ledger, recovery) = opened.map_err(|error| {
         // Most of these errors name the directory, or a file in it, themselves.

@@ -19,7 +19,7 @@ use tollgate::config::snapshot::{AccessLog, Operator};
 use tollgate::config::{ConfigHandle, Overrides, Sources};
 use tollgate::credentials::RefreshOutcome;
 use tollgate::finished::{FinishedRequest, RequestSettlement, TaskEnded};
-use tollgate::fleet::postgres::{DbOperation, Outcome, Overview, RoundTrip};
+use tollgate::fleet::postgres::{DbOperation, FleetOverview, RoundTrip, RoundTripOutcome};
 use tollgate::ledger::{
     AccountId, KeyId, Ledger, Loss, LossCause, NodeId, NodeStatus, Options, RecoveryPolicy,
     RequestId, Reserve, Settlement, TaskId, VoidReason,
@@ -34,7 +34,7 @@ use tollgate::outbound::Outbound;
 use tollgate::password::Passwords;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::protocols::Contradiction;
-use tollgate::request_log::{Figures, RequestLog};
+use tollgate::request_log::{LogFigures, RequestLog};
 use tollgate::secret::Secret;
 use tollgate::tasks::Tasks;
 
@@ -960,10 +960,10 @@ async fn the_reference_lists_every_metric() {
     let record_round_trip = admin.metrics.in_fleet();
     record_round_trip(RoundTrip {
         operation: DbOperation::Sync,
-        outcome: Outcome::Done,
+        outcome: RoundTripOutcome::Done,
         took: Duration::ZERO,
     });
-    admin.metrics.show_fleet(&standing(), Some(&Overview::default()));
+    admin.metrics.show_fleet(&standing(), Some(&FleetOverview::default()));
     let (_, shown) = answer(admin.request(Method::GET, "/metrics")).await;
     // A scrape shows the credentials of the configuration, and none of these is issued.
     admin.metrics.credential_refreshed("upstream", RefreshOutcome::Ok);
@@ -980,7 +980,7 @@ async fn the_reference_lists_every_metric() {
         quotas: vec![("requests", 1)],
     };
     admin.metrics.show_targets(&[], &[circuit]);
-    let of_upstreams = admin.metrics.encode(&LedgerFigures::default(), Figures::default());
+    let of_upstreams = admin.metrics.encode(&LedgerFigures::default(), LogFigures::default());
     let shown: BTreeSet<&str> = text(&shown)
         .lines()
         .chain(of_upstreams.lines().filter(|line| {

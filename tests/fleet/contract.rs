@@ -12,7 +12,7 @@ use crate::harness::postgres::{Cut, Postgres};
 use both::{Both, Doings, TERM, account, loan_request, usd};
 use tollgate::fleet::lease::{Loan, SyncRequest, SyncResponse};
 use tollgate::fleet::postgres::{Db, DbError};
-use tollgate::ledger::{History, NodeId};
+use tollgate::ledger::{FleetHistory, NodeId};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 
 /// Seeds of a usual run, and operations in each.
@@ -122,7 +122,8 @@ fn of_many(
         LeaseSettlement { account, charged, owed, written_off: usd(0), returned }
     });
     let settled: Vec<_> = settled.collect();
-    let report = Some(LeaseReport { from, to: from + 10, settled, history: History::default() });
+    let report =
+        Some(LeaseReport { from, to: from + 10, settled, history: FleetHistory::default() });
     let mut requests: Vec<_> =
         (1..=leases.len() as u64).map(|number| loan_request(number, 0, 1_000)).collect();
     requests.retain(|_| rng.bool());

@@ -11,7 +11,7 @@ use tollgate::fleet::node;
 use tollgate::ledger::{
     AccountId, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, Ledger, NewKey, Refusal, Reserve,
 };
-use tollgate::limits::Limits;
+use tollgate::limits::Limiter;
 
 async fn limited(nodes: &fleet::InProcess, per_day: i64) -> (AccountId, KeyId) {
     let account = nodes.account_with(1_000_000).await;
@@ -29,7 +29,7 @@ async fn sharing(url: &str, count: usize) -> (fleet::InProcess, tokio::sync::wat
     let nodes = fleet::InProcess::start(url, count).await;
     let (stop, stopped) = tokio::sync::watch::channel(false);
     for ledger in &nodes.ledgers {
-        let limits = Arc::new(Limits::new().shared());
+        let limits = Arc::new(Limiter::new().shared());
         tokio::spawn(node::share::share(Arc::clone(ledger), limits, stopped.clone()));
     }
     (nodes, stop)
@@ -198,7 +198,7 @@ async fn what_a_node_that_stops_has_left_of_a_limit_is_spent_elsewhere() {
     let nodes = fleet::InProcess::start(&url, 2).await;
     let share = |ledger: &Arc<Ledger>| {
         let (stop, stopped) = tokio::sync::watch::channel(false);
-        let limits = Arc::new(Limits::new().shared());
+        let limits = Arc::new(Limiter::new().shared());
         (stop, tokio::spawn(node::share::share(Arc::clone(ledger), limits, stopped)))
     };
     let [first, second] = &nodes.ledgers[..] else { panic!("two") };

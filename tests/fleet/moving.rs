@@ -327,7 +327,7 @@ struct Seen {
 }
 
 /// Removes the names of holds, which differ after a way back.
-fn line(entry: tollgate::ledger::Entry) -> Line {
+fn line(entry: tollgate::ledger::StatementEntry) -> Line {
     let call = entry.call.map(|call| (call.request, call.key, call.model));
     let kind = match entry.kind {
         EntryKind::Refund { id, amount, .. } => format!("refund {id} {amount}"),

@@ -10,9 +10,9 @@ use crate::harness::within_async;
 use tempfile::TempDir;
 use tollgate::clock::{MS_PER_DAY, UnixMs};
 use tollgate::ledger::{
-    AccountId, Actor, Balance, CallName, DoubtRefund, Entry, EntryKind, Grain, Hold, HoldId, KeyId,
+    AccountId, Actor, Balance, CallName, DoubtRefund, EntryKind, Grain, Hold, HoldId, KeyId,
     Ledger, LedgerError, Options, RecoveryPolicy, Refusal, RequestId, Reserve, Settlement,
-    VoidReason,
+    StatementEntry, VoidReason,
 };
 use tollgate::price::{Usage, UsageSource};
 
@@ -53,7 +53,7 @@ async fn call(ledger: &Arc<Ledger>, account: AccountId, charge: i64) -> HoldId {
     id
 }
 
-async fn all_entries(ledger: &Ledger, account: AccountId) -> Vec<Entry> {
+async fn all_entries(ledger: &Ledger, account: AccountId) -> Vec<StatementEntry> {
     ledger.entries(account, None, 1000).await.expect("entries")
 }
 
@@ -68,8 +68,8 @@ async fn has_entries(ledger: &Ledger, account: AccountId, count: usize) -> Durat
 }
 
 /// The hold that a line is about, or the id of what was given.
-fn names(entries: &[Entry]) -> Vec<String> {
-    let name = |entry: &Entry| match &entry.kind {
+fn names(entries: &[StatementEntry]) -> Vec<String> {
+    let name = |entry: &StatementEntry| match &entry.kind {
         EntryKind::Grant { id, .. } | EntryKind::Refund { id, .. } => id.clone(),
         _ => entry.call.as_ref().map_or_else(String::new, |call| call.hold.to_string()),
     };

@@ -313,7 +313,8 @@ fn a_service_answers_at_its_path_and_below() {
     assert!(missing.json().is_null(), "{missing:?}");
     let beside = ask(serving.plain, &get_request("/owned", ""));
     assert_eq!(beside.json()["error"]["code"], "not_found", "the gateway's: {beside:?}");
-    let text = serving.metrics.encode(&LedgerFigures::default(), request_log::Figures::default());
+    let text =
+        serving.metrics.encode(&LedgerFigures::default(), request_log::LogFigures::default());
     assert!(text.contains(r#"route="/own""#), "{text}");
     assert!(!text.contains("/own/e"), "no path that was asked for: {text}");
 }
@@ -512,7 +513,8 @@ fn an_answer_that_breaks_off_does_not_look_whole() {
     let answer = ask(serving.plain, &get_request("/own/broken", ""));
     assert_eq!(answer.status(), 200);
     assert!(answer.is_closed && !answer.bytes.ends_with(b"0\r\n\r\n"), "{answer:?}");
-    let text = serving.metrics.encode(&LedgerFigures::default(), request_log::Figures::default());
+    let text =
+        serving.metrics.encode(&LedgerFigures::default(), request_log::LogFigures::default());
     assert!(text.contains("internal"), "the metrics say what was wrong: {text}");
 }
 

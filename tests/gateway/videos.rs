@@ -7,7 +7,7 @@ use crate::harness::{
     Gateway, VIDEO_MODELS, ask, connect, eventually, let_pass, poll, rounds, sha256,
 };
 use serde_json::{Value, json};
-use tollgate::sim::{Behaviour, Faults, Refusal, Sim, SimOptions};
+use tollgate::sim::{Behaviour, Faults, Sim, SimOptions, SimulatedRefusal};
 
 const PATH: &str = "/v1/videos/generations";
 
@@ -532,7 +532,7 @@ fn a_submit_that_nobody_took_can_be_repeated_under_its_key() {
     let sim = Sim::start(SimOptions::default()).expect("a simulator");
     let gateway = gateway(&sim, "");
     let keyed = |body: &Value| submit_with(&gateway, "Idempotency-Key: order-8\r\n", body);
-    let refusing = Faults { refusal: Some(Refusal::Status(503)), ..Faults::default() };
+    let refusing = Faults { refusal: Some(SimulatedRefusal::Status(503)), ..Faults::default() };
     sim.set_behaviour(Behaviour { faults: refusing, ..Behaviour::default() });
     let refused = keyed(&family_v(json!({})));
     sim.set_behaviour(Behaviour::default());

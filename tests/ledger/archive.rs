@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tollgate::ledger::{
     self, AccountId, CallName, Ledger, MaintenanceOptions, OfflineRecords, OpenError, Options,
-    Record, Recovery, VoidReason, verify,
+    Record, RecoveryReport, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -25,7 +25,7 @@ use crate::harness::within_async;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Without more checkpoints than there are.
-fn open(dir: &Path) -> Result<(Arc<Ledger>, Recovery), OpenError> {
+fn open(dir: &Path) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     let maintenance = MaintenanceOptions {
         checkpoint_interval: Duration::MAX,
         ..small_segments(dir, None).maintenance
@@ -107,7 +107,7 @@ fn history(dir: &Path, archive: Option<&Path>, seed: u64) -> Vec<AccountId> {
 }
 
 /// Everything that queries tell of some accounts.
-fn opened(dir: &Path, accounts: &[AccountId]) -> (String, Recovery) {
+fn opened(dir: &Path, accounts: &[AccountId]) -> (String, RecoveryReport) {
     let (ledger, recovery) = open(dir).unwrap_or_else(|error| panic!("{error}"));
     let opened = runtime().block_on(async {
         let mut opened = statements(&ledger, accounts).await;

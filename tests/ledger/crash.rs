@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    AccountId, AccountPatch, Actor, EntryKind, Ledger, OpenError, Options, Recovery,
-    RecoveryPolicy, RequestId, Reserve, VoidReason, verify,
+    AccountId, AccountPatch, Actor, EntryKind, Ledger, OpenError, Options, RecoveryPolicy,
+    RecoveryReport, RequestId, Reserve, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -20,7 +20,7 @@ use crate::harness::ledger::{
     copy, frame_bounds, only_segment, remove_sled, reserve, runtime, settlement,
 };
 
-fn open(dir: &Path) -> Result<(Arc<Ledger>, Recovery), OpenError> {
+fn open(dir: &Path) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     Ledger::open(Options::new(dir))
 }
 
@@ -133,7 +133,7 @@ fn a_journal_that_lost_what_was_applied_is_refused() {
 }
 
 /// The operator says that it may go on.
-fn open_copy(dir: &Path) -> Result<(Arc<Ledger>, Recovery), OpenError> {
+fn open_copy(dir: &Path) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     Ledger::open(Options { accept_fork: true, ..Options::new(dir) })
 }
 
@@ -279,7 +279,7 @@ fn open_holds_are_ended_by_the_policy_and_listed() {
     }
 }
 
-fn verify_closed(ledger: Arc<Ledger>, dir: &Path) -> tollgate::ledger::Report {
+fn verify_closed(ledger: Arc<Ledger>, dir: &Path) -> tollgate::ledger::VerificationReport {
     drop(ledger);
     verify(dir).expect("reads")
 }

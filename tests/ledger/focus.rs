@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tollgate::ledger::{
     AccountId, ExportFormat, Exporter, KeyId, KeyLimits, Ledger, NewKey, OfflineRecords, Options,
-    Report, Reserve, VoidReason, verify,
+    Reserve, VerificationReport, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -26,7 +26,7 @@ const ROWS: usize = 8;
 const PASSED: &str = r#"tests="133" failures="0" errors="0" skipped="5""#;
 
 /// A ledger with charges, refunds, a debt, a call that a crash left in doubt, and odd names.
-async fn fill(dir: &Path) -> Report {
+async fn fill(dir: &Path) -> VerificationReport {
     let (ledger, _) = Ledger::open(Options::new(dir)).expect("opens");
     let account = ledger.create_account(NAME).await.expect("an account").id;
     let key = key_of(&ledger, account).await;
@@ -64,7 +64,11 @@ async fn key_of(ledger: &Arc<Ledger>, account: AccountId) -> KeyId {
 }
 
 /// Ends the process's ledger as a crash does: a hold is open, and is recovered at the next start.
-async fn leave_in_doubt(ledger: Arc<Ledger>, dir: &Path, reservation: Reserve) -> Report {
+async fn leave_in_doubt(
+    ledger: Arc<Ledger>,
+    dir: &Path,
+    reservation: Reserve,
+) -> VerificationReport {
     let hold = ledger.reserve(Reserve { floor: money(11), ..reservation }).expect("a hold");
     hold.durable().await.expect("durable");
     let crashed = TempDir::new().expect("a directory");
@@ -85,7 +89,7 @@ async fn leave_in_doubt(ledger: Arc<Ledger>, dir: &Path, reservation: Reserve) -
 }
 
 /// Revenue in the books.
-fn revenue(report: &Report) -> i128 {
+fn revenue(report: &VerificationReport) -> i128 {
     let line = report.books.lines.iter().find(|line| line.account == "revenue").expect("revenue");
     assert!(line.debit.is_zero(), "{line:?}");
     i128::from(line.credit.get())

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     self, ExportFormat, Exporter, Grain, Ledger, MaintenanceOptions, OfflineRecords, Options,
-    Recovery, RequestId, Reserve, Settlement, TaskPhase, TaskSettlement, verify,
+    RecoveryReport, RequestId, Reserve, Settlement, TaskPhase, TaskSettlement, verify,
 };
 use tollgate::money::Nanousd;
 use tollgate::price::{PLACED, Unit, Usage, UsageSource};
@@ -41,7 +41,7 @@ fn expected() -> Value {
 }
 
 /// Opens a copy, which goes on under a name of its own.
-fn open(dir: &Path) -> (Arc<Ledger>, Recovery) {
+fn open(dir: &Path) -> (Arc<Ledger>, RecoveryReport) {
     let maintenance =
         MaintenanceOptions { checkpoint_interval: Duration::MAX, archive: None, on_event: None };
     let options =

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 use tollgate::ledger::{
-    self, AccountId, CallName, Entry, EntryKind, Ledger, MaintenanceOptions, OfflineRecords,
-    Options, Pruning, VoidReason, verify,
+    self, AccountId, CallName, EntryKind, Ledger, MaintenanceOptions, OfflineRecords, Options,
+    Pruning, StatementEntry, VoidReason, verify,
 };
 use tollgate::money::Nanousd;
 
@@ -162,7 +162,7 @@ fn statements_and_usage_tell_the_same_across_the_bound() {
             _ => None,
         };
         let mut oldest_first = old.iter().rev();
-        let paid = |entry: &Entry| Some((entry.call.clone()?, charged(&entry.kind)?));
+        let paid = |entry: &StatementEntry| Some((entry.call.clone()?, charged(&entry.kind)?));
         let (call, charged) = oldest_first.find_map(paid).expect("a call");
         let too_much = charged.checked_add(Nanousd::new(1)).expect("small");
         ledger.refund(account, "more", call.hold, too_much).await.expect_err("more than was paid");

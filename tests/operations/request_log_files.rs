@@ -13,7 +13,7 @@ use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 use tollgate::protocols::Operation;
 use tollgate::request_log::{
-    LIST_MAX, Live, Position, Query, ReadError, RequestLog, RequestRecord, SCAN_MAX, SIZE_MIN,
+    LIST_MAX, Live, Query, ReadError, RequestLog, RequestRecord, RingPosition, SCAN_MAX, SIZE_MIN,
     Scope, StatusFilter,
 };
 
@@ -270,13 +270,13 @@ async fn a_position_is_good_for_its_own_account_only() {
         log.record(&finished(Some(account(2))));
     }
     let theirs = all(&log, Scope::Account(account(2)), query(50)).await;
-    let mut positions: Vec<Position> = theirs.iter().map(|record| record.position).collect();
+    let mut positions: Vec<RingPosition> = theirs.iter().map(|record| record.position).collect();
     // Also what is no record's position, wherever it points.
     let last = positions[0];
     positions.extend([1, 15, 17, last + 1, last - 1, u64::MAX, u64::MAX / 2]);
     positions.extend((16..last + 200).filter(|position| position % 7 == 0));
     let own = all(&log, Scope::Account(account(1)), query(50)).await;
-    let own: Vec<Position> = own.iter().map(|record| record.position).collect();
+    let own: Vec<RingPosition> = own.iter().map(|record| record.position).collect();
     for position in positions.into_iter().filter(|position| !own.contains(position)) {
         let request = Query { before: Some(position), ..query(50) };
         let answer = log.list(Scope::Account(account(1)), request).await;

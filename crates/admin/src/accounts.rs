@@ -10,8 +10,8 @@ use super::caller::Caller;
 use super::credit::{CreditLimit, HoldsBody, HoldsView};
 use super::error::{ApiError, ApiResult};
 use super::limits::{RatesBody, RatesView, present};
-use super::request::{Body, ListView, PAGE_MAX, PageQuery, Params, Path, WrittenOnce};
-use super::value::{Amount, Object, Time};
+use super::request::{Body, ListView, PAGE_MAX, PageQuery, Params, PathNames, WrittenOnce};
+use super::value::{ObjectBody, PositiveAmount, Time};
 use tollgate_ledger::key_rules::{self, NAME_BYTES_MAX, TextError};
 use tollgate_ledger::{
     self as ledger, Account, AccountId, Balance, HoldId, LedgerError, RatesPatch, Seq,
@@ -150,7 +150,7 @@ pub(super) async fn list(
 /// `GET /admin/v1/accounts/{account}`
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
 ) -> ApiResult<Json<AccountView>> {
     let id = find(&state, &account)?.id;
     // The balance on disk: what a crash could still undo is told to nobody.
@@ -160,8 +160,8 @@ pub(super) async fn show(
 
 /// Changes to an account. Omitted fields keep their values.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AccountPatch {
+#[serde(deny_unknown_fields, rename = "AccountPatch")]
+pub(super) struct AccountPatchBody {
     #[serde(default)]
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     name: Option<String>,
@@ -169,32 +169,32 @@ pub(super) struct AccountPatch {
     #[serde(default)]
     suspended: Option<bool>,
     #[serde(default)]
-    limits: Option<Object<RatesBody>>,
+    limits: Option<ObjectBody<RatesBody>>,
     /// The new credit line; `null` or zero for none. A lower line withdraws available money; the part already
     /// spent becomes debt. 409 while calls in flight hold the money.
     #[serde(default, deserialize_with = "present")]
     credit_limit: Option<Option<CreditLimit>>,
     /// New hold rules for the account.
     #[serde(default)]
-    holds: Option<Object<HoldsBody>>,
+    holds: Option<ObjectBody<HoldsBody>>,
 }
 
 /// `PATCH /admin/v1/accounts/{account}`
 pub(super) async fn update(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
-    Body(patch): Body<AccountPatch>,
+    Body(patch): Body<AccountPatchBody>,
 ) -> ApiResult<Json<AccountView>> {
     if let Some(name) = &patch.name {
         check_text("name", name)?;
     }
     let account = find(&state, &account)?;
-    let AccountPatch { name, suspended, limits, credit_limit, holds } = patch;
+    let AccountPatchBody { name, suspended, limits, credit_limit, holds } = patch;
     // All fields go into one ledger write: a refused credit line must not leave a changed name behind.
-    let rates: RatesPatch = limits.map(|Object(limits)| limits.into()).unwrap_or_default();
+    let rates: RatesPatch = limits.map(|ObjectBody(limits)| limits.into()).unwrap_or_default();
     let credit_limit = credit_limit.map(|limit| limit.map_or(Nanousd::ZERO, |limit| limit.0));
-    let holds = holds.map(|Object(holds)| holds.into()).unwrap_or_default();
+    let holds = holds.map(|ObjectBody(holds)| holds.into()).unwrap_or_default();
     let patch = ledger::AccountPatch { name, suspended, rates, credit_limit, holds };
     let written = caller.by(&state).update_account(account.id, patch).await?;
     Ok(Json(AccountView::now(&state, written.value).await?))
@@ -213,7 +213,7 @@ fn unknown_account() -> ApiError {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewGrant {
-    amount: Amount,
+    amount: PositiveAmount,
     /// Id chosen by the caller, such as an invoice number. The same id is granted once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
@@ -233,7 +233,7 @@ pub(super) struct GrantView {
 /// `POST /admin/v1/accounts/{account}/grants`: 201 the first time, 200 with the same body after.
 pub(super) async fn grant(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewGrant>,
 ) -> ApiResult<WrittenOnce<GrantView>> {
@@ -250,7 +250,7 @@ pub(super) async fn grant(
 pub(super) struct NewRefund {
     /// The settled hold, from the account's entries.
     hold: HoldId,
-    amount: Amount,
+    amount: PositiveAmount,
     /// Id chosen by the caller. The same id is refunded once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
@@ -271,7 +271,7 @@ pub(super) struct RefundView {
 /// `POST /admin/v1/accounts/{account}/refunds`: 201 the first time, 200 with the same body after.
 pub(super) async fn refund(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewRefund>,
 ) -> ApiResult<WrittenOnce<RefundView>> {
@@ -286,7 +286,7 @@ pub(super) async fn refund(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewWriteOff {
-    amount: Amount,
+    amount: PositiveAmount,
     /// Reason for writing the debt off, shown in the customer's statement.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     note: String,
@@ -310,14 +310,14 @@ pub(super) struct WriteOffView {
 /// `POST /admin/v1/accounts/{account}/write-offs`: 201 the first time, 200 with the same body after.
 pub(super) async fn write_off(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewWriteOff>,
 ) -> ApiResult<WrittenOnce<WriteOffView>> {
     check_text("id", &new.id)?;
     check_text("note", &new.note)?;
     let account = find(&state, &account)?.id;
-    let NewWriteOff { amount: Amount(amount), note, id } = new;
+    let NewWriteOff { amount: PositiveAmount(amount), note, id } = new;
     let given_up = caller.by(&state).write_off(account, &id, amount, &note).await?;
     let body = WriteOffView { id, account_id: account, amount, note, seq: given_up.seq };
     Ok(WrittenOnce { repeated: given_up.repeated, body })

@@ -163,9 +163,9 @@ impl FromRequestParts<AdminState> for Caller {
 }
 
 /// The token that the caller has shown.
-pub(super) struct Token(pub(super) Secret);
+pub(super) struct PresentedToken(pub(super) Secret);
 
-impl FromRequestParts<AdminState> for Token {
+impl FromRequestParts<AdminState> for PresentedToken {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
@@ -175,7 +175,7 @@ impl FromRequestParts<AdminState> for Token {
     }
 }
 
-impl HandlerInput for Token {
+impl HandlerInput for PresentedToken {
     fn describe(_: &mut Operation<'_>) {}
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
-use super::request::{Body, ListView, PageQuery, Params, Path, WrittenOnce};
-use super::value::{Amount, Time};
+use super::request::{Body, ListView, PageQuery, Params, PathNames, WrittenOnce};
+use super::value::{PositiveAmount, Time};
 use tollgate_ledger::key_rules::{self, CODE_USES_MAX, NOTE_CHARS_MAX};
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_money::money::Nanousd;
@@ -71,7 +71,7 @@ pub(super) struct NewCodeBody {
     kind: CodeKind,
     /// Credit of each use. Required for a credit code.
     #[serde(default)]
-    amount: Option<Amount>,
+    amount: Option<PositiveAmount>,
     /// Number of accounts that can use it.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = CODE_USES_MAX))]
@@ -130,7 +130,7 @@ pub(super) async fn list(
 /// `GET /admin/v1/codes/{code}`
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(code): Path<String>,
+    PathNames(code): PathNames<String>,
 ) -> ApiResult<Json<CodeView>> {
     let issued = code.parse().ok().and_then(|id| state.ledger.code(id));
     Ok(Json(issued.ok_or_else(unknown_code)?.into()))
@@ -139,7 +139,7 @@ pub(super) async fn show(
 /// `POST /admin/v1/codes/{code}/revoke`
 pub(super) async fn revoke(
     State(state): State<AdminState>,
-    Path(code): Path<String>,
+    PathNames(code): PathNames<String>,
     caller: Caller,
 ) -> ApiResult<Json<CodeView>> {
     let id: CodeId = code.parse().map_err(|_| unknown_code())?;

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::AdminState;
-use super::caller::{Caller, Token};
+use super::caller::{Caller, PresentedToken};
 use super::description::{Operation, Output};
 use super::error::ApiResult;
 use super::request::Params;
 use tollgate_config::Trigger;
 use tollgate_ledger::{AccountId, Actor, ActorScope};
-use tollgate_reload::{self as reload, Attempt};
+use tollgate_reload::{self as reload, ReloadAttempt};
 
 /// The current configuration.
 #[derive(Serialize, JsonSchema)]
@@ -29,7 +29,10 @@ pub(super) struct ConfigView {
 
 /// `GET /admin/v1/config`: the active configuration as written. Fingerprints are keyed with the caller's
 /// token; the command line computes the same for its own files.
-pub(super) async fn show(State(state): State<AdminState>, token: Token) -> Json<ConfigView> {
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    token: PresentedToken,
+) -> Json<ConfigView> {
     let config = state.config.load();
     // Fingerprints are keyed with the caller's token: an eavesdropper of the document cannot test guesses of
     // short secrets.
@@ -47,7 +50,7 @@ pub(super) struct ReloadQuery {
 }
 
 /// Result of a reload: 200 if the files are valid, 422 otherwise.
-pub(super) struct ReloadResponse(reload::Attempt);
+pub(super) struct ReloadResponse(reload::ReloadAttempt);
 
 impl IntoResponse for ReloadResponse {
     fn into_response(self) -> Response {
@@ -60,9 +63,9 @@ impl IntoResponse for ReloadResponse {
 
 impl Output for ReloadResponse {
     fn describe(operation: &mut Operation<'_>) {
-        operation.reply::<reload::Document>(StatusCode::OK, "The files are valid.");
+        operation.reply::<reload::ReloadReport>(StatusCode::OK, "The files are valid.");
         let why = "The files are not valid: the active configuration stays.";
-        operation.reply::<reload::Document>(StatusCode::UNPROCESSABLE_ENTITY, why);
+        operation.reply::<reload::ReloadReport>(StatusCode::UNPROCESSABLE_ENTITY, why);
     }
 }
 
@@ -86,7 +89,7 @@ pub(super) async fn put_in_force(
     state: &AdminState,
     operator: &Actor,
     by: &ActorScope<'_>,
-) -> ApiResult<Attempt> {
+) -> ApiResult<ReloadAttempt> {
     // A repeated request must not reload files that were changed since; it reports on them instead.
     if by.was_done("reload", AccountId::OPERATOR)? {
         return Ok(reload::try_out(&state.config).await);

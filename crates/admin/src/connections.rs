@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const MOMENT: Duration = Duration::from_millis(250);
 
 /// Table of open connections.
-pub(super) struct Connections {
+pub(super) struct ConnectionSlots {
     max: usize,
     taken: Mutex<Vec<Arc<ConnectionSlot>>>,
     freed: Notify,
@@ -42,14 +42,14 @@ struct SlotState {
 
 /// A connection's slot, free again on drop.
 pub(super) struct SlotGuard {
-    slots: Arc<Connections>,
+    slots: Arc<ConnectionSlots>,
     slot: Arc<ConnectionSlot>,
 }
 
 /// A request under way, until it is dropped.
 pub(super) struct ActiveRequest(Arc<ConnectionSlot>);
 
-impl Connections {
+impl ConnectionSlots {
     /// A table with `max` free slots.
     pub(super) fn new(max: usize) -> Arc<Self> {
         // At least one, so that a configured zero does not shut the operator out.
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     /// A slot, taken a while ago.
-    fn open(slots: &Arc<Connections>) -> SlotGuard {
+    fn open(slots: &Arc<ConnectionSlots>) -> SlotGuard {
         let taken = slots.take_now().expect("a free slot");
         age(&taken, 2 * MOMENT);
         taken
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// The connection to close for a newcomer.
-    fn who_leaves(slots: &Arc<Connections>, all: &[SlotGuard]) -> Option<usize> {
+    fn who_leaves(slots: &Arc<ConnectionSlots>, all: &[SlotGuard]) -> Option<usize> {
         let is_leaving = |taken: &SlotGuard| taken.slot.state.lock().is_leaving;
         let before: Vec<_> = all.iter().map(is_leaving).collect();
         assert!(slots.take_now().is_none(), "there is no free slot");
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn who_is_idle_gives_way_then_strangers_and_no_operator_at_work() {
-        let slots = Connections::new(6);
+        let slots = ConnectionSlots::new(6);
         let all: Vec<_> = (0..6).map(|_| open(&slots)).collect();
         let authenticated = [0, 1];
         authenticated.into_iter().for_each(|at| all[at].slot.know());
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn who_has_only_just_come_does_not_give_way() {
-        let slots = Connections::new(2);
+        let slots = ConnectionSlots::new(2);
         let all = [slots.take_now(), slots.take_now()].map(|taken| taken.expect("a free slot"));
         all[1].slot.know();
         let _busy = all[0].slot.begin();
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_comes_gets_the_slot_of_the_one_who_leaves() {
-        let slots = Connections::new(1);
+        let slots = ConnectionSlots::new(1);
         let first = open(&slots);
         let leaves = async {
             first.slot().wait_to_leave().await;

@@ -10,9 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::accounts;
 use super::error::ApiResult;
-use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, PageQuery, Params, Path, check_limit};
+use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, PageQuery, Params, PathNames, check_limit};
 use super::value::Time;
-use tollgate_ledger::{AccountId, Call, Entry, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq};
+use tollgate_ledger::{
+    AccountId, EntryKind, HoldId, InDoubt, KeyId, RequestId, Seq, StatementCall, StatementEntry,
+};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
 use tollgate_web_kit::cut_page;
@@ -52,8 +54,8 @@ pub(super) struct InDoubtView {
     resolved_at: Time,
 }
 
-impl From<Entry> for EntryView {
-    fn from(entry: Entry) -> Self {
+impl From<StatementEntry> for EntryView {
+    fn from(entry: StatementEntry) -> Self {
         Self {
             seq: entry.seq,
             at: entry.at.into(),
@@ -63,8 +65,8 @@ impl From<Entry> for EntryView {
     }
 }
 
-impl From<Call> for CallView {
-    fn from(call: Call) -> Self {
+impl From<StatementCall> for CallView {
+    fn from(call: StatementCall) -> Self {
         Self {
             hold: call.hold,
             request_id: call.request,
@@ -102,7 +104,8 @@ pub(super) struct EntriesQuery {
 
 /// A page of a statement.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Statement {
+#[serde(rename = "Statement")]
+pub(super) struct StatementView {
     data: Vec<EntryView>,
     /// True if there are older entries.
     has_more: bool,
@@ -113,15 +116,15 @@ pub(super) struct Statement {
 /// `GET /admin/v1/accounts/{account}/entries`, newest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     Params(query): Params<EntriesQuery>,
-) -> ApiResult<Json<Statement>> {
+) -> ApiResult<Json<StatementView>> {
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
     let account = accounts::find(&state, &account)?.id;
     let mut entries = state.ledger.entries(account, query.before, limit + 1).await?;
     let next_before = cut_page(&mut entries, limit, |last| last.seq);
     let data = entries.into_iter().map(EntryView::from).collect();
-    Ok(Json(Statement { data, has_more: next_before.is_some(), next_before }))
+    Ok(Json(StatementView { data, has_more: next_before.is_some(), next_before }))
 }
 
 /// `GET /admin/v1/holds/in-doubt`, oldest first.

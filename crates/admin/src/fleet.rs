@@ -16,7 +16,9 @@ use super::request::{Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, check_limit
 use super::value::Time;
 use tollgate_fleet::Fleet;
 use tollgate_fleet::HasFleet;
-use tollgate_fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
+use tollgate_fleet::postgres::{
+    FleetOverview, FleetSums, LeaseFilter, LeaseOut, NodeOverview, NodeState,
+};
 use tollgate_ledger::key_rules::NOTE_CHARS_MAX;
 use tollgate_ledger::{
     AccountId, LedgerError, NodeId, NodeStatus, ResolvedSuspense, Seq, SuspenseEnd,
@@ -159,8 +161,8 @@ impl From<NodeStatus> for StandingView {
     }
 }
 
-impl From<Sums> for MoneyView {
-    fn from(sums: Sums) -> Self {
+impl From<FleetSums> for MoneyView {
+    fn from(sums: FleetSums) -> Self {
         Self {
             accounts: sums.accounts,
             // The treasury books a credit line as granted money; here the two are shown apart.
@@ -208,7 +210,7 @@ pub(super) async fn show(State(state): State<AdminState>) -> ApiResult<Json<Flee
     let fleet = require_fleet(&state)?;
     let this_node = state.ledger.node_status().ok_or_else(|| ApiError::not_found(NO_FLEET))?;
     // Read from the database now, not from the node's last copy: an operator decides by these figures.
-    let Overview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
+    let FleetOverview { sums, nodes } = fleet.db().overview().await.map_err(LedgerError::from)?;
     Ok(Json(FleetView {
         this_node: this_node.into(),
         money: sums.into(),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 
 use tollgate_client_address::network;
-use tollgate_web_kit::Attempts;
+use tollgate_web_kit::TryCounter;
 
 /// Maximum number of wrong tokens per address within [`WINDOW`]; a script with an old token is noticed
 /// before.
@@ -22,7 +22,7 @@ const RIGHT_MAX: usize = 32;
 
 /// Counts wrong tokens by the networks of the addresses that show them, and remembers right ones.
 pub struct Guesses {
-    wrong: Attempts<IpAddr>,
+    wrong: TryCounter<IpAddr>,
     /// The digests of tokens that were right, the latest last: whoever shares an address with one who
     /// guesses, such as that of a proxy, is not kept out.
     right: Mutex<HashMap<IpAddr, Vec<[u8; 32]>>>,
@@ -30,7 +30,7 @@ pub struct Guesses {
 
 impl Default for Guesses {
     fn default() -> Self {
-        Self { wrong: Attempts::in_window(WRONG_MAX, WINDOW), right: Mutex::default() }
+        Self { wrong: TryCounter::in_window(WRONG_MAX, WINDOW), right: Mutex::default() }
     }
 }
 

@@ -12,8 +12,8 @@ use super::accounts::{TEXT_PATTERN, check_text, find as find_account};
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
-use super::request::{Body, ListView, PageQuery, Params, Path, WrittenOnce};
-use super::value::{Object, Time};
+use super::request::{Body, ListView, PageQuery, Params, PathNames, WrittenOnce};
+use super::value::{ObjectBody, Time};
 use tollgate_ledger::key_rules::{
     KEY_MODEL_BYTES_MAX, KEY_MODELS_MAX, KeyModelsError, NAME_BYTES_MAX, check_key_models,
 };
@@ -96,13 +96,13 @@ pub(super) struct NewKeyBody {
     #[serde(default)]
     expires_at: Option<Time>,
     #[serde(default)]
-    limits: Option<Object<KeyLimitsBody>>,
+    limits: Option<ObjectBody<KeyLimitsBody>>,
 }
 
 /// `POST /admin/v1/accounts/{account}/keys`
 pub(super) async fn create(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewKeyBody>,
 ) -> ApiResult<WrittenOnce<CreatedKeyView>> {
@@ -128,7 +128,7 @@ pub(super) async fn create(
 /// `GET /admin/v1/accounts/{account}/keys`, oldest first.
 pub(super) async fn list(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     Params(page): Params<PageQuery<KeyId>>,
 ) -> ApiResult<Json<ListView<KeyView, KeyId>>> {
     let account = find_account(&state, &account)?.id;
@@ -139,7 +139,7 @@ pub(super) async fn list(
 /// `GET /admin/v1/keys/{key}`
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(key): Path<String>,
+    PathNames(key): PathNames<String>,
 ) -> ApiResult<Json<KeyView>> {
     let key = find(&state, &key)?;
     Ok(Json(KeyView::new(&state, &key)))
@@ -168,17 +168,17 @@ pub(super) struct KeyPatchBody {
     #[serde(default)]
     disabled: Option<bool>,
     #[serde(default)]
-    limits: Option<Object<KeyLimitsBody>>,
+    limits: Option<ObjectBody<KeyLimitsBody>>,
 }
 
-fn patch(limits: Option<Object<KeyLimitsBody>>) -> KeyLimitsPatch {
-    limits.map(|Object(limits)| limits).unwrap_or_default().into()
+fn patch(limits: Option<ObjectBody<KeyLimitsBody>>) -> KeyLimitsPatch {
+    limits.map(|ObjectBody(limits)| limits).unwrap_or_default().into()
 }
 
 /// `PATCH /admin/v1/keys/{key}`
 pub(super) async fn update(
     State(state): State<AdminState>,
-    Path(key): Path<String>,
+    PathNames(key): PathNames<String>,
     caller: Caller,
     Body(body): Body<KeyPatchBody>,
 ) -> ApiResult<Json<ChangedKeyView>> {

@@ -20,8 +20,8 @@ use super::error::ApiResult;
 use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, check_limit};
 use super::value::Time;
 use tollgate_ledger::{
-    AccountId, BooksReport, ExportFormat, Exporter, KeyId, ListedLoss, LossSums, Report, RequestId,
-    Scan, Seq, SledReading,
+    AccountId, BooksReport, ExportFormat, Exporter, KeyId, ListedLoss, LossSums, RequestId, Scan,
+    Seq, SledReading, VerificationReport,
 };
 use tollgate_money::money::Nanousd;
 
@@ -44,19 +44,19 @@ pub(super) struct ExportQuery {
 }
 
 /// Records, as they are read.
-pub(super) struct ExportedRecord {
+pub(super) struct ExportBody {
     format: ExportFormat,
     chunks: mpsc::Receiver<std::io::Result<Bytes>>,
 }
 
-impl IntoResponse for ExportedRecord {
+impl IntoResponse for ExportBody {
     fn into_response(self) -> Response {
         let body = Body::from_stream(ReceiverStream::new(self.chunks));
         ([(header::CONTENT_TYPE, self.format.media_type())], body).into_response()
     }
 }
 
-impl Output for ExportedRecord {
+impl Output for ExportBody {
     fn describe(operation: &mut Operation<'_>) {
         let lines = json!({"type": "string", "description": "One `LedgerRecord` per line."});
         let rows =
@@ -77,7 +77,7 @@ impl Output for ExportedRecord {
 pub(super) async fn export(
     State(state): State<AdminState>,
     Params(query): Params<ExportQuery>,
-) -> ApiResult<ExportedRecord> {
+) -> ApiResult<ExportBody> {
     let format = query.format.unwrap_or_default();
     let exporter = Exporter::new(format, query.account, query.from_seq.unwrap_or_default());
     let scan = state.ledger.scan(exporter.first()).await?;
@@ -85,7 +85,7 @@ pub(super) async fn export(
     let (sender, chunks) = mpsc::channel(CHUNKS_MAX);
     // Reading and encoding block; the async threads belong to requests.
     tokio::task::spawn_blocking(move || send(scan, exporter, &sender));
-    Ok(ExportedRecord { format, chunks })
+    Ok(ExportBody { format, chunks })
 }
 
 /// Sends until the journal is over, or nobody listens.
@@ -216,8 +216,8 @@ pub(super) struct JournalReportView {
     pub(super) violations: Vec<String>,
 }
 
-impl From<Report> for JournalReportView {
-    fn from(report: Report) -> Self {
+impl From<VerificationReport> for JournalReportView {
+    fn from(report: VerificationReport) -> Self {
         Self {
             ok: report.violations.is_empty(),
             segments: report.segments,
@@ -248,7 +248,7 @@ pub(super) async fn verify(State(state): State<AdminState>) -> ApiResult<Json<Jo
 }
 
 /// Logs the violations of a report and returns it.
-fn noted(report: Report) -> Report {
+fn noted(report: VerificationReport) -> VerificationReport {
     for violation in &report.violations {
         log::error!("the journal is not in order: {violation}");
     }

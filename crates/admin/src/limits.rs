@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::value::Amount;
+use super::value::PositiveAmount;
 use tollgate_ledger::{KeyLimits, KeyLimitsPatch, RatesPatch};
 use tollgate_limits::Rates;
 use tollgate_money::money::Nanousd;
@@ -91,14 +91,14 @@ pub(super) struct KeyLimitsBody {
     #[schemars(range(max = u32::MAX))]
     concurrent_requests: Option<Option<NonZeroU32>>,
     #[serde(default, deserialize_with = "present")]
-    spend_per_day: Option<Option<Amount>>,
+    spend_per_day: Option<Option<PositiveAmount>>,
     #[serde(default, deserialize_with = "present")]
-    spend_per_month: Option<Option<Amount>>,
+    spend_per_month: Option<Option<PositiveAmount>>,
 }
 
 impl From<KeyLimitsBody> for KeyLimitsPatch {
     fn from(body: KeyLimitsBody) -> Self {
-        let money = |amount: Option<Amount>| amount.map(|amount| amount.0);
+        let money = |amount: Option<PositiveAmount>| amount.map(|amount| amount.0);
         Self {
             rates: RatesPatch {
                 requests_per_minute: body.requests_per_minute,

@@ -9,7 +9,7 @@ use super::AdminState;
 use super::accounts::find;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
-use super::request::{Body, Path};
+use super::request::{Body, PathNames};
 use super::value::Time;
 use tollgate_ledger::{AccountId, LedgerError, normal_email};
 use tollgate_types::secret::Secret;
@@ -40,7 +40,7 @@ pub(super) struct NewLogin {
 /// `PUT /admin/v1/accounts/{account}/login`
 pub(super) async fn put(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewLogin>,
 ) -> ApiResult<Json<LoginView>> {

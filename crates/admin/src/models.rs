@@ -15,7 +15,8 @@ use tollgate_pricing as pricing;
 
 /// Every model, in the order of `models.yaml`.
 #[derive(Serialize, JsonSchema)]
-pub(super) struct Models {
+#[serde(rename = "Models")]
+pub(super) struct ModelsView {
     data: Vec<ModelView>,
 }
 
@@ -34,7 +35,7 @@ struct ModelView {
     /// The version of the prices, which the entries of calls name.
     price_version: PriceVersion,
     /// Prices of requests that meet a condition; the first that is met counts.
-    prices_when: Vec<PricesWhen>,
+    prices_when: Vec<PricesWhenView>,
     /// Input limit in tokens; 0 if not limited by tokens.
     input_tokens_max: u64,
     /// Output limit in tokens; 0 if not limited by tokens.
@@ -79,14 +80,16 @@ macro_rules! prices_view {
 each_unit!(prices_view);
 
 #[derive(Serialize, JsonSchema)]
-struct PricesWhen {
-    when: Condition,
+#[serde(rename = "PricesWhen")]
+struct PricesWhenView {
+    when: ConditionView,
     prices: PricesView,
 }
 
 /// A condition on requests; `null` if the property does not matter.
 #[derive(Serialize, JsonSchema)]
-struct Condition {
+#[serde(rename = "Condition")]
+struct ConditionView {
     /// Applies above this number of input tokens, including cached ones.
     input_tokens_above: Option<u64>,
     /// Service tier reported in the answer.
@@ -107,9 +110,9 @@ struct Condition {
 }
 
 /// `GET /admin/v1/models`
-pub(super) async fn list(State(state): State<AdminState>) -> Json<Models> {
+pub(super) async fn list(State(state): State<AdminState>) -> Json<ModelsView> {
     let snapshot = state.config.load();
-    Json(Models {
+    Json(ModelsView {
         data: snapshot.models.iter().map(|model| ModelView::from_config(model)).collect(),
     })
 }
@@ -126,8 +129,8 @@ impl ModelView {
             prices: PricesView::from_prices(&model.prices.list.base),
             price_version: pricing::version(model, &model.prices),
             prices_when: when
-                .map(|(when, prices)| PricesWhen {
-                    when: Condition::from_config(when),
+                .map(|(when, prices)| PricesWhenView {
+                    when: ConditionView::from_config(when),
                     prices: PricesView::from_prices(prices),
                 })
                 .collect(),
@@ -149,7 +152,7 @@ impl ModelTarget {
     }
 }
 
-impl Condition {
+impl ConditionView {
     fn from_config(condition: &PriceCondition) -> Self {
         let when = &condition.traits;
         Self {

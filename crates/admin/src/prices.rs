@@ -13,7 +13,7 @@ use super::AdminState;
 use super::accounts::find;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
-use super::request::{Body, ListView, PageQuery, Params, Path};
+use super::request::{Body, ListView, PageQuery, Params, PathNames};
 use super::value::{GROUP_PATTERN, Time};
 use tollgate_ledger::{AccountPrices, IfMatch, PriceGroup, PriceNote};
 use tollgate_money::money::{Factor, Rate};
@@ -140,7 +140,7 @@ impl From<&AccountPrices> for PricesBody {
 /// `GET /admin/v1/accounts/{account}/prices`, those of the account itself.
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
 ) -> ApiResult<Json<PricesBody>> {
     let account = find(&state, &account)?.id;
     Ok(Json(PricesBody::from(&*state.ledger.account_prices(account))))
@@ -149,7 +149,7 @@ pub(super) async fn show(
 /// `PUT /admin/v1/accounts/{account}/prices`, for calls that come from now on.
 pub(super) async fn put(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     caller: Caller,
     Body(new): Body<PricesBody>,
 ) -> ApiResult<Json<PricesBody>> {
@@ -202,7 +202,7 @@ pub(super) async fn groups(State(state): State<AdminState>) -> Json<Groups> {
 /// `PUT /admin/v1/price-groups/{group}`, for calls that come from now on.
 pub(super) async fn put_group(
     State(state): State<AdminState>,
-    Path(group): Path<String>,
+    PathNames(group): PathNames<String>,
     caller: Caller,
     Body(new): Body<NewGroup>,
 ) -> ApiResult<Json<GroupView>> {

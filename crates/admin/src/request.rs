@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::description::{HandlerInput, Operation, Output};
 use super::error::ApiError;
-use super::value::{Object, Time};
+use super::value::{ObjectBody, Time};
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
 use tollgate_web_kit::cut_page;
 
@@ -48,7 +48,7 @@ impl<T: DeserializeOwned> FromRequest<AdminState> for Body<T> {
 
     async fn from_request(request: Request, _: &AdminState) -> Result<Self, ApiError> {
         let bytes = whole(request.into_body()).await?;
-        parse(&bytes).map(|Object(body)| Self(body))
+        parse(&bytes).map(|ObjectBody(body)| Self(body))
     }
 }
 
@@ -110,9 +110,9 @@ fn unusable(error: &serde_json::Error, path: Option<String>) -> ApiError {
 }
 
 /// The names in a path's braces, in their order.
-pub(super) struct Path<T>(pub(super) T);
+pub(super) struct PathNames<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for PathNames<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AdminState) -> Result<Self, ApiError> {
@@ -125,7 +125,7 @@ impl<T: DeserializeOwned + Send> FromRequestParts<AdminState> for Path<T> {
 }
 
 /// A 404, since the table of routes names the parameters of a path already.
-impl<T> HandlerInput for Path<T> {
+impl<T> HandlerInput for PathNames<T> {
     fn describe(operation: &mut Operation<'_>) {
         operation.refusal(StatusCode::NOT_FOUND, "No object has this id.");
     }

@@ -18,13 +18,13 @@ use super::AdminState;
 use super::accounts;
 use super::description::{Operation, Output};
 use super::error::{ApiError, ApiResult};
-use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
+use super::request::{PAGE_DEFAULT, PAGE_MAX, Params, PathNames, check_limit};
 use super::value::Time;
 use tollgate_ledger::{AccountId, KeyId, RequestId, TaskId};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_telemetry::request_log::{
-    Feed, Live, Position, Query, ReadError, RequestLog, RequestRecord, Scope, StatusFilter,
+    Feed, Live, Query, ReadError, RequestLog, RequestRecord, RingPosition, Scope, StatusFilter,
 };
 
 /// Number of simultaneous tails: each receives every record.
@@ -38,7 +38,7 @@ const NOBODY: &str = "none";
 #[derive(Clone, Copy, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "LoggedKind")]
-enum RecordKind {
+enum LoggedKind {
     /// A finished request in the log.
     Request,
     /// A task that has reached its final state.
@@ -50,8 +50,8 @@ enum RecordKind {
 #[schemars(rename = "LoggedRequest")]
 pub(super) struct LoggedView {
     /// Position in the log; increases over time.
-    position: Position,
-    kind: RecordKind,
+    position: RingPosition,
+    kind: LoggedKind,
     request_id: Option<RequestId>,
     task_id: Option<TaskId>,
     task_state: Option<String>,
@@ -89,7 +89,7 @@ impl From<&RequestRecord> for LoggedView {
         let settled = logged.settled;
         Self {
             position: logged.position,
-            kind: if logged.task_state.is_some() { RecordKind::Task } else { RecordKind::Request },
+            kind: if logged.task_state.is_some() { LoggedKind::Task } else { LoggedKind::Request },
             request_id: logged.request_id,
             task_id: logged.task_id,
             task_state: logged.task_state.clone(),
@@ -196,7 +196,7 @@ pub(super) struct RequestsQuery {
     /// Failed requests only.
     errors: Option<bool>,
     /// `next_before` of the previous page.
-    before: Option<Position>,
+    before: Option<RingPosition>,
     /// Maximum number of items; default 100.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
@@ -217,7 +217,7 @@ pub(super) struct LoggedPage {
     /// True if there may be older items: a page also ends when many records were read and few matched.
     has_more: bool,
     /// Value of `before` for the next page; `null` on the last.
-    next_before: Option<Position>,
+    next_before: Option<RingPosition>,
     /// True if requests are logged at all.
     enabled: bool,
 }
@@ -269,7 +269,7 @@ pub(super) async fn list(
 /// `GET /admin/v1/requests/{request}`.
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(request): Path<String>,
+    PathNames(request): PathNames<String>,
 ) -> ApiResult<Json<LoggedView>> {
     let missing = || ApiError::not_found("The request log has no request with this id.");
     let id: RequestId = request.parse().map_err(|_| missing())?;

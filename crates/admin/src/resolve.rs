@@ -10,9 +10,9 @@ use super::accounts::{TEXT_PATTERN, check_text};
 use super::caller::Caller;
 use super::codes::{NOTE_PATTERN, check_note};
 use super::error::{ApiError, ApiResult};
-use super::request::{Body, Path};
+use super::request::{Body, PathNames};
 use super::task_list::{self, TaskView};
-use super::value::{Amount, Object};
+use super::value::{ObjectBody, PositiveAmount};
 use tollgate_ledger::key_rules::{NAME_BYTES_MAX, NOTE_CHARS_MAX};
 use tollgate_ledger::{AccountId, DoubtRefund, HoldId, LedgerError, TaskId};
 use tollgate_tasks::Resolution;
@@ -27,7 +27,7 @@ pub(super) struct HoldResolution {
     note: String,
     /// Refund of the charge made by the recovery policy, wholly or in part.
     #[serde(default)]
-    refund: Option<Object<RefundBody>>,
+    refund: Option<ObjectBody<RefundBody>>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ struct RefundBody {
     /// Id chosen by the caller. The same id is refunded once.
     #[schemars(extend("minLength" = 1, "maxLength" = NAME_BYTES_MAX, "pattern" = TEXT_PATTERN))]
     id: String,
-    amount: Amount,
+    amount: PositiveAmount,
 }
 
 /// A call in doubt that was resolved.
@@ -50,7 +50,7 @@ pub(super) struct ResolvedHold {
 /// `POST /admin/v1/holds/{hold}/resolve`
 pub(super) async fn hold(
     State(state): State<AdminState>,
-    Path(hold): Path<String>,
+    PathNames(hold): PathNames<String>,
     caller: Caller,
     Body(body): Body<HoldResolution>,
 ) -> ApiResult<Json<ResolvedHold>> {
@@ -59,7 +59,7 @@ pub(super) async fn hold(
         hold.parse().map_err(|_| ApiError::not_found("There is no such hold in doubt."))?;
     let refund = match body.refund {
         None => None,
-        Some(Object(RefundBody { id, amount })) => {
+        Some(ObjectBody(RefundBody { id, amount })) => {
             check_text("id", &id)?;
             Some(DoubtRefund { id, amount: amount.0 })
         }
@@ -79,7 +79,7 @@ pub(super) struct TaskResolution {
     action: Action,
     /// Amount that the customer pays; only with `charge`, at most the hold.
     #[serde(default)]
-    amount: Option<Amount>,
+    amount: Option<PositiveAmount>,
 }
 
 /// Outcome of the unresolved task.
@@ -96,7 +96,7 @@ enum Action {
 /// `POST /admin/v1/tasks/{task}/resolve`
 pub(super) async fn task(
     State(state): State<AdminState>,
-    Path(task): Path<String>,
+    PathNames(task): PathNames<String>,
     caller: Caller,
     Body(body): Body<TaskResolution>,
 ) -> ApiResult<Json<TaskView>> {

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
-use super::connections::{ConnectionSlot, Connections};
+use super::connections::{ConnectionSlot, ConnectionSlots};
 use tollgate_web_kit::Client;
 
 /// The time within which a request's header must have arrived, counted from the answer before.
@@ -44,7 +44,7 @@ pub async fn serve(
     tls: Option<TlsAcceptor>,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let slots = Connections::new(connections_max);
+    let slots = ConnectionSlots::new(connections_max);
     let mut connections = tokio::task::JoinSet::new();
     loop {
         match listener.accept().await {

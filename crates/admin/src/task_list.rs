@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::AdminState;
 use super::accounts;
 use super::error::{ApiError, ApiResult};
-use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, Params, Path, check_limit};
+use super::request::{ListView, PAGE_DEFAULT, PAGE_MAX, Params, PathNames, check_limit};
 use super::value::Time;
 use tollgate_ledger::{
     AccountId, DeliveryAttempt, HoldId, KeyId, ListedTask, Task, TaskFilter, TaskId, TaskPhase,
@@ -20,8 +20,8 @@ use tollgate_web_kit::show;
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum TaskState {
+#[serde(rename_all = "snake_case", rename = "TaskState")]
+pub(super) enum TaskStateName {
     /// It has not ended.
     Open,
     /// It is unknown whether the upstream accepted the submit.
@@ -32,7 +32,7 @@ pub(super) enum TaskState {
     Cancelled,
 }
 
-impl TaskState {
+impl TaskStateName {
     fn from_task(task: &Task) -> Self {
         match &task.stage {
             TaskPhase::Submitting | TaskPhase::Submitted { .. } => Self::Open,
@@ -72,7 +72,7 @@ pub(super) struct TaskView {
     upstream_model: String,
     /// The upstream's id of the task, once known.
     upstream_id: Option<String>,
-    state: TaskState,
+    state: TaskStateName,
     submitted_at: Time,
     ended_at: Option<Time>,
     /// Charge to the customer; `null` until the end.
@@ -151,7 +151,7 @@ impl From<ListedTask> for TaskView {
             upstream: task.upstream.clone(),
             upstream_model: task.upstream_model.clone(),
             upstream_id: task.upstream_id().map(shown),
-            state: TaskState::from_task(&task),
+            state: TaskStateName::from_task(&task),
             submitted_at: task.intent.at.into(),
             ended_at: ended.map(|ended| ended.at.into()),
             charged: ended.map(|ended| ended.charged),
@@ -175,7 +175,7 @@ pub(super) struct TasksQuery {
     /// Items of this account only.
     account: Option<AccountId>,
     /// Tasks in this state only.
-    state: Option<TaskState>,
+    state: Option<TaskStateName>,
     /// Maximum number of items; default 100. There may be fewer although the list continues.
     #[schemars(range(min = 1, max = PAGE_MAX))]
     limit: Option<usize>,
@@ -189,7 +189,7 @@ pub(super) async fn list(
     Params(query): Params<TasksQuery>,
 ) -> ApiResult<Json<ListView<TaskView, TaskId>>> {
     let limit = check_limit(query.limit.unwrap_or(PAGE_DEFAULT))?;
-    let filter = query.state.map(TaskState::filter);
+    let filter = query.state.map(TaskStateName::filter);
     let found = state.ledger.tasks(query.account, filter, query.after, limit).await?;
     let page =
         // An unknown cursor is an error: a first page in its place would make a client loop.
@@ -210,7 +210,7 @@ pub(super) struct OneTask {
 /// `GET /admin/v1/accounts/{account}/tasks/{task}`
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path((account, task)): Path<(String, String)>,
+    PathNames((account, task)): PathNames<(String, String)>,
 ) -> ApiResult<Json<OneTask>> {
     let account = accounts::find(&state, &account)?.id;
     let unknown = || ApiError::not_found("There is no such task.");

@@ -9,7 +9,7 @@ use super::AdminState;
 use super::accounts;
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
-use super::request::Path;
+use super::request::PathNames;
 use super::value::Time;
 use tollgate_ledger::{AccountId, HoldId, Task, TaskId};
 use tollgate_tasks::ReannounceOutcome;
@@ -66,7 +66,7 @@ pub(super) struct WebhookSecret {
 /// `GET /admin/v1/accounts/{account}/webhook-secret`
 pub(super) async fn webhook_secret(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
 ) -> ApiResult<Json<WebhookSecret>> {
     let account = accounts::find(&state, &account)?.id;
     Ok(Json(WebhookSecret { secret: state.tasks.webhook_secret(account) }))
@@ -90,7 +90,7 @@ enum AnnouncementState {
 /// `POST /admin/v1/accounts/{account}/tasks/{task}/announce`: once more, from the first try.
 pub(super) async fn announce(
     State(state): State<AdminState>,
-    Path((account, task)): Path<(String, String)>,
+    PathNames((account, task)): PathNames<(String, String)>,
     caller: Caller,
 ) -> ApiResult<Json<Announcement>> {
     let account = accounts::find(&state, &account)?.id;

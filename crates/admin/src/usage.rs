@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::AdminState;
 use super::accounts;
 use super::error::{ApiError, ApiResult};
-use super::request::{self, DAYS_MAX, Params, Path};
+use super::request::{self, DAYS_MAX, Params, PathNames};
 use super::value::Time;
 use tollgate_ledger::{Grain, KeyId, UsageRow};
 use tollgate_money::money::Nanousd;
@@ -74,7 +74,7 @@ pub(super) struct UsageView {
 /// `GET /admin/v1/accounts/{account}/usage`, oldest first.
 pub(super) async fn show(
     State(state): State<AdminState>,
-    Path(account): Path<String>,
+    PathNames(account): PathNames<String>,
     Params(query): Params<UsageQuery>,
 ) -> ApiResult<Json<UsageView>> {
     let account = accounts::find(&state, &account)?.id;

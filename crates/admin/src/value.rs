@@ -15,21 +15,21 @@ use tollgate_types::clock::UnixMs;
 pub(super) const GROUP_PATTERN: &str = "^[A-Za-z0-9_.-]{1,64}$";
 
 /// A JSON object. On its own, serde takes an array for an object too, by the order of the fields.
-pub(super) struct Object<T>(pub(super) T);
+pub(super) struct ObjectBody<T>(pub(super) T);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ObjectBody<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct ObjectVisitor<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> serde::de::Visitor<'de> for ObjectVisitor<T> {
-            type Value = Object<T>;
+            type Value = ObjectBody<T>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Object<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(fields)).map(Object)
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<ObjectBody<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields)).map(ObjectBody)
             }
         }
 
@@ -37,7 +37,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Object<T> {
+impl<T: JsonSchema> JsonSchema for ObjectBody<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }
@@ -57,30 +57,30 @@ impl<T: JsonSchema> JsonSchema for Object<T> {
 
 /// An amount of dollars above zero: a decimal string, or a JSON integer. A JSON number with a
 /// fraction is refused: many programs round it on its way.
-pub(super) struct Amount(pub(super) Nanousd);
+pub(super) struct PositiveAmount(pub(super) Nanousd);
 
-impl<'de> Deserialize<'de> for Amount {
+impl<'de> Deserialize<'de> for PositiveAmount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
 
         struct DollarsVisitor;
 
         impl serde::de::Visitor<'_> for DollarsVisitor {
-            type Value = Amount;
+            type Value = PositiveAmount;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("US dollars above zero as a decimal string such as \"10.00\"")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<PositiveAmount, E> {
                 let amount: Nanousd = text.parse().map_err(E::custom)?;
                 if amount.is_zero() {
                     return Err(E::invalid_value(serde::de::Unexpected::Str(text), &self));
                 }
-                Ok(Amount(amount))
+                Ok(PositiveAmount(amount))
             }
 
-            fn visit_u64<E: Error>(self, dollars: u64) -> Result<Amount, E> {
+            fn visit_u64<E: Error>(self, dollars: u64) -> Result<PositiveAmount, E> {
                 self.visit_str(&dollars.to_string())
             }
         }
@@ -89,7 +89,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-impl JsonSchema for Amount {
+impl JsonSchema for PositiveAmount {
     fn schema_name() -> Cow<'static, str> {
         "Amount".into()
     }
@@ -162,7 +162,7 @@ mod tests {
         for (json, nanousd) in
             [(r#""10.00""#, 10_000_000_000), ("3", 3_000_000_000), (r#""0.000000001""#, 1)]
         {
-            let amount: Amount = serde_json::from_str(json).expect(json);
+            let amount: PositiveAmount = serde_json::from_str(json).expect(json);
             assert_eq!(amount.0.get(), nanousd, "{json} in nano-dollars");
         }
         for json in [
@@ -177,7 +177,7 @@ mod tests {
             "99999999999",
             r#""""#,
         ] {
-            assert!(serde_json::from_str::<Amount>(json).is_err(), "{json} was accepted");
+            assert!(serde_json::from_str::<PositiveAmount>(json).is_err(), "{json} was accepted");
         }
     }
 
@@ -187,13 +187,13 @@ mod tests {
         struct NamedFields {
             name: String,
         }
-        let object: Object<NamedFields> =
+        let object: ObjectBody<NamedFields> =
             serde_json::from_str(r#"{"name": "n"}"#).expect("an object");
         assert_eq!(object.0.name, "n");
         assert!(
             serde_json::from_str::<NamedFields>(r#"["n"]"#).is_ok(),
             "what serde does on its own"
         );
-        assert!(serde_json::from_str::<Object<NamedFields>>(r#"["n"]"#).is_err());
+        assert!(serde_json::from_str::<ObjectBody<NamedFields>>(r#"["n"]"#).is_err());
     }
 }

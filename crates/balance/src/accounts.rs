@@ -21,7 +21,7 @@ const ROW_ACCOUNTS_MIN: u32 = 3;
 
 /// Latest callers, least recently seen replaced first.
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
+pub(super) struct RecentCallers {
     slots: Vec<Slot>,
     row: FailureStreak,
 }
@@ -45,12 +45,12 @@ pub(super) struct Slot {
     failures_in_row: u32,
     /// True if the latest call failed.
     has_failed: bool,
-    recent: Recent,
+    recent: RecentCalls,
     /// Number of the shared streak that it last contributed to, and its contribution.
     in_row: (u64, u32),
 }
 
-impl Accounts {
+impl RecentCallers {
     pub(super) fn find(&self, account: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.account == account)
     }
@@ -164,7 +164,7 @@ impl Slot {
             seen: now,
             failures_in_row: 0,
             has_failed: false,
-            recent: Recent::default(),
+            recent: RecentCalls::default(),
             in_row: (u64::MAX, 0),
         }
     }
@@ -189,7 +189,7 @@ impl Slot {
     pub(super) fn begin_anew(&mut self) {
         self.failures_in_row = 0;
         self.has_failed = false;
-        self.recent = Recent::default();
+        self.recent = RecentCalls::default();
     }
 
     fn is_recent(&self, now: Instant) -> bool {
@@ -204,13 +204,13 @@ fn is_share(some: u32, all: u32, rules: &CircuitRules) -> bool {
 
 /// Calls and failures of the last [`WINDOW`], in buckets that are reused in turn.
 #[derive(Debug, Default)]
-struct Recent {
-    pieces: [Option<Piece>; WINDOW_PIECES],
+struct RecentCalls {
+    pieces: [Option<CallBucket>; WINDOW_PIECES],
     last: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct CallBucket {
     began: Instant,
     /// End of the bucket, stored because comparing two times is cheaper than subtracting them.
     ends: Instant,
@@ -218,13 +218,13 @@ struct Piece {
     failures: u32,
 }
 
-impl Recent {
+impl RecentCalls {
     fn add(&mut self, now: Instant, failed: bool) {
-        let is_over = |piece: &Piece| now >= piece.ends;
+        let is_over = |piece: &CallBucket| now >= piece.ends;
         if self.pieces[self.last].as_ref().is_none_or(is_over) {
             self.last = (self.last + 1) % WINDOW_PIECES;
             self.pieces[self.last] =
-                Some(Piece { began: now, ends: now + PIECE, calls: 0, failures: 0 });
+                Some(CallBucket { began: now, ends: now + PIECE, calls: 0, failures: 0 });
         }
         if let Some(piece) = &mut self.pieces[self.last] {
             piece.calls = piece.calls.saturating_add(1);
@@ -234,7 +234,7 @@ impl Recent {
 
     /// Numbers of calls and failures in the window.
     fn sum(&self, now: Instant) -> (u32, u32) {
-        let is_recent = |piece: &&Piece| now.saturating_duration_since(piece.began) < WINDOW;
+        let is_recent = |piece: &&CallBucket| now.saturating_duration_since(piece.began) < WINDOW;
         let recent = self.pieces.iter().flatten().filter(is_recent);
         recent.fold((0, 0), |(calls, failures), piece| {
             (calls.saturating_add(piece.calls), failures.saturating_add(piece.failures))

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tollgate_options::auth::Auth;
 
 use super::channel::{Channel, OrphanGuard, Outcome, PlannedCall};
-use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
+use super::circuit::{CallOrigin, Circuit, CircuitTransition, HalfOpenProbe, Verdict};
 use super::free_calls::FreeCall;
 use tollgate_config::snapshot::{CallKind, CircuitRules, Target};
 use tollgate_credentials::Token;
@@ -50,7 +50,7 @@ pub struct Candidate {
     call: PlannedCall,
     rules: CircuitRules,
     /// Half-open probes that this call makes: of the call kind at the target, and of the credential.
-    probes: [Probe; 2],
+    probes: [HalfOpenProbe; 2],
 }
 
 impl Candidate {
@@ -63,8 +63,8 @@ impl Candidate {
         rules: CircuitRules,
     ) -> Self {
         let RankedChannel { rank, target, channel } = ranked;
-        let Caller { account, tokens } = call.caller;
-        let mut probes = [Probe::default(); 2];
+        let CallOrigin { account, tokens } = call.caller;
+        let mut probes = [HalfOpenProbe::default(); 2];
         if call.kind == channel.kind {
             // Before the answer reports it: parallel calls must not all count on the same rest.
             channel.quotas.lock().spend(tokens);
@@ -162,7 +162,7 @@ impl Candidate {
             [(0, own, &self.channel.circuit), (1, account, &*self.channel.account)]
         {
             let Some(verdict) = verdict else { continue };
-            self.probes[at] = Probe::default();
+            self.probes[at] = HalfOpenProbe::default();
             let caller = self.call.caller;
             if let Some(change) = circuit.lock().report(caller, verdict, now, &self.rules) {
                 self.tell(change, at == 1, outcome);
@@ -195,28 +195,30 @@ impl Candidate {
             .and_then(|verdict| channel.others.report(call.kind, call.caller, verdict, now, rules));
         of_target.into_iter().for_each(|change| self.tell(change, false, outcome));
         if verdict.is_some() {
-            self.probes[0] = Probe::default();
+            self.probes[0] = HalfOpenProbe::default();
         }
         own.into_iter().for_each(|change| self.tell_of_kind(change, outcome));
     }
 
-    fn tell_of_kind(&self, change: Change, outcome: Outcome) {
+    fn tell_of_kind(&self, change: CircuitTransition, outcome: Outcome) {
         let (kind, place, word) = (self.call.kind.as_str(), self.place(), outcome.as_str());
         let model = self.target.model.as_deref().unwrap_or_default();
         let space = if model.is_empty() { "" } else { " " };
         match change {
-            Change::Opened(time) => log::warn!(
+            CircuitTransition::Opened(time) => log::warn!(
                 "{model}{space}at {place} gets no {kind} calls for {:.1} s: the last one was {word}; \
                  other calls go on",
                 time.as_secs_f64()
             ),
             // Not logged: free calls of many accounts could flood the log.
-            Change::OpenedForOne(_) => {}
-            Change::Closed => log::info!("{model}{space}at {place} gets {kind} calls again"),
+            CircuitTransition::OpenedForOne(_) => {}
+            CircuitTransition::Closed => {
+                log::info!("{model}{space}at {place} gets {kind} calls again")
+            }
         }
     }
 
-    fn tell(&self, change: Change, is_account: bool, outcome: Outcome) {
+    fn tell(&self, change: CircuitTransition, is_account: bool, outcome: Outcome) {
         let place = self.place();
         let what = match (is_account, &self.target.model) {
             (true, _) => format!("the credential of {place}"),
@@ -225,18 +227,18 @@ impl Candidate {
         };
         let word = outcome.as_str();
         match change {
-            Change::Opened(time) => {
+            CircuitTransition::Opened(time) => {
                 let seconds = time.as_secs_f64();
                 log::warn!("{what} gets no calls for {seconds:.1} s: the last one was {word}");
             }
-            Change::OpenedForOne(time) => {
+            CircuitTransition::OpenedForOne(time) => {
                 let seconds = time.as_secs_f64();
                 log::warn!(
                     "{what} gets no calls of one account for {seconds:.1} s: its own fail, and the \
                      last one was {word}"
                 );
             }
-            Change::Closed => log::info!("{what} gets calls again"),
+            CircuitTransition::Closed => log::info!("{what} gets calls again"),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::Table;
 use super::breaker::CircuitStanding;
 use super::channel::{Channel, PlannedCall};
 use super::choose::{ChannelView, shares};
-use super::circuit::Caller;
+use super::circuit::CallOrigin;
 use tollgate_config::snapshot::{CircuitRules, Model, Target};
 
 /// One channel of a model with its expected share of calls.
@@ -40,7 +40,7 @@ impl Table {
             })
             .collect();
         let view = |(at, (target, channel)): (usize, &(&Target, &Channel))| {
-            let caller = Caller { account: account.unwrap_or_default(), tokens: 0 };
+            let caller = CallOrigin { account: account.unwrap_or_default(), tokens: 0 };
             let view = channel.view(target, PlannedCall { caller, kind: channel.kind }, now, rules);
             // For no account in particular, the status for all decides.
             (at, ChannelView { standing: channel.standing(account, now, rules), ..view })

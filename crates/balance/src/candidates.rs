@@ -243,13 +243,13 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::super::channel::Outcome;
-    use super::super::circuit::Caller;
+    use super::super::circuit::CallOrigin;
     use super::*;
     use crate::sample;
     use tollgate_config::snapshot::{Affinity, CallKind, CircuitRules, RetryRules, Upstream};
 
     const CALL: PlannedCall =
-        PlannedCall { caller: Caller { account: 1, tokens: 1 }, kind: CallKind::GENERATION };
+        PlannedCall { caller: CallOrigin { account: 1, tokens: 1 }, kind: CallKind::GENERATION };
 
     fn ranked(model: usize, priority: u32) -> Option<RankedChannel> {
         ranked_as(TargetRank { model, is_translated: false }, priority)
@@ -414,7 +414,7 @@ mod tests {
             candidates.unknown(&candidate.channel, now);
             let has = |call| unknown.has(call, &candidate.channel, "x-1", now);
             assert!(has(CALL));
-            let other = PlannedCall { caller: Caller { account: 2, tokens: 1 }, ..CALL };
+            let other = PlannedCall { caller: CallOrigin { account: 2, tokens: 1 }, ..CALL };
             assert!(!has(other), "another account's name");
             let count = PlannedCall { kind: sample::token_count(), ..CALL };
             assert!(!has(count), "another endpoint may know it");

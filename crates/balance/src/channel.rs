@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::breaker::CircuitStanding;
 use super::choose::ChannelView;
-use super::circuit::{Caller, Circuit, Verdict};
+use super::circuit::{CallOrigin, Circuit, Verdict};
 use super::credential_scan::CredentialFinder;
 use super::other_kinds::OtherKinds;
 use super::quota::{QuotaReport, QuotaStanding, Quotas};
@@ -192,7 +192,7 @@ impl Finders {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlannedCall {
     /// Account and prompt size.
-    pub(super) caller: Caller,
+    pub(super) caller: CallOrigin,
     /// The kind of the call.
     pub(super) kind: CallKind,
 }
@@ -242,7 +242,7 @@ impl Channel {
             return CircuitStanding::Open(Duration::ZERO);
         }
         let of = |circuit: &Circuit| match account {
-            Some(account) => circuit.standing(Caller { account, tokens: 0 }, now, rules),
+            Some(account) => circuit.standing(CallOrigin { account, tokens: 0 }, now, rules),
             None => circuit.standing_for_all(now, rules),
         };
         of(&self.circuit.lock()).or_worse(of(&self.account.lock()))

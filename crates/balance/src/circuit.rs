@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::accounts::{Accounts, Slot};
+use super::accounts::{RecentCallers, Slot};
 use super::breaker::{Breaker, CircuitStanding, CircuitState};
 use tollgate_config::snapshot::CircuitRules;
 
@@ -27,7 +27,7 @@ const LONG_TOKENS: u64 = 64_000;
 
 /// Account that makes a call, and the size of its prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct CallOrigin {
     /// Number of the account.
     pub account: u64,
     /// Estimated tokens of the prompt.
@@ -52,7 +52,7 @@ pub enum Verdict {
 
 /// Transition caused by a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum CircuitTransition {
     /// The circuit opened for all, for this long.
     Opened(Duration),
     /// Opened for the account whose call failed, for this long.
@@ -63,12 +63,12 @@ pub enum Change {
 
 /// Breakers for which a call is the half-open probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Probe {
+pub struct HalfOpenProbe {
     shared: bool,
     own: bool,
 }
 
-impl Probe {
+impl HalfOpenProbe {
     /// True if the call is a probe of any breaker.
     #[must_use]
     pub fn is_any(self) -> bool {
@@ -80,7 +80,7 @@ impl Probe {
 #[derive(Debug, Default)]
 pub struct Circuit {
     shared: Breaker,
-    accounts: Accounts,
+    accounts: RecentCallers,
     cooling_until: Option<Instant>,
     /// Estimated tokens from which prompts are affected.
     cooling_from: u64,
@@ -95,7 +95,12 @@ pub struct Circuit {
 impl Circuit {
     /// Availability for a call of `caller` at `now`.
     #[must_use]
-    pub fn standing(&self, caller: Caller, now: Instant, rules: &CircuitRules) -> CircuitStanding {
+    pub fn standing(
+        &self,
+        caller: CallOrigin,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> CircuitStanding {
         let shared = self.shared_standing(caller.tokens, now, rules);
         match self.accounts.find(caller.account) {
             Some(slot) => shared.or_worse(slot.breaker.standing(caller.tokens, now, rules)),
@@ -146,20 +151,20 @@ impl Circuit {
 
     /// Begin a call. If the returned probe is any, the call must end in [`Self::report`] or
     /// [`Self::abandon`].
-    pub fn begin(&mut self, account: u64, now: Instant) -> Probe {
+    pub fn begin(&mut self, account: u64, now: Instant) -> HalfOpenProbe {
         let own = self.accounts.find_mut(account).is_some_and(|slot| slot.breaker.begin(now));
-        Probe { shared: self.shared.begin(now), own }
+        HalfOpenProbe { shared: self.shared.begin(now), own }
     }
 
     /// Record that a call of another kind connected. Closes a circuit that failed connections have
     /// opened.
-    pub fn connected(&mut self, now: Instant) -> Option<Change> {
+    pub fn connected(&mut self, now: Instant) -> Option<CircuitTransition> {
         self.down_in_row = 0;
         if self.is_down { self.close_shared(false, now) } else { None }
     }
 
     /// End a probe without a result, such as when its client disconnects.
-    pub fn abandon(&mut self, account: u64, probe: Probe, now: Instant) {
+    pub fn abandon(&mut self, account: u64, probe: HalfOpenProbe, now: Instant) {
         if probe.shared {
             self.shared.abandon(now);
         }
@@ -171,12 +176,12 @@ impl Circuit {
     /// Record the verdict on a call of `caller`.
     pub fn report(
         &mut self,
-        caller: Caller,
+        caller: CallOrigin,
         verdict: Verdict,
         now: Instant,
         rules: &CircuitRules,
-    ) -> Option<Change> {
-        let Caller { account, tokens } = caller;
+    ) -> Option<CircuitTransition> {
+        let CallOrigin { account, tokens } = caller;
         match verdict {
             Verdict::Good => {
                 self.down_in_row = 0;
@@ -202,26 +207,26 @@ impl Circuit {
         }
     }
 
-    fn close(&mut self, account: u64, now: Instant) -> Option<Change> {
+    fn close(&mut self, account: u64, now: Instant) -> Option<CircuitTransition> {
         let own = self.accounts.at(account, now).close(now);
         self.close_shared(own, now)
     }
 
     /// Close the shared breaker; `own` is true if an account's breaker was closed too.
-    fn close_shared(&mut self, own: bool, now: Instant) -> Option<Change> {
+    fn close_shared(&mut self, own: bool, now: Instant) -> Option<CircuitTransition> {
         let shared = self.shared.close(now);
         if shared {
             self.accounts.begin_anew();
             self.down_in_row = 0;
             self.is_down = false;
         }
-        (own || shared).then_some(Change::Closed)
+        (own || shared).then_some(CircuitTransition::Closed)
     }
 
     /// Apply a busy answer. A `Retry-After` holds for the account that got it, and for all once a second
     /// account gets one, for prompts as long as both had: some limits depend on a request's size.
-    fn be_busy(&mut self, caller: Caller, retry_after: Option<Duration>, now: Instant) {
-        let Caller { account, tokens } = caller;
+    fn be_busy(&mut self, caller: CallOrigin, retry_after: Option<Duration>, now: Instant) {
+        let CallOrigin { account, tokens } = caller;
         // Prompts half as long may pass; below the threshold, length is irrelevant.
         let tokens_min = if tokens < LONG_TOKENS { 0 } else { tokens / 2 };
         let is_cooling = self.cooling_until.is_some_and(|until| until > now);
@@ -240,7 +245,12 @@ impl Circuit {
         self.accounts.at(account, now).breaker.be_busy(until, tokens_min, now);
     }
 
-    fn fail(&mut self, account: u64, now: Instant, rules: &CircuitRules) -> Option<Change> {
+    fn fail(
+        &mut self,
+        account: u64,
+        now: Instant,
+        rules: &CircuitRules,
+    ) -> Option<CircuitTransition> {
         let is_news = self.accounts.failed(account, now, rules);
         let shared = match self.shared.state {
             CircuitState::Probing(_) if is_news => self.shared.open(now, rules),
@@ -250,7 +260,7 @@ impl Circuit {
                 self.is_down = false;
                 self.shared.state = CircuitState::Open { until: now + rules.open };
                 let slot = self.accounts.at(account, now);
-                return slot.breaker.open(now, rules).map(Change::OpenedForOne);
+                return slot.breaker.open(now, rules).map(CircuitTransition::OpenedForOne);
             }
             // Late results of calls that began before the opening do not count.
             CircuitState::Open { .. } => None,
@@ -269,10 +279,10 @@ impl Circuit {
             CircuitState::Closed | CircuitState::Recovered(_) => slot.fails(now, rules),
         };
         let own = is_over.then(|| slot.breaker.open(now, rules)).flatten();
-        shared.map(Change::Opened).or(own.map(Change::OpenedForOne))
+        shared.map(CircuitTransition::Opened).or(own.map(CircuitTransition::OpenedForOne))
     }
 
-    fn be_down(&mut self, now: Instant, rules: &CircuitRules) -> Option<Change> {
+    fn be_down(&mut self, now: Instant, rules: &CircuitRules) -> Option<CircuitTransition> {
         self.down_in_row = self.down_in_row.saturating_add(1);
         let is_over = match self.shared.state {
             CircuitState::Probing(_) => true,
@@ -281,7 +291,7 @@ impl Circuit {
             CircuitState::Closed | CircuitState::Recovered(_) => self.down_in_row >= rules.failures,
         };
         self.is_down = self.is_down || is_over;
-        is_over.then(|| self.shared.open(now, rules)).flatten().map(Change::Opened)
+        is_over.then(|| self.shared.open(now, rules)).flatten().map(CircuitTransition::Opened)
     }
 }
 

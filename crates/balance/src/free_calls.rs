@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use tollgate_config::snapshot::FreeCallLimits;
-use tollgate_limits::{Limits, Rates, Subject, Wait, share_of};
+use tollgate_limits::{Limiter, Rates, Subject, Wait, share_of};
 
 /// Longest wait for a slot: together with the call itself it stays below 10 s, the shortest client
 /// timeout.
@@ -45,7 +45,7 @@ pub enum FreeRefusal {
 /// Limiter of a gateway's free calls.
 pub struct FreeCalls {
     began: Instant,
-    account_rates: Limits,
+    account_rates: Limiter,
     upstreams: Mutex<HashMap<String, UpstreamQueue>>,
 }
 
@@ -54,7 +54,7 @@ pub struct FreeCalls {
 struct UpstreamQueue {
     /// Accounts of the calls in flight.
     running: Vec<u64>,
-    waiting: VecDeque<WaitingCall>,
+    waiting: VecDeque<QueuedFreeCall>,
     /// Number of slots and percentage per account, as of the latest call.
     places: (usize, usize),
     /// Calls of the last minute: of all accounts, and of each active one.
@@ -71,7 +71,7 @@ struct CallsOfMinute {
 }
 
 #[derive(Debug)]
-struct WaitingCall {
+struct QueuedFreeCall {
     account: u64,
     turn: oneshot::Sender<FreeCall>,
 }
@@ -87,7 +87,7 @@ impl FreeCalls {
     /// Create a limiter that has counted no calls.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        let (began, account_rates) = (Instant::now(), Limits::new());
+        let (began, account_rates) = (Instant::now(), Limiter::new());
         Arc::new(Self { began, account_rates, upstreams: Mutex::default() })
     }
 
@@ -245,13 +245,13 @@ impl UpstreamQueue {
             return None;
         }
         let (turn, receiver) = oneshot::channel();
-        self.waiting.push_back(WaitingCall { account, turn });
+        self.waiting.push_back(QueuedFreeCall { account, turn });
         Some(receiver)
     }
 
     /// Release a slot of `account` and return the queued call that takes it: of the account with the
     /// fewest calls in flight, the one that has waited longest.
-    fn end(&mut self, account: u64) -> Option<WaitingCall> {
+    fn end(&mut self, account: u64) -> Option<QueuedFreeCall> {
         if let Some(at) = self.running.iter().position(|running| *running == account) {
             self.running.swap_remove(at);
         }

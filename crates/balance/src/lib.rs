@@ -55,7 +55,7 @@ pub use candidates::{Candidates, Retry};
 use candidates::{ChosenName, RequestOwner};
 pub use channel::{Channel, OrphanGuard, Outcome, UpstreamState};
 use channel::{Finders, PlannedCall};
-use circuit::Caller;
+use circuit::CallOrigin;
 pub use circuit::Circuit;
 pub use credential_scan::{CredentialFinder, CredentialLeak, CredentialScan};
 pub use free_calls::{FreeCall, FreeCalls, FreeRefusal};
@@ -112,14 +112,14 @@ pub struct Table {
     snapshot: Option<Arc<Snapshot>>,
     /// Channels of each target, by [`Target::index`].
     channels: Vec<Vec<Arc<Channel>>>,
-    by_identity: HashMap<Identity, Arc<Channel>>,
-    accounts: HashMap<Identity, Arc<Mutex<Circuit>>>,
+    by_identity: HashMap<ChannelIdentity, Arc<Channel>>,
+    accounts: HashMap<ChannelIdentity, Arc<Mutex<Circuit>>>,
     upstreams: HashMap<String, Arc<UpstreamState>>,
 }
 
 /// Identity of a channel across reloads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Identity {
+struct ChannelIdentity {
     upstream: String,
     authority: String,
     /// Upstream's model name and main call kind; `None` for the credential as a whole.
@@ -195,7 +195,7 @@ impl Balancer {
             unknown: Arc::clone(&self.unknown),
             is_unknown: false,
         });
-        let caller = Caller { account: query.account, tokens: query.tokens };
+        let caller = CallOrigin { account: query.account, tokens: query.tokens };
         let call = PlannedCall { caller, kind: query.kind };
         let mut channels = Vec::new();
         for (rank, target) in targets {
@@ -272,13 +272,13 @@ impl Table {
         credential: Option<&Credential>,
     ) -> Arc<Channel> {
         let upstream = &target.upstream;
-        let account = Identity {
+        let account = ChannelIdentity {
             upstream: upstream.name.clone(),
             authority: upstream.authority.clone(),
             model: None,
             credential: credential.map_or(0, hash),
         };
-        let identity = Identity {
+        let identity = ChannelIdentity {
             model: Some((target.model.clone().unwrap_or_default(), kind)),
             ..account.clone()
         };

@@ -5,7 +5,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 
 use super::breaker::CircuitStanding;
-use super::circuit::{Caller, Change, Circuit, Probe, Verdict};
+use super::circuit::{CallOrigin, Circuit, CircuitTransition, HalfOpenProbe, Verdict};
 use tollgate_config::snapshot::{CallKind, CircuitRules};
 
 /// Circuits of a channel's other kinds: at most one per [`CallKind`], created by the first reported
@@ -18,7 +18,7 @@ impl OtherKinds {
     pub(super) fn standing(
         &self,
         kind: CallKind,
-        caller: Caller,
+        caller: CallOrigin,
         now: Instant,
         rules: &CircuitRules,
     ) -> CircuitStanding {
@@ -30,12 +30,12 @@ impl OtherKinds {
     }
 
     /// Begin a call and return its probe.
-    pub(super) fn begin(&self, kind: CallKind, account: u64, now: Instant) -> Probe {
+    pub(super) fn begin(&self, kind: CallKind, account: u64, now: Instant) -> HalfOpenProbe {
         self.with(kind, |circuit| circuit.begin(account, now)).unwrap_or_default()
     }
 
     /// End a probe without a result.
-    pub(super) fn abandon(&self, kind: CallKind, account: u64, probe: Probe, now: Instant) {
+    pub(super) fn abandon(&self, kind: CallKind, account: u64, probe: HalfOpenProbe, now: Instant) {
         self.with(kind, |circuit| circuit.abandon(account, probe, now));
     }
 
@@ -43,11 +43,11 @@ impl OtherKinds {
     pub(super) fn report(
         &self,
         kind: CallKind,
-        caller: Caller,
+        caller: CallOrigin,
         verdict: Verdict,
         now: Instant,
         rules: &CircuitRules,
-    ) -> Option<Change> {
+    ) -> Option<CircuitTransition> {
         let mut kinds = self.0.lock();
         let at = kinds.iter().position(|(existing, _)| *existing == kind).unwrap_or_else(|| {
             kinds.push((kind, Circuit::default()));
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn a_channel_without_other_kinds_keeps_none() {
         let (others, now) = (OtherKinds::default(), Instant::now());
-        let caller = Caller { account: 1, tokens: 1 };
+        let caller = CallOrigin { account: 1, tokens: 1 };
         let rules = CircuitRules {
             failures: 3,
             failure_percent: 50,
@@ -98,7 +98,7 @@ mod tests {
         others.standing(sample::token_count(), caller, now, &rules);
         assert_eq!(others.0.lock().capacity(), 0);
         for account in 0..1000 {
-            let caller = Caller { account, tokens: 1 };
+            let caller = CallOrigin { account, tokens: 1 };
             for kind in [sample::token_count(), sample::compact()] {
                 others.report(kind, caller, Verdict::Bad, now, &rules);
             }

@@ -75,7 +75,7 @@ impl QuotaKind {
 
 /// Quantity that a header reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Figure {
+enum QuotaFigure {
     Limit,
     Remaining,
     Reset,
@@ -106,15 +106,15 @@ impl QuotaReport {
         let readings = &mut report.get_or_insert_default().0;
         let Some(reading) = readings.get_mut(kind as usize) else { return };
         match figure {
-            Figure::Limit => reading.limit = count(text).or(reading.limit),
-            Figure::Remaining => reading.remaining = count(text).or(reading.remaining),
-            Figure::Reset => reading.reset = reset(text, UnixMs::now()).or(reading.reset),
+            QuotaFigure::Limit => reading.limit = count(text).or(reading.limit),
+            QuotaFigure::Remaining => reading.remaining = count(text).or(reading.remaining),
+            QuotaFigure::Reset => reading.reset = reset(text, UnixMs::now()).or(reading.reset),
         }
     }
 }
 
 /// Quota kind and quantity of a header name.
-fn named(name: &[u8]) -> Option<(QuotaKind, Figure)> {
+fn named(name: &[u8]) -> Option<(QuotaKind, QuotaFigure)> {
     let name = std::str::from_utf8(name).ok()?;
     if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         let (kind, figure) = rest.rsplit_once('-')?;
@@ -138,11 +138,11 @@ fn named(name: &[u8]) -> Option<(QuotaKind, Figure)> {
     Some((kind, figure_of(figure)?))
 }
 
-fn figure_of(word: &str) -> Option<Figure> {
+fn figure_of(word: &str) -> Option<QuotaFigure> {
     match word {
-        "limit" => Some(Figure::Limit),
-        "remaining" => Some(Figure::Remaining),
-        "reset" => Some(Figure::Reset),
+        "limit" => Some(QuotaFigure::Limit),
+        "remaining" => Some(QuotaFigure::Remaining),
+        "reset" => Some(QuotaFigure::Reset),
         _ => None,
     }
 }
@@ -335,14 +335,26 @@ mod tests {
     fn rate_limit_headers_of_each_provider_are_recognized() {
         use QuotaKind as Kind;
         for (name, expected) in [
-            ("anthropic-ratelimit-requests-remaining", Some((Kind::Requests, Figure::Remaining))),
-            ("anthropic-ratelimit-input-tokens-reset", Some((Kind::InputTokens, Figure::Reset))),
-            ("anthropic-ratelimit-output-tokens-limit", Some((Kind::OutputTokens, Figure::Limit))),
+            (
+                "anthropic-ratelimit-requests-remaining",
+                Some((Kind::Requests, QuotaFigure::Remaining)),
+            ),
+            (
+                "anthropic-ratelimit-input-tokens-reset",
+                Some((Kind::InputTokens, QuotaFigure::Reset)),
+            ),
+            (
+                "anthropic-ratelimit-output-tokens-limit",
+                Some((Kind::OutputTokens, QuotaFigure::Limit)),
+            ),
             ("anthropic-ratelimit-unified-status", None),
-            ("x-ratelimit-remaining-tokens", Some((Kind::Tokens, Figure::Remaining))),
-            ("x-ratelimit-reset-requests", Some((Kind::Requests, Figure::Reset))),
-            ("x-ratelimit-remaining-requests-day", Some((Kind::LongRequests, Figure::Remaining))),
-            ("x-ratelimit-remaining-tokens-minute", Some((Kind::Tokens, Figure::Remaining))),
+            ("x-ratelimit-remaining-tokens", Some((Kind::Tokens, QuotaFigure::Remaining))),
+            ("x-ratelimit-reset-requests", Some((Kind::Requests, QuotaFigure::Reset))),
+            (
+                "x-ratelimit-remaining-requests-day",
+                Some((Kind::LongRequests, QuotaFigure::Remaining)),
+            ),
+            ("x-ratelimit-remaining-tokens-minute", Some((Kind::Tokens, QuotaFigure::Remaining))),
             ("x-ratelimit-remaining", None),
             ("x-ratelimit-used-tokens", None),
             ("x-request-id", None),

@@ -9,13 +9,13 @@ use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, Unit};
 
 use self::fitting::{fits, has_listed_limits};
-use self::matching::{Index, Witness};
+use self::matching::{ListingIndex, Witness};
 use crate::condition::{of_any_length, rank};
 use crate::listing::Catalogue;
 use crate::own::OwnModel;
 use crate::proposal;
 use crate::report::{
-    Difference, Disagreement, Figure, LimitDifference, MalformedEntry, PriceReport, Proposal,
+    Difference, Disagreement, LimitDifference, ListedPrice, MalformedEntry, PriceReport, Proposal,
     UnknownPrice,
 };
 
@@ -36,7 +36,7 @@ pub struct NamedCatalogue {
 /// free here are left alone.
 #[must_use]
 pub fn compare(models: &[OwnModel], lists: &[NamedCatalogue]) -> PriceReport {
-    let index = Index::new(lists);
+    let index = ListingIndex::new(lists);
     let mut report = PriceReport { sources: index.summaries(), ..PriceReport::default() };
     for own in models.iter().filter(|own| !own.free) {
         let witnesses = index.witnesses(own, models);
@@ -74,7 +74,7 @@ fn refusals(report: &mut PriceReport, own: &OwnModel, witnesses: &[Witness<'_>])
 struct PriceRow {
     unit: Unit,
     when: Condition,
-    figures: Vec<Figure>,
+    figures: Vec<ListedPrice>,
     /// True if a fully understood entry has it.
     is_sayable: bool,
 }
@@ -150,7 +150,7 @@ fn rows(own: &OwnModel, witnesses: &[Witness<'_>]) -> Vec<PriceRow> {
             if !has_price || !fits(own, unit, &when) {
                 continue;
             }
-            let figure = Figure { source: (*source).to_owned(), rate };
+            let figure = ListedPrice { source: (*source).to_owned(), rate };
             // Beside a price that our units cannot express, a proposal of the others would undercharge.
             let is_sayable = listing.unsayable.is_empty();
             match rows.iter_mut().find(|row| row.unit == unit && row.when == when) {

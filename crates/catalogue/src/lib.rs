@@ -25,7 +25,7 @@ pub use listing::{Catalogue, ListFormat, ListedRate, Listing, Unsayable};
 pub use own::{OwnModel, OwnTarget};
 pub use render::{as_json, as_text};
 pub use report::{
-    Difference, Disagreement, Figure, LimitDifference, ListSummary, MalformedEntry, PriceReport,
-    Proposal, UnknownPrice,
+    Difference, Disagreement, LimitDifference, ListSummary, ListedPrice, MalformedEntry,
+    PriceReport, Proposal, UnknownPrice,
 };
 pub use source::{LIST_BYTES_MAX, SourceError, read};

@@ -62,7 +62,7 @@ pub struct Difference {
 
 /// One list's figure for a price.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Figure {
+pub struct ListedPrice {
     /// The label of the list.
     pub source: String,
     /// The price of one unit.
@@ -81,7 +81,7 @@ pub struct Disagreement {
     /// Rate that `models.yaml` charges.
     pub ours: Rate,
     /// Figure of each list.
-    pub figures: Vec<Figure>,
+    pub figures: Vec<ListedPrice>,
 }
 
 impl Disagreement {

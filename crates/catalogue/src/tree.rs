@@ -40,7 +40,7 @@ impl<'a> Tree<'a> {
         let wrong = |error: serde_json::Error| error.to_string();
         match text.bytes().next() {
             Some(b'{') => {
-                let Pairs(pairs) = serde_json::from_str(text).map_err(wrong)?;
+                let RawFields(pairs) = serde_json::from_str(text).map_err(wrong)?;
                 let fields = pairs.into_iter().map(|(key, raw)| Ok((key, Self::read(raw, depth)?)));
                 fields.collect::<Result<_, String>>().map(Self::Fields)
             }
@@ -102,13 +102,13 @@ impl<'a> Tree<'a> {
 }
 
 /// The fields of an object in their order, with values that are still text.
-struct Pairs<'a>(Vec<(String, &'a RawValue)>);
+struct RawFields<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Deserialize<'de> for Pairs<'de> {
+impl<'de> Deserialize<'de> for RawFields<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct CollectPairs;
         impl<'de> Visitor<'de> for CollectPairs {
-            type Value = Pairs<'de>;
+            type Value = RawFields<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }
-                Ok(Pairs(pairs))
+                Ok(RawFields(pairs))
             }
         }
         deserializer.deserialize_map(CollectPairs)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
 use super::limit::{self, HoldOptions, RateOptions};
-use super::output::{IdempotencyOptions, OutputOptions, Pages, with_query};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions, with_query};
 use super::sheets::{ACCOUNT, ACCOUNTS, LOGIN, USAGE, WEBHOOK_SECRET};
 
 /// Manage customers' accounts.
@@ -27,7 +27,7 @@ Examples:
 {CODES}"))]
     List {
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -166,7 +166,7 @@ Examples:
   openssl rand -base64 18 | tee password | tollgate accounts login acct_3f1c0a5b7d9e2468 ada@example.com
 
 {CODES}"))]
-    Login(Login),
+    Login(SetLogin),
     /// Show the secret with which an account's receivers verify webhook signatures.
     #[command(after_help = format!("\
 Examples:
@@ -195,7 +195,7 @@ pub(super) struct ChangeAccount {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Login {
+pub(super) struct SetLogin {
     /// Id of the account.
     account: String,
     /// E-mail address of the login.
@@ -267,7 +267,7 @@ impl AccountsCommand {
     }
 }
 
-impl Login {
+impl SetLogin {
     fn run(self) -> anyhow::Result<ExitCode> {
         let password = match &self.password_file {
             Some(file) => File::open(file)

@@ -182,9 +182,9 @@ trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Socket for T {}
 
 /// Aborts a connection's task when the call ends.
-struct Connection(tokio::task::JoinHandle<hyper::Result<()>>);
+struct ConnectionTask(tokio::task::JoinHandle<hyper::Result<()>>);
 
-impl Drop for Connection {
+impl Drop for ConnectionTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -194,7 +194,7 @@ async fn begin(
     place: AdminEndpoint,
     ask: &AdminRequest,
     token: Option<&Secret>,
-) -> anyhow::Result<(Response<Incoming>, Connection)> {
+) -> anyhow::Result<(Response<Incoming>, ConnectionTask)> {
     let AdminEndpoint { address, tls } = place;
     let stream = tokio::net::TcpStream::connect(address).await?;
     let stream: Box<dyn Socket> = match tls {
@@ -206,7 +206,7 @@ async fn begin(
     };
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let connection = Connection(tokio::spawn(connection));
+    let connection = ConnectionTask(tokio::spawn(connection));
     let mut request = http::Request::builder()
         .method(ask.method.clone())
         .uri(ask.path.as_str())

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::exit::CODES;
-use super::output::{OutputOptions, Pages};
+use super::output::{OutputOptions, PageOptions};
 use super::sheets::ACTS;
 
 /// Show the audit log, newest first: actions of operators, of customers and of the gateway itself.
@@ -21,7 +21,7 @@ pub(super) struct AuditArgs {
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
-    pages: Pages,
+    pages: PageOptions,
     #[command(flatten)]
     output: OutputOptions,
 }

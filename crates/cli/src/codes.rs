@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES as EXIT_CODES;
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{CODE, CODES, NEW_CODE};
 
 /// Manage codes that customers redeem for credit or sign up with.
@@ -30,7 +30,7 @@ Examples:
 {EXIT_CODES}"))]
     List {
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -64,7 +64,7 @@ Examples:
 
 /// Kind of a code.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum CodeKind {
+enum CodeKindChoice {
     /// Credit for the redeeming account.
     Credit,
     /// An invitation to sign up, optionally with credit.
@@ -74,7 +74,7 @@ enum CodeKind {
 #[derive(Args, Debug)]
 pub(super) struct CreateCode {
     /// Kind of the code.
-    kind: CodeKind,
+    kind: CodeKindChoice,
     /// US dollars per use, such as `5.00`. Required for credit.
     #[arg(long, value_name = "AMOUNT")]
     amount: Option<String>,
@@ -115,8 +115,8 @@ impl CodesCommand {
 impl CreateCode {
     fn run(self) -> anyhow::Result<ExitCode> {
         let kind = match self.kind {
-            CodeKind::Credit => "credit",
-            CodeKind::Invite => "invite",
+            CodeKindChoice::Credit => "credit",
+            CodeKindChoice::Invite => "invite",
         };
         let body = json!({
             "kind": kind,

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::Program;
-use super::serve::{self, Ready, Role, RunningGateway, ServeOverrides, Start};
+use super::serve::{self, Ready, RunningGateway, ServeOverrides, ServeRole, Start};
 use super::terminal::outln;
 use tollgate_config::{Overrides, Sources};
 use tollgate_ledger::{AccountId, Ledger, NewKey};
@@ -62,7 +62,7 @@ impl Demo {
         let console = config.console.path.clone();
         let (json, log) = (self.json, places.log);
         let key_file = config.store.data_dir.join("demo-key");
-        let start = Start { sources, overrides, config, log, role: Role::Demonstrates };
+        let start = Start { sources, overrides, config, log, role: ServeRole::Demonstrates };
         let ready: Ready = Box::new(move |running| {
             let (key, balance) = prepare(&running.ledger, &key_file)?;
             if json {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::admin_call::AdminRequest;
 use super::exit::{CODES, Failure, NOT_FOUND, REFUSED};
 use super::operator::AdminOptions;
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{FLEET, LEASES, NODES, RESOLVED_SUSPENSE};
 
 const PATH: &str = "/admin/v1/fleet";
@@ -61,7 +61,7 @@ struct Leases {
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
     #[command(flatten)]
-    pages: Pages,
+    pages: PageOptions,
     #[command(flatten)]
     output: OutputOptions,
 }

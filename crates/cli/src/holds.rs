@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{HOLDS_IN_DOUBT, RESOLVED};
 
 /// Resolve holds that a crash left open.
@@ -21,7 +21,7 @@ Examples:
 {CODES}"))]
     InDoubt {
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },

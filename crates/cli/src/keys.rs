@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
-use super::limit::{self, KeyLimits};
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::limit::{self, KeyLimitOptions};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{KEY, KEYS, NEW_KEY};
 
 /// Manage customers' API keys.
@@ -25,7 +25,7 @@ Examples:
         /// Id of the account.
         account: String,
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -88,7 +88,7 @@ pub(super) struct CreateKey {
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
     #[command(flatten)]
-    limits: KeyLimits,
+    limits: KeyLimitOptions,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]
@@ -122,7 +122,7 @@ pub(super) struct Update {
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
     #[command(flatten)]
-    limits: KeyLimits,
+    limits: KeyLimitOptions,
     #[command(flatten)]
     once: IdempotencyOptions,
     #[command(flatten)]

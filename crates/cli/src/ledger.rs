@@ -11,14 +11,16 @@ use clap::{Args, Subcommand, ValueEnum};
 use super::admin_call::{AdminRequest, VERIFY_TIMEOUT};
 use super::exit::CODES;
 use super::operator::AdminOptions;
-use super::output::{OutputOptions, Pages, with_query};
+use super::output::{OutputOptions, PageOptions, with_query};
 use super::records::RecordSource;
 use super::repair::RepairArgs;
 use super::sheets::{ENTRIES, JOURNAL, LOSSES, MARGINS};
 use super::terminal;
 use super::trial_balance::TrialBalanceArgs;
 use super::{accounts, archive};
-use tollgate_ledger::{AccountId, Balance, ExportFormat, Report, Seq, SledReading, verify};
+use tollgate_ledger::{
+    AccountId, Balance, ExportFormat, Seq, SledReading, VerificationReport, verify,
+};
 use tollgate_types::printable::escaped;
 
 /// Write buffer, in bytes.
@@ -38,7 +40,7 @@ Examples:
         /// Id of the account.
         account: String,
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -72,7 +74,7 @@ Examples:
         to: Option<String>,
         /// Grouping. Default: by day, account, model and upstream.
         #[arg(long, value_enum)]
-        by: Option<MarginBy>,
+        by: Option<MarginByChoice>,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -118,14 +120,14 @@ Examples:
 
 /// Key by which margins are grouped.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum MarginBy {
+pub(super) enum MarginByChoice {
     Day,
     Account,
     Model,
     Upstream,
 }
 
-impl MarginBy {
+impl MarginByChoice {
     fn word(self) -> &'static str {
         match self {
             Self::Day => "day",
@@ -192,7 +194,7 @@ impl LedgerCommand {
                 let query = [
                     ("from", from.as_deref()),
                     ("to", to.as_deref()),
-                    ("by", by.map(MarginBy::word)),
+                    ("by", by.map(MarginByChoice::word)),
                 ];
                 let path = with_query("/admin/v1/margins", &query);
                 output.show(&AdminRequest::get(path), &MARGINS)
@@ -275,7 +277,7 @@ impl ExportArgs {
     }
 }
 
-fn print(out: &mut impl std::io::Write, report: &Report) -> std::io::Result<()> {
+fn print(out: &mut impl std::io::Write, report: &VerificationReport) -> std::io::Result<()> {
     writeln!(
         out,
         "{} records in {} commits and {} segments",

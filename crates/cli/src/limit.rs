@@ -21,7 +21,7 @@ pub(super) struct RateOptions {
 
 /// Options for a key's rate and spend limits.
 #[derive(Args, Debug)]
-pub(super) struct KeyLimits {
+pub(super) struct KeyLimitOptions {
     #[command(flatten)]
     rates: RateOptions,
     /// US dollars a day, such as `5.00`, or `none`.
@@ -74,7 +74,7 @@ impl RateOptions {
     }
 }
 
-impl KeyLimits {
+impl KeyLimitOptions {
     pub(super) fn fields(self) -> Vec<JsonField> {
         let mut fields = self.rates.fields();
         fields.push(("spend_per_day", self.spend_per_day));

@@ -28,7 +28,7 @@ pub(super) struct OutputOptions {
 
 /// Page of a list.
 #[derive(Args, Debug)]
-pub(super) struct Pages {
+pub(super) struct PageOptions {
     /// Number of items: 1 to 500. Default: 100.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     limit: Option<u16>,
@@ -114,7 +114,7 @@ impl OutputOptions {
         &self,
         path: &str,
         query: &[(&str, Option<&str>)],
-        pages: &Pages,
+        pages: &PageOptions,
         sheet: &Sheet,
     ) -> anyhow::Result<ExitCode> {
         let (mut cursor, mut name) = (pages.from.clone(), None);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{ACCOUNT_PRICES, CHARGED_PRICES, PRICE_GROUP, PRICE_GROUPS};
 
 /// Manage customers' price rules and price groups.
@@ -84,7 +84,7 @@ Examples:
 {CODES}"))]
     Charged {
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },

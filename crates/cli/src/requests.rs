@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
-use super::output::{OutputOptions, Pages, with_query};
+use super::output::{OutputOptions, PageOptions, with_query};
 use super::sheets::{REQUEST, REQUESTS};
 use super::terminal::{self, errln};
 
@@ -37,7 +37,7 @@ Examples:
   tollgate requests tail --account acct_3f1c0a5b7d9e2468 --json | jq .cost
 
 {CODES}"))]
-    Tail(Tail),
+    Tail(TailRequests),
     /// Show a request by its id.
     #[command(after_help = format!("\
 Examples:
@@ -70,13 +70,13 @@ pub(super) struct ListRequests {
     #[arg(long)]
     errors: bool,
     #[command(flatten)]
-    pages: Pages,
+    pages: PageOptions,
     #[command(flatten)]
     output: OutputOptions,
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Tail {
+pub(super) struct TailRequests {
     /// Only requests of this account; `none` for requests without a valid key.
     #[arg(long, value_name = "ACCOUNT")]
     account: Option<String>,
@@ -110,7 +110,7 @@ impl ListRequests {
     }
 }
 
-impl Tail {
+impl TailRequests {
     fn run(&self) -> anyhow::Result<ExitCode> {
         let query = [("account", self.account.as_deref())];
         let ask = AdminRequest::get(with_query("/admin/v1/requests/tail", &query));

@@ -62,9 +62,9 @@ impl Serve {
         let Some(config) = load(&sources, &overrides) else { return Ok(ExitCode::FAILURE) };
         let (ready_json, bodies) = (self.ready_json, config.limits.body_memory_summary());
         let role = match (self.take_over, self.accept_fork) {
-            (true, _) => Role::TakesOver,
-            (false, true) => Role::GoesOnAsCopy,
-            (false, false) => Role::Serves,
+            (true, _) => ServeRole::TakesOver,
+            (false, true) => ServeRole::GoesOnAsCopy,
+            (false, false) => ServeRole::Serves,
         };
         let start = Start { sources, overrides, config, log: self.places.log, role };
         let ready: Ready = Box::new(move |running| {
@@ -111,12 +111,12 @@ pub struct Start {
     /// Minimum level of log lines.
     pub log: log::LevelFilter,
     /// Relation to another process that serves the same ledger.
-    pub role: Role,
+    pub role: ServeRole,
 }
 
 /// Role of a process in the succession of processes that serve one ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ServeRole {
     /// Runs the demo, without handover.
     Demonstrates,
     /// Serves, and can hand over to a successor.

@@ -22,11 +22,11 @@ pub(super) struct Sheet {
 }
 
 /// Title, JSON pointer and format of a column.
-pub(super) type Column = (&'static str, &'static str, Kind);
+pub(super) type Column = (&'static str, &'static str, ValueFormat);
 
 /// Format of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueFormat {
     /// Left-aligned text, truncated to a limit.
     Text,
     /// Left-aligned text, not truncated: the gateway's own sentences.
@@ -63,7 +63,7 @@ impl Sheet {
     /// Main value of each row, one a line.
     pub(super) fn main_values(&self, document: &Value) -> Vec<String> {
         let rows = self.rows(document).into_iter();
-        rows.map(|row| shown(row.pointer(self.main), Kind::Whole)).collect()
+        rows.map(|row| shown(row.pointer(self.main), ValueFormat::Whole)).collect()
     }
 
     /// Titles of the columns.
@@ -84,8 +84,11 @@ impl Sheet {
             // A tail prints before it knows later rows: columns only ever grow.
             *width = (*width).max(letters);
             let padding = " ".repeat(width.saturating_sub(letters));
-            let (before, behind) =
-                if *kind == Kind::Figure { (padding.as_str(), "") } else { ("", padding.as_str()) };
+            let (before, behind) = if *kind == ValueFormat::Figure {
+                (padding.as_str(), "")
+            } else {
+                ("", padding.as_str())
+            };
             line.extend([before, cell, behind, "  "]);
         }
         line.trim_end().to_owned()
@@ -106,7 +109,9 @@ impl Sheet {
                 self.add(&mut table, row);
             }
             for (index, (_, _, kind)) in self.columns.iter().enumerate() {
-                if let Some(column) = table.column_mut(index).filter(|_| *kind == Kind::Figure) {
+                if let Some(column) =
+                    table.column_mut(index).filter(|_| *kind == ValueFormat::Figure)
+                {
                     column.set_cell_alignment(CellAlignment::Right);
                 }
             }
@@ -139,9 +144,9 @@ impl Sheet {
 }
 
 /// Render a value as a cell.
-fn shown(value: Option<&Value>, kind: Kind) -> String {
+fn shown(value: Option<&Value>, kind: ValueFormat) -> String {
     let text = match value {
-        Some(Value::Null) if kind == Kind::All => "all".to_owned(),
+        Some(Value::Null) if kind == ValueFormat::All => "all".to_owned(),
         None | Some(Value::Null) => NOTHING.to_owned(),
         Some(Value::Bool(true)) => "yes".to_owned(),
         Some(Value::Bool(false)) => "no".to_owned(),
@@ -158,7 +163,7 @@ fn shown(value: Option<&Value>, kind: Kind) -> String {
     // What customers have named is no line of its own, whatever it is. An array was cut item by item.
     match value {
         Some(Value::Array(_)) => text,
-        _ if kind == Kind::Whole => escaped(&text).into_owned(),
+        _ if kind == ValueFormat::Whole => escaped(&text).into_owned(),
         _ => one_line(&text).into_owned(),
     }
 }
@@ -172,7 +177,10 @@ mod tests {
     const MONEY: Sheet = Sheet {
         rows: "/data",
         below: "",
-        columns: &[("id", "/id", Kind::Text), ("left", "/balance/left", Kind::Figure)],
+        columns: &[
+            ("id", "/id", ValueFormat::Text),
+            ("left", "/balance/left", ValueFormat::Figure),
+        ],
         main: "/id",
     };
 
@@ -195,7 +203,10 @@ mod tests {
         let sheet = Sheet {
             rows: "/upstreams",
             below: "/targets",
-            columns: &[("upstream", "../name", Kind::Text), ("model", "/model", Kind::Text)],
+            columns: &[
+                ("upstream", "../name", ValueFormat::Text),
+                ("model", "/model", ValueFormat::Text),
+            ],
             main: "/name",
         };
         let document = json!({"upstreams": [
@@ -213,7 +224,7 @@ mod tests {
         let sheet = Sheet {
             rows: "",
             below: "",
-            columns: &[("models", "/models", Kind::All), ("on", "/on", Kind::Text)],
+            columns: &[("models", "/models", ValueFormat::All), ("on", "/on", ValueFormat::Text)],
             main: "/on",
         };
         assert_eq!(sheet.table(&json!({"models": null, "on": true})), "models  all\non      yes");

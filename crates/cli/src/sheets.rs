@@ -1,7 +1,7 @@
 //! Table layouts of all admin API documents: a row for each column, drawn by [`Sheet`]. The OpenAPI
 //! document has the types of fields, but no choice, order or titles of columns.
 
-use super::sheet::Kind::{All, Figure, Text, Whole};
+use super::sheet::ValueFormat::{All, Figure, Text, Whole};
 use super::sheet::{Column, Sheet};
 use tollgate_money::price::UNITS;
 

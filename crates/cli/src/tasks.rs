@@ -8,7 +8,7 @@ use serde_json::json;
 use super::accounts;
 use super::admin_call::{AdminRequest, encoded};
 use super::exit::CODES;
-use super::output::{IdempotencyOptions, OutputOptions, Pages};
+use super::output::{IdempotencyOptions, OutputOptions, PageOptions};
 use super::sheets::{ANNOUNCED, TASK, TASKS, TASKS_IN_DOUBT};
 
 /// Manage asynchronous tasks, such as video.
@@ -29,7 +29,7 @@ Examples:
         #[arg(long, value_name = "STATE")]
         state: Option<String>,
         #[command(flatten)]
-        pages: Pages,
+        pages: PageOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -68,7 +68,7 @@ Examples:
         /// Id of the task.
         task: String,
         #[command(flatten)]
-        end: End,
+        end: TaskEndOptions,
         #[command(flatten)]
         once: IdempotencyOptions,
         #[command(flatten)]
@@ -95,7 +95,7 @@ Examples:
 /// Charge to the customer.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-pub(super) struct End {
+pub(super) struct TaskEndOptions {
     /// The customer pays nothing.
     #[arg(long)]
     void: bool,

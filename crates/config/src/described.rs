@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::shown::{is_public, may_be_shown};
-use super::spans::Path;
+use super::spans::DocumentPath;
 use tollgate_types::secret::Secret;
 
 /// Hex digits of a secret's fingerprint: enough to see that another one was written.
@@ -90,12 +90,12 @@ fn hex(bytes: &[u8]) -> String {
 /// One file, before anything is filled in.
 pub(super) fn describe(typed: &serde_yaml::Value, schema: &Value) -> RedactedConfig {
     let mut described = serde_json::to_value(typed).unwrap_or_default();
-    mask(&mut described, &Path::root(), schema);
+    mask(&mut described, &DocumentPath::root(), schema);
     RedactedConfig(described)
 }
 
 /// Overwrites what may not be shown with its digest. What only names a variable or a file is shown.
-fn mask(value: &mut Value, path: &Path, schema: &Value) {
+fn mask(value: &mut Value, path: &DocumentPath, schema: &Value) {
     match value {
         Value::Object(fields) => {
             for (key, mut value) in std::mem::take(fields) {

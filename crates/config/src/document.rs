@@ -10,7 +10,7 @@ use serde_yaml::Value;
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::expand::{Env, Expansion, ExpansionError};
 pub(super) use super::fault::Fault;
-use super::spans::{Mark, Path, Spans, Step, SyntaxRefusal, syntax_help};
+use super::spans::{DocumentPath, Mark, Spans, Step, SyntaxRefusal, syntax_help};
 use super::{described, shape, shown};
 use tollgate_types::printable::shortened;
 
@@ -86,7 +86,7 @@ impl Document {
         let directory = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
         let (unfilled, faults) = (Vec::new(), Vec::new());
         let mut expansion = Expansion { env, directory, spans: &spans, unfilled, faults };
-        expansion.fill(&mut value, &Path::root());
+        expansion.fill(&mut value, &DocumentPath::root());
         let Expansion { unfilled, faults, .. } = expansion;
         let (file, text) = (file.to_owned(), text.to_owned());
         Ok(Self { file, text, schema, spans, described, value, unfilled, faults })
@@ -99,7 +99,7 @@ impl Document {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
         let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
-        let at_fault: HashSet<&Path> =
+        let at_fault: HashSet<&DocumentPath> =
             self.faults.iter().map(|fault| &fault.path).chain(unfilled).collect();
         faults.retain(|fault| !at_fault.contains(&fault.path));
         self.faults.append(&mut faults);
@@ -111,7 +111,7 @@ impl Document {
         match serde_path_to_error::deserialize(sound) {
             Ok(read) => Some(read),
             Err(error) => {
-                let path = Path::from(error.path());
+                let path = DocumentPath::from(error.path());
                 // What serde says beside known faults follows from what was pruned.
                 if self.faults.is_empty() {
                     self.faults.push(Fault::at_value(&path, error.into_inner().to_string()));
@@ -124,8 +124,7 @@ impl Document {
     /// Moves a top-level field into its own document, with its notes; `None` if the field is missing.
     pub(super) fn split_off(&mut self, field: &str) -> Option<Self> {
         let taken = self.value.as_mapping_mut()?.shift_remove(field)?;
-        let is_inside =
-            |path: &Path| matches!(path.steps().first(), Some(Step::Key(first)) if first == field);
+        let is_inside = |path: &DocumentPath| matches!(path.steps().first(), Some(Step::Key(first)) if first == field);
         let (unfilled, kept) = std::mem::take(&mut self.unfilled)
             .into_iter()
             .partition(|unfilled| is_inside(&unfilled.path));
@@ -154,7 +153,7 @@ impl Document {
         for path in paths {
             graft(&self.value, &mut part, path);
         }
-        let is_part = |path: &Path| paths.iter().any(|target| path.meets(target));
+        let is_part = |path: &DocumentPath| paths.iter().any(|target| path.meets(target));
         let unfilled = self.unfilled.iter().filter(|one| is_part(&one.path)).cloned().collect();
         let faults = self.faults.iter().filter(|one| is_part(&one.path)).cloned().collect();
         Self {
@@ -172,7 +171,7 @@ impl Document {
     /// Faults of the keys beside those at the ends of these paths.
     pub(super) fn faults_beside<T: JsonSchema>(&self, paths: &[&[&str]]) -> Vec<Fault> {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
-        let is_beside = |path: &Path| {
+        let is_beside = |path: &DocumentPath| {
             let is_sibling = |target: &&[&str]| {
                 let above = target.split_last().map(|(_, above)| above);
                 path.parent().is_some_and(|parent| above.is_some_and(|above| parent.is_at(above)))
@@ -299,7 +298,7 @@ fn more(file: String, severities: impl Iterator<Item = Severity>) -> Option<Diag
 }
 
 /// Takes the entries and fields out of `value` that the paths lead into.
-fn prune<'a>(value: &mut Value, paths: impl Iterator<Item = &'a Path>, maps: &[&str]) {
+fn prune<'a>(value: &mut Value, paths: impl Iterator<Item = &'a DocumentPath>, maps: &[&str]) {
     let Some(fields) = value.as_mapping_mut() else { return };
     let (mut entries, mut whole) = (HashMap::<&str, HashSet<&str>>::new(), HashSet::new());
     for path in paths {

@@ -10,7 +10,7 @@ use serde_yaml::Value;
 
 use super::fault::Fault;
 use super::shown::is_variable_name;
-use super::spans::{Path, Spans};
+use super::spans::{DocumentPath, Spans};
 
 /// Looks up the value of an environment variable.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct ExpansionError {
     /// The path of the value at fault.
-    pub(super) path: Path,
+    pub(super) path: DocumentPath,
     /// Name of the variable or file, and the reason: the beginning of a sentence.
     pub(super) reason: String,
     /// Suggested fix for the operator.
@@ -46,7 +46,7 @@ pub(super) struct Expansion<'a> {
 impl Expansion<'_> {
     /// Fills in everything below `value`. What cannot be filled in stays as it was typed. Decimal
     /// numbers become the text that was typed: no price may pass through a float.
-    pub(super) fn fill(&mut self, value: &mut Value, path: &Path) {
+    pub(super) fn fill(&mut self, value: &mut Value, path: &DocumentPath) {
         match value {
             Value::String(text) => {
                 if let Some(filled) = self.text(text, path) {
@@ -78,7 +78,7 @@ impl Expansion<'_> {
     }
 
     /// The filled-in text; `None` where something is missing or wrong, which is noted.
-    fn text(&mut self, typed: &str, path: &Path) -> Option<String> {
+    fn text(&mut self, typed: &str, path: &DocumentPath) -> Option<String> {
         let mut filled = String::with_capacity(typed.len());
         let mut rest = typed;
         while let Some((before, after)) = rest.split_once('$') {
@@ -110,7 +110,7 @@ impl Expansion<'_> {
         Some(filled)
     }
 
-    fn variable(&mut self, expression: &str, path: &Path) -> Option<String> {
+    fn variable(&mut self, expression: &str, path: &DocumentPath) -> Option<String> {
         let (name, default) = match expression.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (expression, None),
@@ -134,7 +134,7 @@ impl Expansion<'_> {
         filled
     }
 
-    fn file(&mut self, name: &str, path: &Path) -> Option<String> {
+    fn file(&mut self, name: &str, path: &DocumentPath) -> Option<String> {
         match read_secret(&self.directory.join(name)) {
             Ok(text) => Some(text),
             Err(reason) => {
@@ -151,7 +151,7 @@ impl Expansion<'_> {
         }
     }
 
-    fn fault(&mut self, path: &Path, message: &str, help: &str) {
+    fn fault(&mut self, path: &DocumentPath, message: &str, help: &str) {
         self.faults.push(Fault::at_value(path, message).help(help));
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         let directory = FilePath::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let mut expansion =
             Expansion { env: &env, directory, spans: &spans, unfilled: vec![], faults: vec![] };
-        expansion.fill(&mut value, &Path::root());
+        expansion.fill(&mut value, &DocumentPath::root());
         let unfilled = expansion.unfilled.iter().map(|u| u.reason.clone()).collect();
         let faults = expansion.faults.iter().map(|f| f.message.clone()).collect();
         (value, unfilled, faults)

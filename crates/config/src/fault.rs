@@ -1,13 +1,13 @@
 //! Faults of values in a file, before they have a place in its text.
 
 use super::diagnostic::Severity;
-use super::spans::Path;
+use super::spans::DocumentPath;
 
 /// A finding about a value of a document.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     /// The path of the value at fault.
-    pub(super) path: Path,
+    pub(super) path: DocumentPath,
     /// True to mark the key instead of the value.
     pub(super) on_key: bool,
     pub(super) severity: Severity,
@@ -18,7 +18,7 @@ pub(super) struct Fault {
 
 impl Fault {
     /// An error in a value.
-    pub(super) fn at_value(path: &Path, message: impl Into<String>) -> Self {
+    pub(super) fn at_value(path: &DocumentPath, message: impl Into<String>) -> Self {
         Self {
             path: path.clone(),
             on_key: false,
@@ -29,7 +29,7 @@ impl Fault {
     }
 
     /// An error in a key, or in what is missing below it.
-    pub(super) fn at_key(path: &Path, message: impl Into<String>) -> Self {
+    pub(super) fn at_key(path: &DocumentPath, message: impl Into<String>) -> Self {
         Self { on_key: true, ..Self::at_value(path, message) }
     }
 

@@ -3,10 +3,13 @@
 use super::database_url::DatabaseUrl;
 use super::network::Network;
 use super::rate::{Dollars, PerMillion, PerThousand, PerUnit, Times};
-use super::scalar::{Address, DayWindow, ImageSize, Period, Scalar, ScalarError, Share, Size};
+use super::scalar::{
+    ByteSize, DayWindowText, DurationText, Fraction, ImageSizeText, ListenAddress, Scalar,
+    ScalarError,
+};
 use super::url::BaseUrl;
 use super::webhook_host::WebhookHost;
-use super::window::Window;
+use super::window::OptionalDuration;
 
 /// The checks by `format`.
 pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
@@ -14,13 +17,13 @@ pub(super) fn check(format: &str, text: &str) -> Result<(), ScalarError> {
         T::parse(text).map(drop)
     }
     match format {
-        Period::FORMAT => check::<Period>(text),
-        Window::FORMAT => check::<Window>(text),
-        Size::FORMAT => check::<Size>(text),
-        Share::FORMAT => check::<Share>(text),
-        Address::FORMAT => check::<Address>(text),
-        ImageSize::FORMAT => check::<ImageSize>(text),
-        DayWindow::FORMAT => check::<DayWindow>(text),
+        DurationText::FORMAT => check::<DurationText>(text),
+        OptionalDuration::FORMAT => check::<OptionalDuration>(text),
+        ByteSize::FORMAT => check::<ByteSize>(text),
+        Fraction::FORMAT => check::<Fraction>(text),
+        ListenAddress::FORMAT => check::<ListenAddress>(text),
+        ImageSizeText::FORMAT => check::<ImageSizeText>(text),
+        DayWindowText::FORMAT => check::<DayWindowText>(text),
         Network::FORMAT => check::<Network>(text),
         WebhookHost::FORMAT => check::<WebhookHost>(text),
         BaseUrl::FORMAT => check::<BaseUrl>(text),

@@ -57,7 +57,7 @@ pub use shape::WithoutNull;
 
 use document::{Document, Fault};
 use snapshot::Snapshot;
-use spans::Path;
+use spans::DocumentPath;
 use tollgate_options::network::ProxyRules;
 
 /// The field in which models are listed, in either file.
@@ -285,7 +285,7 @@ fn compile_text(
             if let Some(other) = other {
                 let message = format!("there are models here and in `{}`", other.name);
                 let help = "keep one of the two: nothing says which counts";
-                models.note(Fault::at_key(&Path::root().key(MODELS), message).help(help));
+                models.note(Fault::at_key(&DocumentPath::root().key(MODELS), message).help(help));
             }
             Ok(models)
         }

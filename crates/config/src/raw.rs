@@ -32,19 +32,19 @@ pub(super) use upstreams::*;
 
 /// A mapping from names to values that keeps the order of the file.
 #[derive(Debug)]
-pub(super) struct Entries<T>(pub(super) Vec<(String, T)>);
+pub(super) struct OrderedMap<T>(pub(super) Vec<(String, T)>);
 
-impl<T> Default for Entries<T> {
+impl<T> Default for OrderedMap<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMap<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Collect<T> {
-            type Value = Entries<T>;
+        struct CollectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for CollectVisitor<T> {
+            type Value = OrderedMap<T>;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a mapping")
@@ -55,14 +55,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
                 while let Some(entry) = map.next_entry()? {
                     entries.push(entry);
                 }
-                Ok(Entries(entries))
+                Ok(OrderedMap(entries))
             }
         }
-        deserializer.deserialize_map(Collect(PhantomData))
+        deserializer.deserialize_map(CollectVisitor(PhantomData))
     }
 }
 
-impl<T: JsonSchema> JsonSchema for Entries<T> {
+impl<T: JsonSchema> JsonSchema for OrderedMap<T> {
     fn inline_schema() -> bool {
         true
     }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::compile::{archive_of, database_of, sendable};
 use super::diagnostic::{Diagnostic, Severity};
 use super::document::Document;
-use super::scalar::{Address, SecretText};
+use super::scalar::{ListenAddress, SecretText};
 use super::{environment_proxies, raw, routes_schema, unreadable, variable};
 use tollgate_options::archive::Archive;
 use tollgate_options::postgres::PostgresOptions;
@@ -50,7 +50,7 @@ struct RoutesSettings {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct AdminSettings {
-    address: Option<Address>,
+    address: Option<ListenAddress>,
     token: Option<SecretText>,
     tls: TlsSettings,
 }
@@ -65,14 +65,14 @@ struct TlsSettings {
 #[serde(default)]
 struct StoreSettings {
     data_dir: Option<String>,
-    postgres: Option<raw::Postgres>,
+    postgres: Option<raw::PostgresSection>,
     journal: JournalSettings,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 struct JournalSettings {
-    archive: Option<raw::Archive>,
+    archive: Option<raw::ArchiveSection>,
 }
 
 impl RoutesFile {
@@ -98,7 +98,7 @@ impl RoutesFile {
     /// # Errors
     /// What is wrong with it.
     pub fn admin_address(&self) -> Result<SocketAddr, Vec<Diagnostic>> {
-        let default = || raw::Admin::default().address;
+        let default = || raw::AdminSection::default().address;
         self.setting(&[ADDRESS], |_, read| read.admin.address.unwrap_or_else(default).0)
     }
 

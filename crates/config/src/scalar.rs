@@ -98,9 +98,9 @@ pub(super) fn schema<T: Scalar>() -> Schema {
 
 /// A duration: `250ms`, `5s`, `2m`, `1h`. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Period(pub(super) Duration);
+pub(super) struct DurationText(pub(super) Duration);
 
-impl Scalar for Period {
+impl Scalar for DurationText {
     const FORMAT: &'static str = "tollgate-duration";
     const DESCRIPTION: &'static str = "a duration such as `250ms`, `30s`, `5m` or `1h`";
     const NUMBER: bool = false;
@@ -138,9 +138,9 @@ impl Scalar for Period {
 
 /// A size in bytes: `65536`, `64KiB`, `64MiB`, `1GiB`. Never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Size(pub(super) usize);
+pub(super) struct ByteSize(pub(super) usize);
 
-impl Scalar for Size {
+impl Scalar for ByteSize {
     const FORMAT: &'static str = "tollgate-size";
     const DESCRIPTION: &'static str =
         "a size such as `64KiB`, `64MiB`, `1GiB` or a number of bytes";
@@ -190,16 +190,16 @@ fn split_unit(text: &str) -> (&str, &str) {
 
 /// A share of all: `0.01` is one in a hundred. Kept in millionths, so that it is compared exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Share(pub(super) u32);
+pub(super) struct Fraction(pub(super) u32);
 
-impl Share {
+impl Fraction {
     /// All of them: a share of one million millionths.
     pub(super) const ALL: Self = Self(1_000_000);
     /// Decimals that millionths can hold.
     const DECIMALS: u32 = 6;
 }
 
-impl Scalar for Share {
+impl Scalar for Fraction {
     const FORMAT: &'static str = "tollgate-share";
     const DESCRIPTION: &'static str = "a share from `0` to `1`, such as `0.01`";
     const NUMBER: bool = true;
@@ -225,9 +225,9 @@ impl Scalar for Share {
 
 /// An IP address and a port to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Address(pub(super) SocketAddr);
+pub(super) struct ListenAddress(pub(super) SocketAddr);
 
-impl Scalar for Address {
+impl Scalar for ListenAddress {
     const FORMAT: &'static str = "tollgate-address";
     const DESCRIPTION: &'static str =
         "an IP address with a port, such as `127.0.0.1:8080` or `[::]:8080`";
@@ -250,9 +250,9 @@ impl Scalar for Address {
 
 /// The size of an image: `1024x1024`, or `1024*1024` as one provider writes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ImageSize(pub(super) price::ImageSize);
+pub(super) struct ImageSizeText(pub(super) price::ImageSize);
 
-impl Scalar for ImageSize {
+impl Scalar for ImageSizeText {
     const FORMAT: &'static str = "tollgate-image-size";
     const DESCRIPTION: &'static str = "a size in pixels such as `1024x1024`";
     const NUMBER: bool = false;
@@ -267,9 +267,9 @@ impl Scalar for ImageSize {
 
 /// A time of the day in UTC, over midnight or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DayWindow(pub(super) price::DayWindow);
+pub(super) struct DayWindowText(pub(super) price::DayWindow);
 
-impl Scalar for DayWindow {
+impl Scalar for DayWindowText {
     const FORMAT: &'static str = "tollgate-day-window";
     const DESCRIPTION: &'static str = "a time of the day in UTC such as `16:30-00:30`";
     const NUMBER: bool = false;
@@ -282,7 +282,7 @@ impl Scalar for DayWindow {
     }
 }
 
-scalar!(Period, Size, Share, Address, ImageSize, DayWindow);
+scalar!(DurationText, ByteSize, Fraction, ListenAddress, ImageSizeText, DayWindowText);
 
 /// A secret: in the file itself, out of the environment, or out of a file of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,11 +322,15 @@ mod tests {
     #[test]
     fn durations_have_a_unit_and_a_range() {
         for (text, ms) in [("250ms", 250), ("5s", 5_000), ("2m", 120_000), ("24h", 86_400_000)] {
-            assert_eq!(Period::parse(text).map(|p| p.0), Ok(Duration::from_millis(ms)), "{text}");
+            assert_eq!(
+                DurationText::parse(text).map(|p| p.0),
+                Ok(Duration::from_millis(ms)),
+                "{text}"
+            );
         }
         for text in ["", "5", "s", "0s", "-5s", "1.5s", "5 s", "5S", "25h", "99999999999999999999h"]
         {
-            assert!(Period::parse(text).is_err(), "{text:?} was accepted");
+            assert!(DurationText::parse(text).is_err(), "{text:?} was accepted");
         }
     }
 
@@ -334,12 +338,12 @@ mod tests {
     fn sizes_are_powers_of_two_or_bytes() {
         for (text, bytes) in [("1", 1), ("64KiB", 65_536), ("64MiB", 67_108_864), ("1GiB", 1 << 30)]
         {
-            assert_eq!(Size::parse(text).map(|s| s.0), Ok(bytes), "{text}");
+            assert_eq!(ByteSize::parse(text).map(|s| s.0), Ok(bytes), "{text}");
         }
         for text in ["", "KiB", "0", "0MiB", "64MB", "64 MiB", "-1", "1.5MiB", "99999999999GiB"] {
-            assert!(Size::parse(text).is_err(), "{text:?} was accepted");
+            assert!(ByteSize::parse(text).is_err(), "{text:?} was accepted");
         }
-        let help = Size::parse("64MB").expect_err("a decimal unit").help.unwrap_or_default();
+        let help = ByteSize::parse("64MB").expect_err("a decimal unit").help.unwrap_or_default();
         assert!(help.contains("`MiB`"), "{help}");
     }
 
@@ -348,23 +352,23 @@ mod tests {
         for (text, millionths) in
             [("0", 0), ("1", 1_000_000), ("1.0", 1_000_000), ("0.01", 10_000), ("1e-6", 1)]
         {
-            assert_eq!(Share::parse(text).map(|share| share.0), Ok(millionths), "{text}");
+            assert_eq!(Fraction::parse(text).map(|share| share.0), Ok(millionths), "{text}");
         }
         for text in ["", "-0.1", "1.000001", "2", "1%", "0.0000001", ".", "NaN", "1e9", "1e-99999"]
         {
-            assert!(Share::parse(text).is_err(), "{text:?} was accepted");
+            assert!(Fraction::parse(text).is_err(), "{text:?} was accepted");
         }
     }
 
     #[test]
     fn addresses_are_numeric() {
         for text in ["127.0.0.1:8080", "[::1]:0"] {
-            assert!(Address::parse(text).is_ok(), "{text}");
+            assert!(ListenAddress::parse(text).is_ok(), "{text}");
         }
         for (text, help) in
             [(":80", "0.0.0.0:80"), ("localhost:80", "127.0.0.1:80"), ("8080", "such as")]
         {
-            let error = Address::parse(text).expect_err(text);
+            let error = ListenAddress::parse(text).expect_err(text);
             assert!(error.help.as_ref().is_some_and(|found| found.contains(help)), "{error:?}");
         }
     }

@@ -12,7 +12,7 @@ use serde_yaml::Value;
 
 use super::diagnostic::did_you_mean;
 use super::fault::Fault;
-use super::spans::{Path, Spans};
+use super::spans::{DocumentPath, Spans};
 use super::{format, shown};
 use tollgate_types::printable::shortened;
 
@@ -60,7 +60,7 @@ impl Transform for WithoutNull {
 /// Everything in `value` that `schema` does not allow.
 pub(super) fn check(value: &Value, schema: &Schema, spans: &Spans) -> Vec<Fault> {
     let mut walk = Walk { root: schema.as_value(), spans, faults: Vec::new() };
-    walk.value(value, schema.as_value(), &Path::root());
+    walk.value(value, schema.as_value(), &DocumentPath::root());
     walk.faults
 }
 
@@ -71,7 +71,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, value: &Value, schema: &'a Json, path: &Path) {
+    fn value(&mut self, value: &Value, schema: &'a Json, path: &DocumentPath) {
         let schema = self.resolve(schema);
         // Before types: `field:` with nothing behind it is a slip, whatever the field takes.
         if value.is_null() {
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn mapping(&mut self, fields: &serde_yaml::Mapping, schema: &'a Json, path: &Path) {
+    fn mapping(&mut self, fields: &serde_yaml::Mapping, schema: &'a Json, path: &DocumentPath) {
         let properties = schema["properties"].as_object();
         let names: Vec<&str> =
             properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
@@ -145,7 +145,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn text(&mut self, text: &str, schema: &'a Json, path: &Path) {
+    fn text(&mut self, text: &str, schema: &'a Json, path: &DocumentPath) {
         if let Some(words) = schema["enum"].as_array() {
             let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
             self.word(text, &words, schema, path);
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn word(&mut self, text: &str, words: &[&str], schema: &Json, path: &Path) {
+    fn word(&mut self, text: &str, words: &[&str], schema: &Json, path: &DocumentPath) {
         if !words.contains(&text) {
             let typed = shortened(self.spans.text(path).unwrap_or_default(), TYPED_CHARS_MAX);
             let help = did_you_mean(text, "the words here are", words);
@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn integer(&mut self, number: Option<u64>, schema: &Json, path: &Path) {
+    fn integer(&mut self, number: Option<u64>, schema: &Json, path: &DocumentPath) {
         let min = schema["minimum"].as_u64().unwrap_or(0);
         let max = schema["maximum"].as_u64().unwrap_or(u64::MAX);
         if number.is_none_or(|number| number < min || number > max) {
@@ -178,13 +178,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn null(&mut self, schema: &Json, path: &Path) {
+    fn null(&mut self, schema: &Json, path: &DocumentPath) {
         let message = format!("expected {}, found nothing", description(schema));
         let help = "give it a value, or leave the whole line out";
         self.faults.push(Fault::at_key(path, message).help(help));
     }
 
-    fn wrong_type(&mut self, value: &Value, schema: &Json, path: &Path) {
+    fn wrong_type(&mut self, value: &Value, schema: &Json, path: &DocumentPath) {
         // Where no plain value belongs, one may be a secret, and so may one in a secret's place.
         let is_shown = shown::is_public(self.root, path);
         let typed = if is_shown { self.spans.text(path).unwrap_or_default() } else { "…" };

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-use super::spans::{Path, Spans, Step, is_telling};
+use super::spans::{DocumentPath, Spans, Step, is_telling};
 
 /// True if the schema has a plain value at this path that is no secret.
-pub(super) fn is_public(schema: &Json, path: &Path) -> bool {
+pub(super) fn is_public(schema: &Json, path: &DocumentPath) -> bool {
     knows(schema, schema, path.steps())
 }
 
@@ -53,7 +53,7 @@ fn is_scalar(schema: &Json) -> bool {
 }
 
 /// True if a value may be shown as typed.
-pub(super) fn may_be_shown(schema: &Json, path: &Path, typed: &str) -> bool {
+pub(super) fn may_be_shown(schema: &Json, path: &DocumentPath, typed: &str) -> bool {
     let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
     is_variable(typed) || (is_public(schema, path) && !tells)
 }
@@ -213,11 +213,11 @@ mod tests {
     fn only_fields_that_are_known_and_no_secrets_are_shown() {
         let schema = schema();
         let at = |steps: &[&str]| {
-            let step = |path: Path, step: &&str| match step.parse() {
+            let step = |path: DocumentPath, step: &&str| match step.parse() {
                 Ok(index) => path.index(index),
                 Err(_) => path.key(step),
             };
-            steps.iter().fold(Path::root(), step)
+            steps.iter().fold(DocumentPath::root(), step)
         };
         for steps in [
             &["upstreams", "a", "base_url"][..],

@@ -52,7 +52,7 @@ pub struct Snapshot {
     /// The operator's address. Restart-only.
     pub admin: Admin,
     /// Storage of the ledger. Restart-only.
-    pub store: Store,
+    pub store: StorageSettings,
     /// Time after SIGTERM in which requests are still accepted, while load balancers react. Restart-only.
     pub shutdown_delay: Duration,
     /// Time that requests in flight get after that. Restart-only.
@@ -60,13 +60,13 @@ pub struct Snapshot {
     /// Settings of automatic reloads.
     pub reload: Reload,
     /// Limits on requests.
-    pub limits: Limits,
+    pub limits: IntakeLimits,
     /// Rate limits of keys and accounts without limits of their own.
     pub rate_limits: RateLimits,
     /// Rules for holds of requests that do not fit their accounts.
     pub holds: HoldRules,
     /// Polling and webhooks of tasks.
-    pub tasks: Tasks,
+    pub tasks: TaskPolicy,
     /// The server for agents.
     pub mcp: Mcp,
     /// Target selection, circuits and retries.
@@ -76,7 +76,7 @@ pub struct Snapshot {
     /// Sampling of the access log.
     pub access_log: AccessLog,
     /// Storage of finished requests for the consoles. Restart-only.
-    pub request_log: RequestLog,
+    pub request_log: RequestLogSettings,
     /// The forward proxies that the environment names.
     pub proxies: Arc<ProxyRules>,
     /// Paths and their operations, in the order of `routes.yaml`.
@@ -139,7 +139,7 @@ pub struct Console {
     /// Its path, without a slash at the end. Restart-only.
     pub path: String,
     /// Rule for who may register.
-    pub sign_up: SignUp,
+    pub sign_up: SignUpPolicy,
     /// Credit of a new account.
     pub trial_credit: Nanousd,
     /// Lifetime of a login.
@@ -150,7 +150,7 @@ pub struct Console {
 
 /// Rule for who may register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SignUp {
+pub enum SignUpPolicy {
     /// Nobody: operators create the accounts.
     Closed,
     /// Anyone with an invite code.
@@ -179,7 +179,7 @@ pub struct Operator {
 
 /// Storage of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StorageSettings {
     /// The directory of journal and sled ledger; one process at a time.
     pub data_dir: PathBuf,
     /// Resolution of holds that a crash left open.
@@ -207,7 +207,7 @@ pub struct Postgres {
 
 /// Storage of finished requests for the consoles and the admin API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestLog {
+pub struct RequestLogSettings {
     /// True if finished requests are stored.
     pub enabled: bool,
     /// Maximum size on disk, in bytes.
@@ -223,7 +223,7 @@ pub struct Reload {
 
 /// Limits on requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct IntakeLimits {
     /// The largest request body, in bytes. Routes may set less or more.
     pub body_bytes_max: usize,
     /// Memory for all request bodies, in bytes.
@@ -258,7 +258,7 @@ pub struct Limits {
     pub sse_keepalive: Option<Duration>,
 }
 
-impl Limits {
+impl IntakeLimits {
     /// Summary of the bounds of body memory, for operators: the figures depend on the machine.
     #[must_use]
     pub fn body_memory_summary(&self) -> String {
@@ -333,7 +333,7 @@ pub struct RateLimits {
 
 /// Polling and webhooks of tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tasks {
+pub struct TaskPolicy {
     /// Polling interval of a young task.
     pub poll_min: Duration,
     /// Polling interval of an old task.

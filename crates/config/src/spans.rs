@@ -2,7 +2,7 @@
 //!
 //! `serde_yaml` forgets positions as soon as it has a value, and lets some things through that an
 //! operator should hear about. This second parse of the same text keeps the position and the text
-//! of every value by its [`Path`], and refuses duplicate keys, anchors, tags and merge keys.
+//! of every value by its [`DocumentPath`], and refuses duplicate keys, anchors, tags and merge keys.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -13,9 +13,9 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 /// Path from the root of a document to a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Path(Vec<Step>);
+pub(super) struct DocumentPath(Vec<Step>);
 
-/// One step of a [`Path`].
+/// One step of a [`DocumentPath`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
     /// Into a mapping, to the value of this key.
@@ -70,7 +70,7 @@ impl fmt::Display for KeyName {
     }
 }
 
-impl Path {
+impl DocumentPath {
     /// The path of the document itself, without any step.
     pub(super) fn root() -> Self {
         Self::default()
@@ -123,7 +123,7 @@ impl Path {
     }
 }
 
-impl From<&serde_path_to_error::Path> for Path {
+impl From<&serde_path_to_error::Path> for DocumentPath {
     fn from(path: &serde_path_to_error::Path) -> Self {
         use serde_path_to_error::Segment;
         let step = |segment: &Segment| match segment {
@@ -135,7 +135,7 @@ impl From<&serde_path_to_error::Path> for Path {
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for DocumentPath {
     /// Writes the path as operators read it, such as `upstreams.openai.timeouts` or
     /// `listeners[0].address`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,8 +189,8 @@ struct Spot {
 pub(super) type LineColumn = (usize, usize);
 
 /// A value that is neither a mapping nor a sequence.
-pub(super) struct Scalar<'a> {
-    pub(super) path: &'a Path,
+pub(super) struct ScalarNode<'a> {
+    pub(super) path: &'a DocumentPath,
     pub(super) key: Option<Mark>,
     /// Position of the first character.
     pub(super) from: LineColumn,
@@ -210,7 +210,7 @@ pub(super) struct SyntaxRefusal {
 
 /// The position and text of every value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spans(HashMap<Path, Spot>);
+pub(super) struct Spans(HashMap<DocumentPath, Spot>);
 
 impl Spans {
     /// Finds every value of `text`, or everything that is refused in it. After a syntax error there
@@ -246,30 +246,30 @@ impl Spans {
     }
 
     /// Position of the value at `path`, or of the nearest enclosing value.
-    pub(super) fn value(&self, path: &Path) -> Mark {
+    pub(super) fn value(&self, path: &DocumentPath) -> Mark {
         self.nearest(path, |spot| spot.value)
     }
 
     /// Position of the key of the value at `path`; of the value if it has no key.
-    pub(super) fn key(&self, path: &Path) -> Mark {
+    pub(super) fn key(&self, path: &DocumentPath) -> Mark {
         self.nearest(path, |spot| spot.key.unwrap_or(spot.value))
     }
 
     /// The text of the scalar at `path` as it was typed, without quotes.
-    pub(super) fn text(&self, path: &Path) -> Option<&str> {
+    pub(super) fn text(&self, path: &DocumentPath) -> Option<&str> {
         self.0.get(path)?.text.as_deref()
     }
 
     /// Every scalar of the document, in the order of the file.
-    pub(super) fn scalars(&self) -> impl Iterator<Item = Scalar<'_>> {
+    pub(super) fn scalars(&self) -> impl Iterator<Item = ScalarNode<'_>> {
         self.0.iter().filter_map(|(path, spot)| {
             let text = spot.text.as_deref()?;
             let from = (spot.value.line, spot.value.column.saturating_sub(1));
-            Some(Scalar { path, key: spot.key, from, to: spot.end, text })
+            Some(ScalarNode { path, key: spot.key, from, to: spot.end, text })
         })
     }
 
-    fn nearest(&self, path: &Path, mark: impl Fn(&Spot) -> Mark) -> Mark {
+    fn nearest(&self, path: &DocumentPath, mark: impl Fn(&Spot) -> Mark) -> Mark {
         let mut at = Some(path.clone());
         while let Some(path) = at {
             if let Some(spot) = self.0.get(&path) {
@@ -314,8 +314,8 @@ struct Finder {
 
 /// A mapping or sequence whose end has not come yet.
 enum Open {
-    Mapping { path: Path, key: Option<(String, Mark)>, seen: HashSet<String> },
-    Sequence { path: Path, next: usize },
+    Mapping { path: DocumentPath, key: Option<(String, Mark)>, seen: HashSet<String> },
+    Sequence { path: DocumentPath, next: usize },
 }
 
 impl Finder {
@@ -386,11 +386,11 @@ impl Finder {
     }
 
     /// Notes a value and returns its path.
-    fn value(&mut self, span: Span, text: Option<String>) -> Path {
+    fn value(&mut self, span: Span, text: Option<String>) -> DocumentPath {
         let mark = Mark::new(span);
         let end = (span.end.line().max(1), span.end.col());
         let (path, key) = match self.open.last_mut() {
-            None => (Path::root(), None),
+            None => (DocumentPath::root(), None),
             Some(Open::Sequence { path, next }) => {
                 let path = path.index(*next);
                 *next += 1;
@@ -473,7 +473,7 @@ mod tests {
     fn every_value_has_its_place() {
         let text = "# ünïcödé\na:\n  - {b: 0.10, 'c d': \"é\"}\n";
         let spans = Spans::parse(text).expect("valid YAML");
-        let item = Path::root().key("a").index(0);
+        let item = DocumentPath::root().key("a").index(0);
         assert_eq!(spans.text(&item.key("b")), Some("0.10"), "the text that was typed");
         assert_eq!(spans.value(&item.key("b")), Mark { line: 3, column: 9, width: 4 });
         assert_eq!(spans.key(&item.key("c d")), Mark { line: 3, column: 15, width: 5 });

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::scalar::{Period, Scalar, ScalarError, scalar};
+use super::scalar::{DurationText, Scalar, ScalarError, scalar};
 
-/// A [`Period`], or `none`.
+/// A [`DurationText`], or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Window(pub(super) Option<Duration>);
+pub(super) struct OptionalDuration(pub(super) Option<Duration>);
 
-impl Scalar for Window {
+impl Scalar for OptionalDuration {
     const FORMAT: &'static str = "tollgate-window";
     const DESCRIPTION: &'static str = "a duration such as `250ms`, `30s`, `5m` or `1h`, or `none`";
     const NUMBER: bool = false;
@@ -18,11 +18,11 @@ impl Scalar for Window {
         if text == "none" {
             return Ok(Self(None));
         }
-        Period::parse(text).map(|period| Self(Some(period.0)))
+        DurationText::parse(text).map(|period| Self(Some(period.0)))
     }
 }
 
-scalar!(Window);
+scalar!(OptionalDuration);
 
 #[cfg(test)]
 mod tests {
@@ -30,10 +30,13 @@ mod tests {
 
     #[test]
     fn a_window_is_a_duration_or_none() {
-        assert_eq!(Window::parse("none").map(|window| window.0), Ok(None));
-        assert_eq!(Window::parse("5s").map(|window| window.0), Ok(Some(Duration::from_secs(5))));
+        assert_eq!(OptionalDuration::parse("none").map(|window| window.0), Ok(None));
+        assert_eq!(
+            OptionalDuration::parse("5s").map(|window| window.0),
+            Ok(Some(Duration::from_secs(5)))
+        );
         for text in ["", "off", "0s", "5", "-1s"] {
-            assert!(Window::parse(text).is_err(), "{text:?}");
+            assert!(OptionalDuration::parse(text).is_err(), "{text:?}");
         }
     }
 }

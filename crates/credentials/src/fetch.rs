@@ -9,7 +9,7 @@ use tollgate_outbound::{FormAnswer, FormClient, FormLimits, OutboundError};
 use tollgate_types::clock::{UnixMs, uptime};
 
 use crate::issued::{IssuedCredential, Proof};
-use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
+use crate::question::{TokenGrant, TokenRequest, ahead_ms, is_sendable};
 use crate::source::{FetchFailure, RefreshOutcome, TokenSource};
 use crate::{entra, google, sts};
 
@@ -53,7 +53,8 @@ pub(crate) async fn fetch(
         pause: None,
     };
     let grant = tokio::time::timeout(CALL_TIMEOUT, grant).await;
-    let Grant { proof, life } = grant.map_err(|_| timed_out())?.map_err(|(failure, _)| failure)?;
+    let TokenGrant { proof, life } =
+        grant.map_err(|_| timed_out())?.map_err(|(failure, _)| failure)?;
     let life = life.min(LIFE_MAX);
     let ends_at = began.saturating_add(life.saturating_sub(MARGIN_MAX.min(life / 10)));
     let renew_at = began.saturating_add(life / 4 * 3).min(ends_at);
@@ -65,7 +66,7 @@ async fn ask(
     client: &FormClient,
     source: &TokenSource,
     account: &str,
-) -> Result<Grant, (FetchFailure, bool)> {
+) -> Result<TokenGrant, (FetchFailure, bool)> {
     let (auth, ahead_ms) = (&*source.auth, source.ahead_ms());
     let now = UnixMs(UnixMs::now().0.saturating_add_signed(ahead_ms));
     let tag = source.account_tag().map(|key| (key, account));
@@ -102,7 +103,7 @@ struct TokenAnswer {
     expires_in: serde_json::Value,
 }
 
-fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
+fn read_token(body: &[u8]) -> Result<TokenGrant, &'static str> {
     let answer: TokenAnswer =
         serde_json::from_slice(body).map_err(|_| "its answer has no token in it")?;
     // Some endpoints write the number as a text.
@@ -116,7 +117,7 @@ fn read_token(body: &[u8]) -> Result<Grant, &'static str> {
         return Err("its token cannot stand in a header");
     }
     let value = ["Bearer ", &answer.access_token].concat();
-    Ok(Grant { proof: Proof::Bearer(tollgate_types::secret::Secret::new(value)), life })
+    Ok(TokenGrant { proof: Proof::Bearer(tollgate_types::secret::Secret::new(value)), life })
 }
 
 /// Stores the offset of the endpoint's clock; returns true if it has changed.

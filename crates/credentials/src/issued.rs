@@ -7,7 +7,7 @@ use tollgate_options::auth::{AwsAuth, AwsKeys};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 
-use crate::sigv4::{self, Scope, Signable};
+use crate::sigv4::{self, Signable, SigningScope};
 
 /// A credential issued for one account, or for all of them.
 #[derive(Debug)]
@@ -25,12 +25,12 @@ pub(crate) enum Proof {
     /// The value of `Authorization`.
     Bearer(Secret),
     /// Keys that sign each request.
-    Signer(Signer),
+    Signer(AwsSigner),
 }
 
 /// The keys, region and service of AWS signatures.
 #[derive(Debug)]
-pub(crate) struct Signer {
+pub(crate) struct AwsSigner {
     pub(crate) keys: AwsKeys,
     pub(crate) region: String,
     pub(crate) service: String,
@@ -61,7 +61,7 @@ pub struct SignedHeaders {
     pub more: Vec<(&'static str, String)>,
 }
 
-impl Signer {
+impl AwsSigner {
     /// A signer with these keys instead of the configured ones.
     pub(crate) fn new(aws: &AwsAuth, keys: AwsKeys, ahead_ms: i64) -> Self {
         let (region, service) = (aws.region.clone(), aws.service.clone());
@@ -83,7 +83,7 @@ impl Signer {
         let UnsignedRequest { method, path, .. } = *request;
         let signable = Signable { method, path, headers: &headers, body_sha256: &body_sha256 };
         let authorization =
-            sigv4::authorization(keys, &signable, &Scope { region, service, at: &at });
+            sigv4::authorization(keys, &signable, &SigningScope { region, service, at: &at });
         SignedHeaders { authorization, more }
     }
 }

@@ -55,13 +55,13 @@ pub use token::Token;
 const SOURCES_MAX: usize = 512;
 
 /// A callback for the outcome of each token request, with the upstream's name.
-pub type Observer = Arc<dyn Fn(&str, RefreshOutcome) + Send + Sync>;
+pub type RefreshObserver = Arc<dyn Fn(&str, RefreshOutcome) + Send + Sync>;
 
 /// The issued credentials of a process. They outlive a reload if their configuration is unchanged.
 pub struct Credentials {
     sources: RwLock<HashMap<u64, Arc<TokenSource>>>,
     client: FormClient,
-    observer: Observer,
+    observer: RefreshObserver,
 }
 
 /// The reason for a missing token, as the operator's log shows it: without secrets.
@@ -107,7 +107,7 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// A manager without issued credentials.
     #[must_use]
-    pub fn new(client: FormClient, observer: Observer) -> Self {
+    pub fn new(client: FormClient, observer: RefreshObserver) -> Self {
         Self { sources: RwLock::default(), client, observer }
     }
 

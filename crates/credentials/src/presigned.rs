@@ -9,7 +9,7 @@ use tollgate_options::auth::AwsKeys;
 use tollgate_types::clock::UnixMs;
 use url::Url;
 
-use crate::sigv4::{self, ALGORITHM, QUERY, Scope};
+use crate::sigv4::{self, ALGORITHM, QUERY, SigningScope};
 
 /// Returns the URL of a request to S3 with its signature, which is valid from the moment `now` for the
 /// duration `valid`. The request must also carry the header `signed`, by its name in small letters,
@@ -25,7 +25,7 @@ pub fn presigned_s3_url(
     valid: Duration,
 ) -> Url {
     let at = sigv4::timestamp(now);
-    let scope = Scope { region, service: "s3", at: &at };
+    let scope = SigningScope { region, service: "s3", at: &at };
     let host = url.host_str().unwrap_or_default();
     // The default port of the scheme is no part of the header `Host`.
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));

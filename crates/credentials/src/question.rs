@@ -20,7 +20,7 @@ pub(crate) struct TokenRequest<'a> {
 }
 
 /// An issued credential and its lifetime.
-pub(crate) struct Grant {
+pub(crate) struct TokenGrant {
     pub(crate) proof: Proof,
     pub(crate) life: Duration,
 }

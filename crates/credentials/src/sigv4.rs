@@ -38,14 +38,14 @@ pub(crate) struct Signable<'a> {
 
 /// The region, service and moment that a signature is valid for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scope<'a> {
+pub(crate) struct SigningScope<'a> {
     pub(crate) region: &'a str,
     pub(crate) service: &'a str,
     /// The moment as [`timestamp`] writes it.
     pub(crate) at: &'a str,
 }
 
-impl Scope<'_> {
+impl SigningScope<'_> {
     /// The credential scope: `20150830/us-east-1/iam/aws4_request`.
     pub(crate) fn credential_scope(&self) -> String {
         [self.date(), self.region, self.service, TERMINATOR].join("/")
@@ -57,7 +57,11 @@ impl Scope<'_> {
 }
 
 /// The signature of a canonical request, in hex.
-pub(crate) fn signature(keys: &AwsKeys, canonical_request: &str, scope: &Scope<'_>) -> String {
+pub(crate) fn signature(
+    keys: &AwsKeys,
+    canonical_request: &str,
+    scope: &SigningScope<'_>,
+) -> String {
     let canonical = sha256_hex(canonical_request.as_bytes());
     let text = [ALGORITHM, scope.at, &scope.credential_scope(), &canonical].join("\n");
     let secret = ["AWS4", keys.secret_access_key.expose()].concat();
@@ -69,7 +73,11 @@ pub(crate) fn signature(keys: &AwsKeys, canonical_request: &str, scope: &Scope<'
 }
 
 /// The value of `Authorization`.
-pub(crate) fn authorization(keys: &AwsKeys, request: &Signable<'_>, scope: &Scope<'_>) -> String {
+pub(crate) fn authorization(
+    keys: &AwsKeys,
+    request: &Signable<'_>,
+    scope: &SigningScope<'_>,
+) -> String {
     let signature = signature(keys, &canonical(request), scope);
     let credential_scope = scope.credential_scope();
     let id = keys.access_key_id.expose();
@@ -186,7 +194,7 @@ mod tests {
     }
 
     fn signature_of(service: &str, request: &Signable<'_>) -> String {
-        let scope = Scope { region: "us-east-1", service, at: "20150830T123600Z" };
+        let scope = SigningScope { region: "us-east-1", service, at: "20150830T123600Z" };
         let value = authorization(&keys(), request, &scope);
         value.rsplit('=').next().unwrap_or_default().to_owned()
     }

@@ -14,7 +14,7 @@ use tollgate_types::clock::uptime;
 
 use crate::Unavailable;
 use crate::cell::Cell;
-use crate::issued::{IssuedCredential, Proof, Signer};
+use crate::issued::{AwsSigner, IssuedCredential, Proof};
 
 /// Accounts that have a session of their own at one time, for one credential: the one that has not been
 /// used for longest gives way to another. Each takes some two kilobytes.
@@ -34,7 +34,7 @@ pub(crate) struct TokenSource {
     pub(crate) auth: Arc<Auth>,
     /// Keys from the configuration, for an upstream without a token endpoint.
     pub(crate) configured: Option<Arc<IssuedCredential>>,
-    accounts: Mutex<Accounts>,
+    accounts: Mutex<AccountCells>,
     health: Mutex<Health>,
     /// The offset of the endpoint's clock from ours, in milliseconds, as last measured.
     ahead_ms: AtomicI64,
@@ -43,7 +43,7 @@ pub(crate) struct TokenSource {
 
 /// The cells of accounts, by the account's number: 0 is everybody's.
 #[derive(Debug, Default)]
-struct Accounts {
+struct AccountCells {
     cells: HashMap<u64, (Arc<Cell>, u64)>,
     /// A counter of lookups, for eviction of the least recently used account.
     looks: u64,
@@ -121,7 +121,7 @@ impl TokenSource {
     pub(crate) fn new(auth: Arc<Auth>) -> Self {
         let configured = match &auth.kind {
             AuthKind::Aws(aws) if !auth.is_issued() => {
-                let proof = Proof::Signer(Signer::new(aws, aws.keys.clone(), 0));
+                let proof = Proof::Signer(AwsSigner::new(aws, aws.keys.clone(), 0));
                 Some(Arc::new(IssuedCredential {
                     proof,
                     renew_at: Duration::MAX,

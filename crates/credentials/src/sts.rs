@@ -12,8 +12,8 @@ use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 use url::form_urlencoded::Serializer;
 
-use crate::issued::{Proof, Signer, UnsignedRequest};
-use crate::question::{Grant, TokenRequest, ahead_ms, is_sendable};
+use crate::issued::{AwsSigner, Proof, UnsignedRequest};
+use crate::question::{TokenGrant, TokenRequest, ahead_ms, is_sendable};
 
 /// The version of the API.
 const VERSION: &str = "2011-06-15";
@@ -48,7 +48,7 @@ pub(crate) fn request<'a>(
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
     };
-    let signer = Signer {
+    let signer = AwsSigner {
         keys: aws.keys.clone(),
         region: aws.region.clone(),
         service: SERVICE.to_owned(),
@@ -72,7 +72,7 @@ pub(crate) fn read(
     aws: &AwsAuth,
     answer: &FormAnswer,
     previous_ahead_ms: i64,
-) -> Result<Grant, &'static str> {
+) -> Result<TokenGrant, &'static str> {
     let text = std::str::from_utf8(&answer.body).map_err(|_| "its answer is no text")?;
     let ahead_ms = ahead_ms(&answer.headers).unwrap_or(previous_ahead_ms);
     let now = UnixMs(UnixMs::now().0.saturating_add_signed(ahead_ms));
@@ -108,7 +108,7 @@ pub(crate) fn read(
         session_token: Some(Secret::new(session)),
     };
     let life = Duration::from_millis(life_ms);
-    Ok(Grant { proof: Proof::Signer(Signer::new(aws, keys, ahead_ms)), life })
+    Ok(TokenGrant { proof: Proof::Signer(AwsSigner::new(aws, keys, ahead_ms)), life })
 }
 
 /// The whole seconds of a JSON number, which some write with an exponent.

@@ -22,12 +22,12 @@ use crate::{Credentials, RefreshOutcome, Token, UnsignedRequest};
 type ScriptedAnswer = (&'static str, String, String);
 
 /// Somebody who issues tokens: counts the calls, and answers each as it is told.
-struct Endpoint {
+struct TokenEndpoint {
     url: Url,
     calls: Arc<AtomicUsize>,
 }
 
-impl Endpoint {
+impl TokenEndpoint {
     async fn start(
         answer: impl Fn(usize, &str) -> ScriptedAnswer + Send + Sync + 'static,
         delay: Duration,
@@ -124,7 +124,7 @@ async fn a_hundred_requests_at_one_moment_make_one_call() {
         assert!(request.contains("grant_type=client_credentials&client_id=client&client_secret=secret-canary&scope=https%3A%2F%2Fcognitiveservices.azure.com%2F.default"), "{request}");
         good(&format!("token-{call}"), 3600)
     };
-    let endpoint = Endpoint::start(answer, Duration::from_millis(100)).await;
+    let endpoint = TokenEndpoint::start(answer, Duration::from_millis(100)).await;
     let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let ask = |number| {
@@ -144,7 +144,7 @@ async fn a_hundred_requests_at_one_moment_make_one_call() {
 
 #[tokio::test]
 async fn who_leaves_does_not_end_the_call_for_others() {
-    let endpoint = Endpoint::start(|_, _| good("t", 3600), Duration::from_millis(200)).await;
+    let endpoint = TokenEndpoint::start(|_, _| good("t", 3600), Duration::from_millis(200)).await;
     let (credentials, _) = credentials();
     let auth = entra(&endpoint.url);
     let (first, own) = (Arc::clone(&credentials), Arc::clone(&auth));
@@ -161,7 +161,7 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
         0 => good("first", 4),
         _ => ("503 Service Unavailable", String::new(), String::new()),
     };
-    let endpoint = Endpoint::start(answer, Duration::ZERO).await;
+    let endpoint = TokenEndpoint::start(answer, Duration::ZERO).await;
     let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let ask = async || credentials.token(&auth, account(1)).await.map(|token| shown(&token));
@@ -184,7 +184,7 @@ async fn a_token_is_renewed_while_it_is_used_and_kept_when_that_fails() {
 
 #[tokio::test]
 async fn an_endpoint_that_fails_is_left_alone() {
-    let endpoint = Endpoint::start(
+    let endpoint = TokenEndpoint::start(
         |_, _| {
             let response_body = r#"{"error":"invalid_client","error_description":"AADSTS7000215: secret-canary is wrong"}"#;
             ("401 Unauthorized", String::new(), response_body.to_owned())
@@ -216,7 +216,7 @@ async fn what_is_no_token_is_not_taken_for_one() {
         (r#"{"access_token":"a","expires_in":"60"}"#, RefreshOutcome::Ok),
         (r#"{"access_token":"a","expires_in":18446744073709551615}"#, RefreshOutcome::Ok),
     ] {
-        let endpoint = Endpoint::start(
+        let endpoint = TokenEndpoint::start(
             move |_, _| ("200 OK", String::new(), response_body.to_owned()),
             Duration::ZERO,
         )
@@ -229,7 +229,8 @@ async fn what_is_no_token_is_not_taken_for_one() {
     }
     let huge = "x".repeat(1 << 20);
     let endpoint =
-        Endpoint::start(move |_, _| ("200 OK", String::new(), huge.clone()), Duration::ZERO).await;
+        TokenEndpoint::start(move |_, _| ("200 OK", String::new(), huge.clone()), Duration::ZERO)
+            .await;
     let (credentials, _) = credentials();
     assert!(credentials.token(&entra(&endpoint.url), account(1)).await.is_err(), "too large");
 }
@@ -248,7 +249,7 @@ async fn an_endpoint_that_nobody_answers_at_fails_at_once() {
 #[tokio::test]
 async fn a_refused_token_is_given_up_once() {
     let endpoint =
-        Endpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
+        TokenEndpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
     let (credentials, _) = credentials();
     let auth = entra(&endpoint.url);
     let ask = async || credentials.token(&auth, account(1)).await.expect("a token");
@@ -272,7 +273,7 @@ async fn a_refused_token_is_used_on_while_there_is_no_other() {
         0 => good("first", 3600),
         _ => ("503 Service Unavailable", String::new(), String::new()),
     };
-    let endpoint = Endpoint::start(answer, Duration::ZERO).await;
+    let endpoint = TokenEndpoint::start(answer, Duration::ZERO).await;
     let (credentials, _) = credentials();
     let auth = entra(&endpoint.url);
     let ask = async || credentials.token(&auth, account(1)).await.expect("a token");
@@ -327,7 +328,7 @@ async fn accounts_have_separate_sessions_if_configured() {
         kept.lock().push(request.rsplit("\r\n").next().expect("a form").to_owned());
         session(call, 0)
     };
-    let endpoint = Endpoint::start(answer, Duration::ZERO).await;
+    let endpoint = TokenEndpoint::start(answer, Duration::ZERO).await;
     let (credentials, _) = credentials();
     let tagged = role(&endpoint.url, Some("tollgate-account"));
     for number in [1, 2, 1, 2] {
@@ -360,7 +361,7 @@ async fn accounts_have_separate_sessions_if_configured() {
 
 #[tokio::test]
 async fn sessions_of_accounts_are_bounded() {
-    let endpoint = Endpoint::start(|call, _| session(call, 0), Duration::ZERO).await;
+    let endpoint = TokenEndpoint::start(|call, _| session(call, 0), Duration::ZERO).await;
     let source = crate::source::TokenSource::new(role(&endpoint.url, Some("t")));
     let first = source.cell(1);
     for number in 2..=ACCOUNTS_MAX as u64 {
@@ -391,7 +392,7 @@ async fn clocks_may_differ() {
         let response_body = "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>Signature not yet current</Message></Error></ErrorResponse>";
         ("403 Forbidden", date, response_body.to_owned())
     };
-    let endpoint = Endpoint::start(answer, Duration::ZERO).await;
+    let endpoint = TokenEndpoint::start(answer, Duration::ZERO).await;
     let (credentials, outcomes) = credentials();
     let auth = role(&endpoint.url, None);
     let token = credentials.token(&auth, account(1)).await.expect("a session");
@@ -408,7 +409,7 @@ async fn clocks_may_differ() {
 
 #[tokio::test]
 async fn a_slow_endpoint_is_given_up() {
-    let endpoint = Endpoint::start(|_, _| good("t", 60), Duration::from_secs(60)).await;
+    let endpoint = TokenEndpoint::start(|_, _| good("t", 60), Duration::from_secs(60)).await;
     let (credentials, outcomes) = credentials();
     let auth = entra(&endpoint.url);
     let begun = uptime();
@@ -441,7 +442,7 @@ impl Resolve for WithoutDescriptors {
 #[tokio::test]
 async fn a_lack_of_this_machine_is_no_failure_of_whoever_issues_tokens() {
     let endpoint =
-        Endpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
+        TokenEndpoint::start(|call, _| good(&format!("token-{call}"), 3600), Duration::ZERO).await;
     let resolver = Arc::new(WithoutDescriptors(true.into()));
     let dialer = Dialer::with_resolver(Arc::clone(&resolver) as _);
     let outcomes: Arc<Mutex<Vec<RefreshOutcome>>> = Arc::default();

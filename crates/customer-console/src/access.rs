@@ -11,7 +11,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use super::customer::{LoggedInCustomer, PageResult};
 use super::password;
 use super::{CustomerConsole, playground_keys};
-use tollgate_config::snapshot::SignUp;
+use tollgate_config::snapshot::SignUpPolicy;
 use tollgate_ledger::{AccountId, Login};
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{
@@ -35,7 +35,7 @@ struct LogIn {
 
 impl LogIn {
     fn new(console: &CustomerConsole, session: &Session, email: &str) -> Self {
-        let may_sign_up = console.config.load().console.sign_up != SignUp::Closed;
+        let may_sign_up = console.config.load().console.sign_up != SignUpPolicy::Closed;
         Self { frame: console.frame(session), email: email.to_owned(), may_sign_up }
     }
 }

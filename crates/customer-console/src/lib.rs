@@ -60,15 +60,15 @@ use tower_http::compression::CompressionLayer;
 
 use tollgate_config::ConfigHandle;
 use tollgate_ledger::{AccountId, Ledger};
-use tollgate_limits::Limits;
+use tollgate_limits::Limiter;
 use tollgate_tasks::Tasks;
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_telemetry::request_log::RequestLog;
 
 use tollgate_web_kit::password::Passwords;
 use tollgate_web_kit::{
-    self as web, Attempts, Client, ConsoleGuard, Devices, LogIns, NavItem, OwnAttempts, PageFrame,
-    Session, Sessions, SignUps,
+    self as web, Client, ConsoleGuard, Devices, LogIns, NavItem, OwnAttempts, PageFrame, Session,
+    Sessions, SignUps, TryCounter,
 };
 
 /// Its cookie. Browsers do not tell ports apart: it must not be the operators'.
@@ -116,7 +116,7 @@ pub struct ConsoleParts {
     /// Pool of threads that hash passwords.
     pub passwords: Passwords,
     /// Usage of accounts against their limits.
-    pub limits: Arc<Limits>,
+    pub limits: Arc<Limiter>,
     /// Counters of refused requests.
     pub metrics: Arc<Metrics>,
 }
@@ -132,7 +132,7 @@ struct CustomerConsole {
     config: Arc<ConfigHandle>,
     sessions: Arc<Sessions>,
     passwords: Passwords,
-    limits: Arc<Limits>,
+    limits: Arc<Limiter>,
     metrics: Arc<Metrics>,
     /// Devices on which customers have logged in.
     devices: Arc<Devices>,
@@ -145,11 +145,11 @@ struct CustomerConsole {
     /// Tries at redeeming codes, by address and by account.
     redemptions: Arc<OwnAttempts<AccountId>>,
     /// Keys that one account makes.
-    key_makings: Arc<Attempts<AccountId>>,
+    key_makings: Arc<TryCounter<AccountId>>,
     /// Changes of keys and names that one account makes.
-    changes: Arc<Attempts<AccountId>>,
+    changes: Arc<TryCounter<AccountId>>,
     /// Rate limit of repeated webhooks, by account.
-    replays: Arc<Attempts<AccountId>>,
+    replays: Arc<TryCounter<AccountId>>,
 }
 
 impl CustomerConsole {
@@ -193,8 +193,8 @@ pub fn service(parts: ConsoleParts) -> io::Result<Option<(String, Router)>> {
         own_passwords: Arc::default(),
         sign_ups: Arc::default(),
         redemptions: Arc::default(),
-        key_makings: Arc::new(Attempts::new(KEYS_AT_ONCE, KEY_EVERY)),
-        changes: Arc::new(Attempts::new(CHANGES_AT_ONCE, CHANGE_EVERY)),
+        key_makings: Arc::new(TryCounter::new(KEYS_AT_ONCE, KEY_EVERY)),
+        changes: Arc::new(TryCounter::new(CHANGES_AT_ONCE, CHANGE_EVERY)),
         replays: Arc::default(),
     };
     Ok(Some((base, router(console))))

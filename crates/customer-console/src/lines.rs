@@ -1,7 +1,9 @@
 //! Lines of the ledger, as customers read them.
 
 use super::key_names::KeyNames;
-use tollgate_ledger::{Call, CallMoney, Entry, EntryKind, HoldId, RequestId, VoidReason};
+use tollgate_ledger::{
+    CallMoney, EntryKind, HoldId, RequestId, StatementCall, StatementEntry, VoidReason,
+};
 use tollgate_money::money::Nanousd;
 use tollgate_web_kit::show;
 
@@ -43,7 +45,7 @@ pub(super) struct LineCall {
 
 impl StatementLine {
     /// The line of an entry of the account's.
-    pub(super) fn from_entry(entry: &Entry, keys: &KeyNames) -> Self {
+    pub(super) fn from_entry(entry: &StatementEntry, keys: &KeyNames) -> Self {
         let held = entry.call.as_ref().map(|call| call.held);
         let freed = |charged| held.map(|held: Nanousd| held.saturating_sub(charged));
         let mut line = Self {
@@ -118,11 +120,11 @@ impl StatementLine {
 
     /// All lines of one call, the first thing that happened first.
     pub(super) fn from_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
-        let hold = Entry {
+        let hold = StatementEntry {
             seq: money.call.hold.number(),
             at: money.reserved_at,
             // The first hold; a rolling hold may have grown since.
-            call: Some(Call { held: money.reserved, ..money.call.clone() }),
+            call: Some(StatementCall { held: money.reserved, ..money.call.clone() }),
             kind: EntryKind::Hold,
         };
         let mut hold = Self::from_entry(&hold, keys);
@@ -137,7 +139,7 @@ impl StatementLine {
 }
 
 impl LineCall {
-    fn from_call(call: &Call, keys: &KeyNames) -> Self {
+    fn from_call(call: &StatementCall, keys: &KeyNames) -> Self {
         Self {
             request: call.request,
             short: short(&call.request),

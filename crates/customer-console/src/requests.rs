@@ -55,7 +55,7 @@ struct KeyOption {
 struct RequestRow {
     at: String,
     request: Option<(RequestId, String)>,
-    position: request_log::Position,
+    position: request_log::RingPosition,
     task: Option<TaskId>,
     model: String,
     key: String,

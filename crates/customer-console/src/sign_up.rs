@@ -11,7 +11,7 @@ use super::access;
 use super::customer::LoggedInCustomer;
 use super::fields::check_short_name;
 use super::password;
-use tollgate_config::snapshot::SignUp as Allowed;
+use tollgate_config::snapshot::SignUpPolicy as Allowed;
 use tollgate_ledger::{Account, Actor, CodeRefusal, LedgerError, SignUp, normal_email};
 use tollgate_money::money::Nanousd;
 use tollgate_types::secret::Secret;

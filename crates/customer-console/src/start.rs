@@ -20,7 +20,7 @@ const FIRST_KEY: &str = "My first key";
 
 #[derive(Template)]
 #[template(path = "customer_start.html")]
-struct Start {
+struct StartPage {
     frame: PageFrame,
     available: Nanousd,
     debt: Nanousd,
@@ -47,7 +47,7 @@ pub(super) async fn page(
     let keys = console.ledger.keys_of(id);
     let has_key = keys.iter().any(|key| !is_playground_key(key));
     let available = account.balance.available;
-    let page = Start {
+    let page = StartPage {
         frame: customer.frame(&console, ""),
         available,
         debt: account.balance.debt,

@@ -13,7 +13,7 @@ use super::CustomerConsole;
 use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
 use super::units;
-use sums::Sums;
+use sums::UsageSums;
 use tollgate_ledger::{Grain, UsageRow, UsageTotal};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::{MS_PER_DAY, UnixMs};
@@ -129,7 +129,7 @@ pub(super) async fn page(
 ) -> PageResult {
     let period = UsagePeriod::from_query(&query, UnixMs::now());
     let used = used(&console, &customer, &period).await?;
-    let sums = Sums::add_up(&used);
+    let sums = UsageSums::add_up(&used);
     let names = KeyNames::load(&console, &customer);
     let day = |at: UnixMs| show::day(&at);
     let by_day: Vec<_> =

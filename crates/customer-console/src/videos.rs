@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::CustomerConsole;
 use super::customer::{LoggedInCustomer, PageResult};
 use super::key_names::KeyNames;
-use record::Record;
+use record::VideoRecord;
 use tollgate_ledger::{ListedTask, Task, TaskFilter, TaskId, TaskPage};
 use tollgate_money::money::Nanousd;
 use tollgate_tasks::customer_id;
@@ -62,7 +62,7 @@ struct VideoRow {
 impl VideoRow {
     async fn load(console: &CustomerConsole, listed: &ListedTask, keys: &KeyNames) -> Self {
         let task = &listed.task;
-        let record = Record::load(&console.tasks, task).await;
+        let record = VideoRecord::load(&console.tasks, task).await;
         Self {
             id: page_id(task),
             short: short(task),

@@ -32,7 +32,7 @@ HTTPServer(("0.0.0.0", 8099), Hook).serve_forever()"#;
 #[template(path = "customer_webhooks.html")]
 struct Webhooks {
     frame: PageFrame,
-    rows: Vec<Delivery>,
+    rows: Vec<DeliveryRow>,
     older: Option<String>,
     is_first: bool,
     /// Secret for checking signatures, if the customer asked to see it.
@@ -40,7 +40,7 @@ struct Webhooks {
 }
 
 /// A row in the list of announcements.
-struct Delivery {
+struct DeliveryRow {
     task: TaskId,
     short: String,
     url: String,
@@ -54,7 +54,7 @@ struct Delivery {
     has_ended: bool,
 }
 
-impl Delivery {
+impl DeliveryRow {
     fn from_listed(listed: &ListedTask) -> Self {
         let ListedTask { task, tried } = listed;
         let has_ended = task.ended().is_some();
@@ -161,7 +161,7 @@ async fn render(
     let address = |after: TaskId| console.at(&format!("/webhooks?after={after}"));
     let shown = Webhooks {
         frame,
-        rows: found.tasks.iter().map(Delivery::from_listed).collect(),
+        rows: found.tasks.iter().map(DeliveryRow::from_listed).collect(),
         older: found.next_after.map(address),
         is_first: query.after.is_none(),
         secret,

@@ -42,7 +42,7 @@ const ASKS_MAX: usize = 5_000;
 pub type Waiter = u64;
 
 /// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
-pub trait Local {
+pub trait LocalFunds {
     /// The leased money of an account that no hold covers.
     fn available(&self, account: AccountId) -> Nanousd;
     /// The leased money under open holds; it becomes available when they end.
@@ -179,7 +179,7 @@ impl Borrower {
     }
 
     /// The sync to send at `now`. One that was not answered is sent again as it was.
-    pub fn sync(&mut self, now: Duration, local: &mut impl Local) -> SyncRequest {
+    pub fn sync(&mut self, now: Duration, local: &mut impl LocalFunds) -> SyncRequest {
         if let Some(pending) = &self.pending {
             return pending.clone();
         }
@@ -211,7 +211,7 @@ impl Borrower {
     pub fn clearing(
         &mut self,
         now: Duration,
-        local: &mut impl Local,
+        local: &mut impl LocalFunds,
     ) -> Result<SyncRequest, Unreadable> {
         if self.pending.is_none() {
             let report = local.report(self.reported)?;
@@ -234,7 +234,7 @@ impl Borrower {
         &mut self,
         answer: &SyncResponse,
         now: Duration,
-        local: &mut impl Local,
+        local: &mut impl LocalFunds,
     ) -> Vec<(Waiter, LeaseWait)> {
         // A second answer to the same sync brings nothing.
         let Some(sync) = self.pending.take() else { return Vec::new() };
@@ -313,7 +313,7 @@ impl Borrower {
         }
     }
 
-    fn measure(&mut self, now: Duration, local: &impl Local) {
+    fn measure(&mut self, now: Duration, local: &impl LocalFunds) {
         for (account, need) in &mut self.needs {
             let money = (local.reserved(*account), local.held(*account));
             need.measure(now, money, self.cover_s);
@@ -321,7 +321,7 @@ impl Borrower {
     }
 
     /// Returns money that others need more, or that is unused here.
-    fn give_back(&mut self, now: Duration, local: &mut impl Local) {
+    fn give_back(&mut self, now: Duration, local: &mut impl LocalFunds) {
         let idle = IDLE.max(Duration::from_secs(u64::try_from(self.cover_s).unwrap_or(0)));
         self.needs.retain(|account, need| {
             // Scarce money is needed elsewhere sooner than this node's idle account may wake up.
@@ -341,7 +341,7 @@ impl Borrower {
         });
     }
 
-    fn requests(&mut self, now: Duration, local: &impl Local) -> Vec<LoanRequest> {
+    fn requests(&mut self, now: Duration, local: &impl LocalFunds) -> Vec<LoanRequest> {
         let mut requests = Vec::new();
         for account in self.next_to_ask(now, local) {
             let Some(need) = self.needs.get_mut(&account) else { continue };
@@ -365,7 +365,7 @@ impl Borrower {
 
     /// The accounts that need money, in their order: if there are too many, those after the last ones
     /// requested.
-    fn next_to_ask(&mut self, now: Duration, local: &impl Local) -> Vec<AccountId> {
+    fn next_to_ask(&mut self, now: Duration, local: &impl LocalFunds) -> Vec<AccountId> {
         let cover_s = self.cover_s;
         let is_needed = |(account, need): &(&AccountId, &Need)| {
             let may_borrow = !need.is_recalled && !need.is_idle;

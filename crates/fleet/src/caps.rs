@@ -11,7 +11,7 @@ use tollgate_money::money::Nanousd;
 
 /// A node's share of a spending limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CapShare {
+pub struct NodeCapShare {
     /// The bound of its spending and holds.
     pub share: Nanousd,
     /// Its spending.
@@ -26,7 +26,7 @@ fn less(left: Nanousd, right: Nanousd) -> Nanousd {
     left.saturating_sub(right).max(Nanousd::ZERO)
 }
 
-impl CapShare {
+impl NodeCapShare {
     fn unused(&self) -> Nanousd {
         less(self.share, self.spent.saturating_add(self.held))
     }
@@ -36,12 +36,12 @@ impl CapShare {
 /// has one; `nodes` is the number of nodes.
 #[must_use]
 pub fn settle(
-    others: &[CapShare],
-    previous: Option<CapShare>,
+    others: &[NodeCapShare],
+    previous: Option<NodeCapShare>,
     request: &CapRequest,
     nodes: u32,
-) -> (CapShare, CapGrant) {
-    let of_others = |part: fn(&CapShare) -> Nanousd| {
+) -> (NodeCapShare, CapGrant) {
+    let of_others = |part: fn(&NodeCapShare) -> Nanousd| {
         others.iter().map(part).fold(Nanousd::ZERO, Nanousd::saturating_add)
     };
     let previous = previous.map_or(Nanousd::ZERO, |row| row.share);
@@ -59,7 +59,7 @@ pub fn settle(
         less(less(used.saturating_add(request.ahead), keeps), waits).min(Nanousd::new(part));
     // What does not reach for one call is left to the others.
     let more = if least > free { Nanousd::ZERO } else { waits.saturating_add(ahead).min(free) };
-    let row = CapShare {
+    let row = NodeCapShare {
         share: keeps.saturating_add(more),
         spent: request.spent,
         held: request.held,
@@ -68,7 +68,7 @@ pub fn settle(
     let free = less(free, more);
     let grant = CapGrant {
         share: row.share,
-        left: free.saturating_add(of_others(CapShare::unused)),
+        left: free.saturating_add(of_others(NodeCapShare::unused)),
         is_missed: of_others(|row| row.lacks) > free,
         spent_elsewhere: of_others(|row| row.spent),
         held_elsewhere: of_others(|row| less(row.share, row.spent)),
@@ -106,7 +106,7 @@ mod tests {
     fn calls_that_wait_get_what_there_is() {
         let (row, grant) = settle(&[], None, &request(100, None, 0, &[10, 10, 10]), 3);
         assert_eq!((row.share, grant.share, grant.left), (usd(30), usd(30), usd(70)));
-        let other = CapShare { share: usd(85), spent: usd(60), ..CapShare::default() };
+        let other = NodeCapShare { share: usd(85), spent: usd(60), ..NodeCapShare::default() };
         let (row, grant) = settle(&[other], None, &request(100, None, 0, &[10, 10, 10]), 3);
         assert_eq!((row.share, row.lacks), (usd(15), usd(15)), "all that is free");
         assert_eq!(
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_share_shrinks_to_what_was_used_and_no_further() {
-        let previous = CapShare { share: usd(50), ..CapShare::default() };
+        let previous = NodeCapShare { share: usd(50), ..NodeCapShare::default() };
         let settled =
             |share, used| settle(&[], Some(previous), &request(60, share, used, &[]), 1).0.share;
         assert_eq!(settled(Some(20), 20), usd(20));

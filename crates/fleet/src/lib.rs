@@ -54,7 +54,7 @@ use self::identity::NodeIdentity;
 use self::lease::Epoch;
 pub(crate) use self::local::LocalMoney;
 use self::overview::OverviewQuery;
-use self::postgres::{Db, DbError, Observer, PostgresOptions};
+use self::postgres::{DatabaseObserver, Db, DbError, PostgresOptions};
 use self::share_queue::ShareQueue;
 pub use self::shared::HasFleet;
 use tollgate_ledger::{AccountId, LeaseWait, NodeId, Seq};
@@ -192,7 +192,7 @@ impl Fleet {
     /// [`FleetError`], in words for the operator.
     pub async fn open(
         options: FleetOptions,
-        observer: Option<Observer>,
+        observer: Option<DatabaseObserver>,
     ) -> Result<Arc<Self>, FleetError> {
         let db = Db::connect(&options.postgres, observer).await?;
         let node = own_node(&db, &options.name, &options.data_dir).await?;

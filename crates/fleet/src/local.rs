@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::borrower::{Local, Unreadable};
+use super::borrower::{LocalFunds, Unreadable};
 use tollgate_ledger::{AccountId, LeaseReport, Ledger, Reporter, Seq};
 use tollgate_money::money::Nanousd;
 
@@ -19,7 +19,7 @@ impl LocalMoney {
     }
 }
 
-impl Local for LocalMoney {
+impl LocalFunds for LocalMoney {
     fn available(&self, account: AccountId) -> Nanousd {
         self.ledger.available_and_held(account).0
     }

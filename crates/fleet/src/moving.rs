@@ -23,7 +23,7 @@ pub use self::outward::move_out;
 use super::FleetError;
 use super::postgres::{Db, DbError};
 use tollgate_ledger::moving::DirectoryState;
-pub use tollgate_ledger::moving::{Tallies, Tally};
+pub use tollgate_ledger::moving::{AccountTally, Tallies};
 use tollgate_ledger::{OpenError, Record, Seq};
 
 /// Maximum number of directory writes read at once.

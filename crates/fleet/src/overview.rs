@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Fleet;
-use super::postgres::Overview;
+use super::postgres::FleetOverview;
 
 /// The maximum age of the overview: less than the interval between two scrapes.
 const AGE_MAX: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ pub(super) struct OverviewQuery {
 
 #[derive(Debug, Default)]
 struct OverviewCache {
-    overview: Option<Arc<Overview>>,
+    overview: Option<Arc<FleetOverview>>,
     /// The time of the last query, failed ones included.
     queried_at: Option<Instant>,
     is_querying: bool,
@@ -35,7 +35,7 @@ struct OverviewCache {
 impl Fleet {
     /// The fleet as it was seen in the last seconds, or before, if the database does not answer;
     /// `None` if it never has.
-    pub async fn overview(self: &Arc<Self>) -> Option<Arc<Overview>> {
+    pub async fn overview(self: &Arc<Self>) -> Option<Arc<FleetOverview>> {
         let mut answered = std::pin::pin!(self.overview_query.answered.notified());
         // From here on no answer is missed.
         answered.as_mut().enable();

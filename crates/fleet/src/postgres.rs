@@ -39,7 +39,9 @@ use tokio_postgres::{Config, NoTls, Row};
 
 pub use self::error::DbError;
 pub use self::listen::ChannelNotification;
-pub use self::overview::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview, Sums};
+pub use self::overview::{
+    FleetOverview, FleetSums, LeaseFilter, LeaseOut, NodeOverview, NodeState,
+};
 use self::pooled::PooledConnection;
 pub use self::transaction::Transaction;
 use tollgate_options::database_url as url;
@@ -80,7 +82,7 @@ const MIGRATION_SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The outcome of a database operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RoundTripOutcome {
     /// The operation was performed.
     Done,
     /// A serialization conflict; the operation is retried.
@@ -110,13 +112,13 @@ pub struct RoundTrip {
     /// The kind of the operation.
     pub operation: DbOperation,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: RoundTripOutcome,
     /// The duration, including the wait for a connection.
     pub took: Duration,
 }
 
 /// A callback for each database operation.
-pub type Observer = Box<dyn Fn(RoundTrip) + Send + Sync>;
+pub type DatabaseObserver = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
 /// For how long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +152,7 @@ struct DatabaseState {
     limits: DatabaseTimeouts,
     /// The address of the database, for messages.
     place: String,
-    observer: Option<Observer>,
+    observer: Option<DatabaseObserver>,
 }
 
 impl fmt::Debug for Db {
@@ -166,7 +168,7 @@ impl Db {
     /// What to do about it, in words for the operator. Within [`OPEN_TIMEOUT`] per step.
     pub async fn connect(
         options: &PostgresOptions,
-        observer: Option<Observer>,
+        observer: Option<DatabaseObserver>,
     ) -> Result<Self, DbError> {
         let limits = DatabaseTimeouts::USUAL;
         let db = Self::open(options, observer, limits).await?;
@@ -191,7 +193,7 @@ impl Db {
 
     async fn open(
         options: &PostgresOptions,
-        observer: Option<Observer>,
+        observer: Option<DatabaseObserver>,
         limits: DatabaseTimeouts,
     ) -> Result<Self, DbError> {
         let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
@@ -259,7 +261,7 @@ impl Db {
             rows.map_err(|error| error::classify(&error).named(self.place()))
         };
         let rows = self.within(operation).await;
-        self.observe(DbOperation::Query, Outcome::from_result(&rows), begun);
+        self.observe(DbOperation::Query, RoundTripOutcome::from_result(&rows), begun);
         rows
     }
 
@@ -288,14 +290,14 @@ impl Db {
         }
     }
 
-    fn observe(&self, operation: DbOperation, outcome: Outcome, begun: Instant) {
+    fn observe(&self, operation: DbOperation, outcome: RoundTripOutcome, begun: Instant) {
         if let Some(observer) = &self.shared.observer {
             observer(RoundTrip { operation, outcome, took: begun.elapsed() });
         }
     }
 }
 
-impl Outcome {
+impl RoundTripOutcome {
     fn from_result<T>(result: &Result<T, DbError>) -> Self {
         match result {
             Ok(_) => Self::Done,

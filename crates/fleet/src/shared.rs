@@ -17,10 +17,10 @@ use super::postgres::tasks::{CommitState, OpenOutcome, Opening, SharedTask, Shar
 use super::{Fleet, NodeEvent};
 use tollgate_ledger::{
     AccountId, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain, HoldId,
-    JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask, Losses,
-    NodeId, NodeStatus, OpenHold, PreparedOpening, RepeatKey, RepeatLookup, Seq, SharedFunds, Task,
-    TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals, UNFIT_CREDIT,
-    UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
+    JournalProgress, JournaledRecord, KeyId, LeaseWait, Ledger, LedgerError, ListedTask,
+    LossReport, NodeId, NodeStatus, OpenHold, PreparedOpening, RepeatKey, RepeatLookup, Seq,
+    SharedFunds, Task, TaskId, TaskOpened, TaskPage, TaskQuery, TaskStore, TaskStoreError, Totals,
+    UNFIT_CREDIT, UNFIT_GRANT, UsageCell, UsageOfModel, UsageTotal, WriteLog,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -181,7 +181,7 @@ impl SharedFunds for Fleet {
         Ok(self.db().totals().await?)
     }
 
-    async fn losses(&self, limit: usize) -> Result<Losses, LedgerError> {
+    async fn losses(&self, limit: usize) -> Result<LossReport, LedgerError> {
         Ok(self.db().losses(limit).await?)
     }
 

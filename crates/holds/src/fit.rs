@@ -9,7 +9,7 @@ use tollgate_options::holds::{HoldRules, Means};
 use tollgate_types::ids::AccountId;
 
 use crate::funds::{Allowance, Funds};
-use crate::plan::{Needs, Plan, PlanStep};
+use crate::plan::{MeansProgress, Needs, PlanStep};
 use crate::queue::{HoldQueue, RunningCall};
 
 /// Time a call waits for others of the same account before any takes money. Parallel agents start
@@ -103,7 +103,7 @@ pub async fn fit<C: TightCall>(
     // its share.
     sleep(GATHER).await;
     let with_credit = rules.allows(Means::Credit);
-    let mut plan = Plan::default();
+    let mut plan = MeansProgress::default();
     let mut newer = None;
     let mut retries = 0_u32;
     loop {

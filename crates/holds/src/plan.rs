@@ -49,12 +49,12 @@ pub enum PlanStep {
 
 /// Progress of a call through the means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct MeansProgress {
     is_counted: bool,
     is_unclampable: bool,
 }
 
-impl Plan {
+impl MeansProgress {
     /// The plan of a call that has waited: its prompt is the same, and so is its count.
     #[must_use]
     pub fn anew(self) -> Self {
@@ -149,7 +149,10 @@ mod tests {
     fn what_fits_is_held_as_it_is() {
         let needs = Needs { whole: money(10), at_floor: Some(money(5)), slice: Some(money(1)) };
         let own = allowance(10, 80, 80);
-        assert_eq!(Plan::default().next(&rules(ALL), &needs, &own, &own), PlanStep::HoldWhole);
+        assert_eq!(
+            MeansProgress::default().next(&rules(ALL), &needs, &own, &own),
+            PlanStep::HoldWhole
+        );
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
         let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: Some(money(4)) };
         let (own, all) = (allowance(10, 80, 80), allowance(20, 160, 160));
         let steps = |means: &[Means]| {
-            let (rules, mut plan) = (rules(means), Plan::default());
+            let (rules, mut plan) = (rules(means), MeansProgress::default());
             let first = plan.next(&rules, &needs, &own, &all);
             (first, plan.next(&rules, &needs, &own, &all))
         };
@@ -178,7 +181,12 @@ mod tests {
     fn the_floor_is_served_above_the_share_while_there_is_as_much() {
         let needs = Needs { whole: money(50), at_floor: Some(money(8)), slice: None };
         let next = |own: &Allowance| {
-            Plan { is_counted: true, ..Plan::default() }.next(&rules(ALL), &needs, own, own)
+            MeansProgress { is_counted: true, ..MeansProgress::default() }.next(
+                &rules(ALL),
+                &needs,
+                own,
+                own,
+            )
         };
         assert_eq!(next(&allowance(5, 10, 100)), PlanStep::Clamp(money(8)));
         assert_eq!(next(&allowance(5, 7, 100)), PlanStep::Wait);
@@ -190,7 +198,7 @@ mod tests {
         let needs = Needs { whole: money(50), at_floor: Some(money(32)), slice: None };
         let next = |total: i64| {
             let own = allowance(total, total, total);
-            Plan::default().next(&rules(ALL), &needs, &own, &own)
+            MeansProgress::default().next(&rules(ALL), &needs, &own, &own)
         };
         let (refuse, count) = (PlanStep::Refuse, PlanStep::Count);
         assert_eq!((next(0), next(1), next(2)), (refuse, refuse, count));
@@ -200,7 +208,8 @@ mod tests {
     fn the_line_alone_may_make_a_call_fit() {
         let needs = Needs { whole: money(50), at_floor: None, slice: None };
         let (own, all) = (allowance(10, 10, 10), allowance(60, 60, 60));
-        let next = |means: &[Means]| Plan::default().next(&rules(means), &needs, &own, &all);
+        let next =
+            |means: &[Means]| MeansProgress::default().next(&rules(means), &needs, &own, &all);
         assert_eq!(next(&[Means::Credit]), PlanStep::HoldWhole);
         assert_eq!(next(&[Means::Clamp]), PlanStep::Refuse, "the line is not to be used");
         assert_eq!(next(&[]), PlanStep::Refuse);

@@ -62,7 +62,7 @@ impl BatchLimits {
 #[derive(Debug)]
 pub struct BatchQueue {
     limits: BatchLimits,
-    state: Mutex<QueueState>,
+    state: Mutex<BatchState>,
     /// Notifies the writer of work.
     wake: Condvar,
     /// Notifies [`BatchQueue::flush`] of a processed batch.
@@ -70,7 +70,7 @@ pub struct BatchQueue {
 }
 
 #[derive(Debug)]
-struct QueueState {
+struct BatchState {
     buffer: Vec<u8>,
     /// Number of bytes ever queued.
     bytes_in: u64,
@@ -99,7 +99,7 @@ impl BatchQueue {
     /// An empty queue with these limits.
     #[must_use]
     pub const fn new(limits: BatchLimits) -> Self {
-        let state = QueueState {
+        let state = BatchState {
             buffer: Vec::new(),
             bytes_in: 0,
             bytes_done: 0,

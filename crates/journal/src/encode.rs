@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Debug, Serialize)]
-    struct Unit;
+    struct UnitStruct;
 
     #[derive(Clone, Debug, Serialize)]
     struct Newtype(u64);
@@ -446,7 +446,7 @@ mod tests {
         character: char,
         text: String,
         shown: PrintedPair,
-        units: ((), Unit),
+        units: ((), UnitStruct),
         newtype: Newtype,
         pair: Pair,
         options: (Option<u64>, Option<String>),
@@ -495,7 +495,7 @@ mod tests {
             character: random.char(..),
             text: text(random),
             shown: PrintedPair(text(random), n(random) as u64),
-            units: ((), Unit),
+            units: ((), UnitStruct),
             newtype: Newtype(n(random) as u64),
             pair: Pair(n(random) as i64, text(random)),
             options: (random.bool().then(|| n(random) as u64), random.bool().then(|| text(random))),

@@ -57,14 +57,14 @@ pub struct JournalHead<N = EmptyNote> {
 
 /// Identity of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
+struct DirectoryIdentity {
     id: String,
     /// Creation time of the directory in nanoseconds since 1970; a copy is younger. `None` if the
     /// file system does not record it.
     made_ns: Option<u64>,
 }
 
-impl Identity {
+impl DirectoryIdentity {
     fn keep(&self, journal: &Path) -> Result<(), Error> {
         let path = journal.join(IDENTITY);
         // Rewriting it at each start would cost two flushes for nothing.
@@ -96,7 +96,7 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
         let journal = dir.join(JOURNAL_DIR);
         let head = Self::find(dir)?;
         let of_journal = journal.join(IDENTITY);
-        let identity: Option<Identity> =
+        let identity: Option<DirectoryIdentity> =
             checked::read(&of_journal).map_err(Error::io(&of_journal))?;
         let problem = copied(&journal, head.as_ref(), identity.as_ref());
         match (problem, fork) {
@@ -146,7 +146,8 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
 
     /// True if this head belongs to the journal in the directory, as far as it can tell.
     pub fn is_of(&self, journal: &Path) -> bool {
-        let identity: Option<Identity> = checked::read(&journal.join(IDENTITY)).ok().flatten();
+        let identity: Option<DirectoryIdentity> =
+            checked::read(&journal.join(IDENTITY)).ok().flatten();
         identity.is_none_or(|identity| identity.id == self.id)
     }
 
@@ -219,14 +220,14 @@ impl<N: Clone + Serialize + DeserializeOwned> JournalHead<N> {
 fn copied<N>(
     journal: &Path,
     head: Option<&JournalHead<N>>,
-    identity: Option<&Identity>,
+    identity: Option<&DirectoryIdentity>,
 ) -> Option<&'static str> {
     match (head, identity) {
         (Some(head), Some(identity)) if head.id != identity.id => {
             Some("the journal is another directory's than `head.json`")
         }
         // A file system that does not tell any more says nothing of copies.
-        (_, Some(Identity { made_ns: Some(before), .. }))
+        (_, Some(DirectoryIdentity { made_ns: Some(before), .. }))
             if made(journal).is_some_and(|now| now != *before) =>
         {
             Some("this directory is a copy, or was restored from one")
@@ -314,7 +315,7 @@ impl<N: Clone + Default + Serialize + DeserializeOwned> HeadFile<N> {
         let (segment, offset, seq, chain) = (end.segment, end.offset, end.seq, end.chain);
         let head =
             JournalHead { id, generation, first_seq, segment, offset, seq, chain, notes, at_ms };
-        let identity = Identity { id: head.id.clone(), made_ns: made(&journal) };
+        let identity = DirectoryIdentity { id: head.id.clone(), made_ns: made(&journal) };
         let file = Self { dir: dir.to_owned(), head: Mutex::new(head) };
         // In this order: a journal that has a name without a head beside it is taken for a copy.
         let noted = file.note(|_| {}).and_then(|()| identity.keep(&journal));

@@ -32,7 +32,7 @@ const BACK_BYTES: u64 = 16 << 10;
 const AHEAD_BYTES: usize = 256 << 10;
 
 /// A place in a log. Later frames have larger ones.
-pub type Position = u64;
+pub type RingPosition = u64;
 
 /// File names and magic bytes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub fn content(frame: &[u8]) -> Option<&[u8]> {
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// The position of its first byte.
-    pub base: Position,
+    pub base: RingPosition,
     /// Its length, header included.
     pub bytes: u64,
     file: Arc<File>,
@@ -134,17 +134,17 @@ pub struct Segment {
 impl Segment {
     /// Position after the last frame.
     #[must_use]
-    pub fn end(&self) -> Position {
+    pub fn end(&self) -> RingPosition {
         self.base.saturating_add(self.bytes)
     }
 
     /// The position of its first frame.
     #[must_use]
-    pub fn first(&self) -> Position {
+    pub fn first(&self) -> RingPosition {
         self.base.saturating_add(HEADER_BYTES)
     }
 
-    fn holds(&self, position: Position) -> bool {
+    fn holds(&self, position: RingPosition) -> bool {
         (self.first()..self.end()).contains(&position)
     }
 
@@ -152,7 +152,7 @@ impl Segment {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn create(dir: &Path, base: Position, layout: &Layout) -> io::Result<Self> {
+    pub fn create(dir: &Path, base: RingPosition, layout: &Layout) -> io::Result<Self> {
         let path = files::path(dir, base, layout.extension);
         let file =
             fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
@@ -161,7 +161,7 @@ impl Segment {
     }
 
     /// Opens a file. `None` when it is none of this layout.
-    fn open(path: &Path, base: Position, layout: &Layout) -> io::Result<Option<Self>> {
+    fn open(path: &Path, base: RingPosition, layout: &Layout) -> io::Result<Option<Self>> {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         let bytes = file.metadata()?.len();
         let mut header = vec![0; layout.header().len()];
@@ -190,7 +190,7 @@ impl Segment {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn cut(&mut self, end: Position) -> io::Result<()> {
+    pub fn cut(&mut self, end: RingPosition) -> io::Result<()> {
         let bytes = end.saturating_sub(self.base).max(HEADER_BYTES);
         if bytes < self.bytes {
             self.file.set_len(bytes)?;
@@ -229,15 +229,15 @@ pub fn open_all(dir: &Path, layout: &Layout) -> io::Result<Vec<Segment>> {
 
 /// Reads frames at their positions, a block of a file at a time.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RingReader {
     layout: Layout,
     segments: Vec<Segment>,
     block: Vec<u8>,
     /// The position of the block's first byte.
-    block_at: Position,
+    block_at: RingPosition,
 }
 
-impl Reader {
+impl RingReader {
     /// A reader of these files, oldest first.
     #[must_use]
     pub fn new(segments: Vec<Segment>, layout: Layout) -> Self {
@@ -252,7 +252,7 @@ impl Reader {
 
     /// True if the file at this position was removed.
     #[must_use]
-    pub fn is_removed(&self, position: Position) -> bool {
+    pub fn is_removed(&self, position: RingPosition) -> bool {
         self.segments.first().is_none_or(|oldest| position < oldest.base)
     }
 
@@ -260,7 +260,7 @@ impl Reader {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn frame_at(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
+    pub fn frame_at(&mut self, position: RingPosition) -> io::Result<Option<&[u8]>> {
         let layout = self.layout;
         let frame = self.frame(position, Direction::Start)?;
         Ok(frame.filter(|frame| layout.is_whole(frame)))
@@ -271,11 +271,11 @@ impl Reader {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn frame_ahead(&mut self, position: Position) -> io::Result<Option<&[u8]>> {
+    pub fn frame_ahead(&mut self, position: RingPosition) -> io::Result<Option<&[u8]>> {
         self.frame(position, Direction::End)
     }
 
-    fn frame(&mut self, position: Position, towards: Direction) -> io::Result<Option<&[u8]>> {
+    fn frame(&mut self, position: RingPosition, towards: Direction) -> io::Result<Option<&[u8]>> {
         self.load(position, 4, towards)?;
         let length = self.at(position, 4).and_then(|length| self.layout.frame_bytes(length));
         // An implausible length ends the search in this file before memory is taken for it.
@@ -289,7 +289,7 @@ impl Reader {
     ///
     /// # Errors
     /// The operating system's.
-    pub fn before(&mut self, mut end: Position) -> io::Result<Option<Position>> {
+    pub fn before(&mut self, mut end: RingPosition) -> io::Result<Option<RingPosition>> {
         loop {
             let Some(segment) = self.segments.iter().rfind(|it| it.base < end) else {
                 return Ok(None);
@@ -305,7 +305,7 @@ impl Reader {
         }
     }
 
-    fn frame_ending(&mut self, end: Position) -> io::Result<Option<Position>> {
+    fn frame_ending(&mut self, end: RingPosition) -> io::Result<Option<RingPosition>> {
         self.load(end.saturating_sub(4), 4, Direction::Start)?;
         let length = self.at(end.saturating_sub(4), 4);
         let length = length.and_then(|length| self.layout.frame_bytes(length));
@@ -317,13 +317,13 @@ impl Reader {
     }
 
     /// Bytes of the block, if it has them.
-    fn at(&self, position: Position, bytes: usize) -> Option<&[u8]> {
+    fn at(&self, position: RingPosition, bytes: usize) -> Option<&[u8]> {
         let begin = usize::try_from(position.checked_sub(self.block_at)?).ok()?;
         self.block.get(begin..begin.checked_add(bytes)?)
     }
 
     /// Makes sure that the block has these bytes, if a file has.
-    fn load(&mut self, position: Position, bytes: usize, towards: Direction) -> io::Result<()> {
+    fn load(&mut self, position: RingPosition, bytes: usize, towards: Direction) -> io::Result<()> {
         if self.at(position, bytes).is_some() {
             return Ok(());
         }
@@ -380,7 +380,7 @@ mod tests {
 
     /// All frames, read from the end.
     fn backwards(dir: &Path) -> Vec<String> {
-        let mut reader = Reader::new(open_all(dir, &LAYOUT).expect("the files"), LAYOUT);
+        let mut reader = RingReader::new(open_all(dir, &LAYOUT).expect("the files"), LAYOUT);
         let mut end = reader.segments().last().map_or(0, Segment::end);
         let mut found = Vec::new();
         while let Some(position) = reader.before(end).expect("readable") {
@@ -405,7 +405,7 @@ mod tests {
         for torn in 1..three.len() as u64 {
             second.file.set_len(second.bytes - torn).expect("cut");
             let segments = open_all(dir, &LAYOUT).expect("the files");
-            let mut reader = Reader::new(segments, LAYOUT);
+            let mut reader = RingReader::new(segments, LAYOUT);
             assert_eq!(reader.frame_at(begin).expect("readable"), None, "{torn} bytes are gone");
             let mut last = reader.segments().last().expect("a file").clone();
             last.cut(begin).expect("cut");

@@ -18,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use parking_lot::RwLock;
 
-use self::bucket::Bucket;
+use self::bucket::ArchiveBucket;
 use crate::files::directory::{make_directory, sync_directory};
 use crate::files::seal::{self, ArchivedSegment, Seal};
 use crate::records::error::OpenError;
@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const SCHEME: &str = "s3://";
 
 /// The buckets that this process can reach. There is one in a gateway or a command; tests have several.
-static BUCKETS: RwLock<Vec<Arc<Bucket>>> = RwLock::new(Vec::new());
+static BUCKETS: RwLock<Vec<Arc<ArchiveBucket>>> = RwLock::new(Vec::new());
 
 /// Connects this process to the archive for reading. Sends nothing.
 ///
@@ -41,7 +41,7 @@ static BUCKETS: RwLock<Vec<Arc<Bucket>>> = RwLock::new(Vec::new());
 /// When the place cannot be one.
 pub fn connect(archive: &Archive) -> Result<(), OpenError> {
     let ArchiveTo::Bucket(options) = &archive.to else { return Ok(()) };
-    let made = Bucket::new((**options).clone());
+    let made = ArchiveBucket::new((**options).clone());
     let made = made.map_err(|what| OpenError::io(place(options, ""))(io::Error::other(what)))?;
     let mut existing = BUCKETS.write();
     existing.retain(|bucket| bucket.options.bucket != options.bucket);
@@ -80,7 +80,7 @@ fn object(path: &Path) -> Option<(&str, &str)> {
 
 /// The bucket in which to look for an object: the one with this name or, without one, the last configured
 /// bucket, to which the objects of a removed one must have been copied.
-fn bucket_called(name: &str) -> io::Result<Arc<Bucket>> {
+fn bucket_called(name: &str) -> io::Result<Arc<ArchiveBucket>> {
     let existing = BUCKETS.read();
     let found = existing.iter().rfind(|bucket| bucket.options.bucket == name).or(existing.last());
     found.cloned().ok_or_else(|| {
@@ -222,7 +222,7 @@ fn in_bucket(
 /// Reads a segment's seal object. `None` if it is absent, unparseable, or hidden: for keys without
 /// `ListBucket` an absent object gives a 403.
 fn find_seal_object(
-    bucket: &Bucket,
+    bucket: &ArchiveBucket,
     key: &str,
     stop: &Arc<AtomicBool>,
 ) -> io::Result<Option<Seal>> {

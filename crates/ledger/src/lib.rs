@@ -59,8 +59,8 @@ pub use self::memory::act::{ActorScope, IdempotencyKey, ListedAct, WriteOutcome}
 pub use self::memory::hold::Hold;
 pub use self::opening::moving;
 pub use self::opening::options::Options;
-pub use self::opening::recovery::Recovery;
-pub use self::opening::repair::{Cost, DamageFound, Repair, repair};
+pub use self::opening::recovery::RecoveryReport;
+pub use self::opening::repair::{DamageFound, Repair, RepairCost, repair};
 pub use self::opening::restore::{CopySummary, OmittedRecords, backup, restore};
 pub use self::operators::admin::{KeyPatch, NewKey, WriteReceipt};
 pub use self::operators::doubt::DoubtRefund;
@@ -86,11 +86,11 @@ pub use self::reading::exporter::Exporter;
 pub use self::reading::loss::Loss;
 pub use self::reading::offline::OfflineRecords;
 pub use self::reading::report::Reporter;
-pub use self::reading::report::{History, LeaseReport, LeaseSettlement, RECORDS_MAX, settled};
+pub use self::reading::report::{FleetHistory, LeaseReport, LeaseSettlement, RECORDS_MAX, settled};
 pub use self::reading::scan::Scan;
-pub use self::reading::statement::{Call, Entry, EntryKind, InDoubt};
+pub use self::reading::statement::{EntryKind, InDoubt, StatementCall, StatementEntry};
 pub use self::reading::usage::{UsageOfAll, UsageRow};
-pub use self::reading::verify::{BooksReport, Report, verify};
+pub use self::reading::verify::{BooksReport, VerificationReport, verify};
 pub use self::records::act::{Act, Actor, IDS_KEPT};
 pub use self::records::checkpointed::CheckpointRecord;
 pub use self::records::code::{Code, CodeKind, CodeRefusal, IssuedCode};
@@ -102,7 +102,7 @@ pub use self::records::key::Key;
 pub use self::records::key_limits::{KeyLimits, Period, SpendLimitStatus};
 pub use self::records::login::{Login, SessionId};
 pub use self::records::loss::{
-    CAUSE_BYTES_MAX, ListedLoss, LossCause, LossRecord, LossSum, LossSums, Losses,
+    CAUSE_BYTES_MAX, ListedLoss, LossCause, LossRecord, LossReport, LossSum, LossSums,
 };
 pub use self::records::price::{AccountPrices, PriceGroup, PriceNote};
 pub use self::records::record::{JournaledRecord, Record, SuspenseEnd};

@@ -13,7 +13,7 @@ pub(super) const SHARDS: usize = 64;
 pub(super) const SWEPT_FROM: usize = 64;
 
 /// Entries by name. Idle ones are dropped.
-pub(super) struct Entries<K, V> {
+pub(super) struct EntryTable<K, V> {
     shards: Vec<Mutex<Shard<K, V>>>,
     /// Chooses the shard of a name. It may be fast and predictable: within a shard, the map's own hasher
     /// resists names chosen by clients.
@@ -26,7 +26,7 @@ struct Shard<K, V> {
     sweep_at: usize,
 }
 
-impl<K: Hash + Eq, V> Entries<K, V> {
+impl<K: Hash + Eq, V> EntryTable<K, V> {
     /// An empty table.
     pub(super) fn new() -> Self {
         let shard = || Shard { entries: HashMap::new(), sweep_at: SWEPT_FROM };
@@ -78,7 +78,7 @@ impl<K: Hash + Eq, V> Entries<K, V> {
     }
 }
 
-impl<K: Clone, V> Entries<K, V> {
+impl<K: Clone, V> EntryTable<K, V> {
     /// Returns the entries of one shard.
     pub(super) fn of_part(&self, part: usize) -> Vec<(K, Arc<V>)> {
         let Some(shard) = self.shards.get(part) else { return Vec::new() };

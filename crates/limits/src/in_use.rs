@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use super::entries::Entries;
+use super::entries::EntryTable;
 
 /// The interval at which a waiting reader checks for its turn.
 const TURN_POLL: Duration = Duration::from_millis(20);
@@ -120,13 +120,13 @@ impl Drop for InUseGuard {
 }
 
 /// The counters of all holders. Those of an idle holder are dropped sooner or later.
-pub struct Holders<K>(Entries<K, InUse>);
+pub struct Holders<K>(EntryTable<K, InUse>);
 
 impl<K: Hash + Eq> Holders<K> {
     /// An empty set of holders.
     #[must_use]
     pub fn new() -> Self {
-        Self(Entries::new())
+        Self(EntryTable::new())
     }
 
     /// Returns the counters of one holder, after one lookup.

@@ -25,12 +25,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use bucket::Clock;
-use entries::Entries;
+use entries::EntryTable;
 pub use in_use::{Count, Holders, InUse, InUseGuard};
 pub use model_share::AccountShare;
 pub use pool::{PoolRefusal, PoolRule, PooledUnits, UnitPool, share_of};
 pub use share::{MICROS, ShareGrant, ShareRequest, ShareWait};
-use subject::{Entry, Taking};
+use subject::{SubjectCounters, Taking};
 pub use tollgate_types::limit::{Limit, LimitStatus, RateLimitStatus, Rates, Scope};
 
 /// The owner of a limit.
@@ -111,8 +111,8 @@ impl EstimatedTokens {
 }
 
 /// The limits of everybody, and what was used of them.
-pub struct Limits {
-    entries: Entries<Subject, Entry>,
+pub struct Limiter {
+    entries: EntryTable<Subject, SubjectCounters>,
     /// Resources in use by account number.
     accounts: Holders<u64>,
     /// Requests in flight to a model, by its id and the account number.
@@ -124,7 +124,7 @@ pub struct Limits {
     next_shard: AtomicUsize,
 }
 
-impl Limits {
+impl Limiter {
     /// Nothing was used yet; time is this process' own.
     #[must_use]
     pub fn new() -> Self {
@@ -136,7 +136,7 @@ impl Limits {
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
-            entries: Entries::new(),
+            entries: EntryTable::new(),
             accounts: Holders::new(),
             models: Holders::new(),
             clock: Clock::new(clock),
@@ -208,20 +208,20 @@ impl Limits {
         self.accounts.holder(number)
     }
 
-    fn entry(&self, subject: Subject, rates: &Rates) -> Arc<Entry> {
+    fn entry(&self, subject: Subject, rates: &Rates) -> Arc<SubjectCounters> {
         let scope = subject.scope();
-        let new = || Entry::new(&self.clock, rates, scope, self.is_shared);
-        self.entries.find(subject, Entry::is_idle, new)
+        let new = || SubjectCounters::new(&self.clock, rates, scope, self.is_shared);
+        self.entries.find(subject, SubjectCounters::is_idle, new)
     }
 }
 
-impl Default for Limits {
+impl Default for Limiter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Limits {
+impl std::fmt::Debug for Limiter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Limits")
     }
@@ -233,7 +233,7 @@ impl std::fmt::Debug for Limits {
 #[must_use = "a permit that is dropped counts as a request that is over"]
 pub struct Permit {
     /// Each entry with its charge at admission; `None` if tokens are not counted.
-    entries: Vec<(Arc<Entry>, Option<u64>)>,
+    entries: Vec<(Arc<SubjectCounters>, Option<u64>)>,
     in_flight: bool,
     /// The entries whose places were free before the end, as bits in their order.
     orphan_of: u8,

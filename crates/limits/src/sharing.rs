@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Limits;
+use super::Limiter;
 use super::entries::SHARDS;
 use super::share::{ShareGrant, ShareRequest};
-use super::subject::Entry;
+use super::subject::SubjectCounters;
 
-impl Limits {
+impl Limiter {
     /// Collects the share requests of the next sync: changed demand, and shares due for renewal;
     /// `requests_max` limits at a time, or up to two more.
     ///
@@ -30,7 +30,7 @@ impl Limits {
         share_requests
     }
 
-    /// Applies the grants of a sync that began at `sent_at`, by [`Limits::now`]: the shares expire a `term`
+    /// Applies the grants of a sync that began at `sent_at`, by [`Limiter::now`]: the shares expire a `term`
     /// later. Returns true if a share was reduced, which the next sync should report at once.
     pub fn apply_grants<'a>(
         &self,
@@ -52,7 +52,7 @@ impl Limits {
     /// True if a request waits for a share, or a reduced share should be reported at once.
     #[must_use]
     pub fn needs_sync(&self) -> bool {
-        self.entries.any(Entry::is_urgent)
+        self.entries.any(SubjectCounters::is_urgent)
     }
 
     /// The moment that shares end by.

@@ -17,7 +17,7 @@ use super::{
 
 /// The counters of one subject.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct SubjectCounters {
     clock: Clock,
     /// True in a fleet, where other nodes use the same limits.
     is_shared: bool,
@@ -50,7 +50,7 @@ fn limit_of(bucket: &Option<MinuteLimit>) -> Option<NonZeroU32> {
     bucket.as_ref().map(MinuteLimit::limit)
 }
 
-impl Entry {
+impl SubjectCounters {
     pub(super) fn new(clock: &Clock, rates: &Rates, scope: Scope, is_shared: bool) -> Self {
         let bucket = |limit| MinuteLimit::new(limit, clock, is_shared);
         let buckets = Buckets {
@@ -194,7 +194,7 @@ pub(super) struct Taking {
 
 /// The units taken of one subject.
 struct TakenUnits {
-    entry: Arc<Entry>,
+    entry: Arc<SubjectCounters>,
     request: bool,
     /// The tokens taken; `None` without a token limit.
     tokens: Option<u64>,
@@ -223,7 +223,7 @@ impl Taking {
 
     /// Charges the request to one subject. After a refusal the other subjects are still checked, so that the
     /// response contains the longest wait.
-    pub(super) fn add(&mut self, scope: Scope, entry: Arc<Entry>, rates: &Rates) {
+    pub(super) fn add(&mut self, scope: Scope, entry: Arc<SubjectCounters>, rates: &Rates) {
         let remaining = Remaining::default();
         let mut taken = TakenUnits { entry, request: false, tokens: None, place: false, remaining };
         {
@@ -247,7 +247,12 @@ impl Taking {
     }
 
     /// Takes a slot. Returns true if there was one.
-    fn add_place(&mut self, scope: Scope, entry: &Entry, limit: Option<NonZeroU32>) -> bool {
+    fn add_place(
+        &mut self,
+        scope: Scope,
+        entry: &SubjectCounters,
+        limit: Option<NonZeroU32>,
+    ) -> bool {
         let Some((limit, shared)) = limit.zip(self.shared.take()) else {
             let wait = entry.enter(limit, self.progress).err();
             let has_place = wait.is_none();

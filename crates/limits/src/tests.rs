@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Limits, and the clock that they go by.
 struct Bench {
-    limits: Limits,
+    limits: Limiter,
     now_ns: Arc<AtomicU64>,
 }
 
@@ -25,7 +25,7 @@ impl Bench {
         let now_ns = Arc::new(AtomicU64::new(1));
         let clock = Arc::clone(&now_ns);
         let limits =
-            Limits::with_clock(move || Duration::from_nanos(clock.load(Ordering::Relaxed)));
+            Limiter::with_clock(move || Duration::from_nanos(clock.load(Ordering::Relaxed)));
         Self { limits, now_ns }
     }
 
@@ -478,7 +478,7 @@ fn without_limits_nothing_is_kept() {
 #[test]
 fn a_limited_request_costs_little() {
     const ROUNDS: u32 = 20_000;
-    let limits = Limits::new();
+    let limits = Limiter::new();
     let all = Rates {
         requests_per_minute: some(1_000_000_000),
         tokens_per_minute: some(1_000_000_000),

@@ -15,10 +15,10 @@ const MAX_TOKENS_DEFAULT: u64 = 4096;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ChatArguments {
+struct TreeChatArguments {
     model: String,
     prompt: Option<String>,
-    messages: Option<Vec<ChatMessage>>,
+    messages: Option<Vec<TreeChatMessage>>,
     system: Option<String>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
@@ -29,7 +29,7 @@ struct ChatArguments {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-struct ChatMessage {
+struct TreeChatMessage {
     role: Role,
     #[serde(default)]
     content: Value,
@@ -41,7 +41,7 @@ struct ChatMessage {
 
 /// Body of the model's request, or the error for the agent.
 pub(super) fn body(arguments: JsonObject, by_messages: bool) -> Result<String, String> {
-    let arguments: ChatArguments =
+    let arguments: TreeChatArguments =
         arguments::read(arguments).map_err(|error| error.into_result().content.as_text())?;
     arguments.body(by_messages, 1000).map(|body| body.to_string())
 }
@@ -56,7 +56,7 @@ impl AsText for Vec<rmcp::model::ContentBlock> {
     }
 }
 
-impl ChatArguments {
+impl TreeChatArguments {
     fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, String> {
         let invalid = |message: &str| {
             let error = super::tool_error::ToolError::arguments(message);

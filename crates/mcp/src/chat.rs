@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::caller::{GatewayAnswer, ToolCaller};
 use super::conversation::{self, ChatMessage, Role};
 use super::reply::ChatReply;
-use super::text::{ObjectTree, Text};
+use super::text::{BorrowedText, ObjectTree};
 use super::tool::ToolEntry;
 use super::tool_error::ToolError;
 use super::usable_model::UsableModel;
@@ -39,35 +39,35 @@ pub(super) const TOOL: ToolEntry = ToolEntry {
 #[serde(deny_unknown_fields)]
 pub(super) struct ChatArguments<'a> {
     #[serde(borrow)]
-    model: Text<'a>,
+    model: BorrowedText<'a>,
     #[serde(borrow)]
-    prompt: Option<Text<'a>>,
+    prompt: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     messages: Option<Vec<ChatMessage<'a>>>,
     #[serde(borrow)]
-    system: Option<Text<'a>>,
+    system: Option<BorrowedText<'a>>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
     top_p: Option<f64>,
     #[serde(borrow)]
-    stop: Option<Vec<Text<'a>>>,
+    stop: Option<Vec<BorrowedText<'a>>>,
     extra: Option<ObjectTree>,
 }
 
 /// The body of the model's request but for `extra`, before it is written. Its members are in the order of their names.
-struct ModelRequest<'a> {
+struct ModelBody<'a> {
     max_tokens: Option<u64>,
-    messages: Conversation<'a>,
-    model: Text<'a>,
-    stop: Option<Vec<Text<'a>>>,
-    stop_sequences: Option<Vec<Text<'a>>>,
+    messages: ModelMessages<'a>,
+    model: BorrowedText<'a>,
+    stop: Option<Vec<BorrowedText<'a>>>,
+    stop_sequences: Option<Vec<BorrowedText<'a>>>,
     system: Option<String>,
     temperature: Option<f64>,
     top_p: Option<f64>,
 }
 
 /// The messages in the words of the model's protocol.
-enum Conversation<'a> {
+enum ModelMessages<'a> {
     /// Messages for chat completions.
     Chat(Vec<ChatMessage<'a>>),
     /// Messages for Anthropic's API.
@@ -79,11 +79,11 @@ enum RequestMember<'r, 'a> {
     Count(u64),
     Number(f64),
     Text(&'r str),
-    Texts(&'r [Text<'a>]),
-    Messages(&'r Conversation<'a>),
+    Texts(&'r [BorrowedText<'a>]),
+    Messages(&'r ModelMessages<'a>),
 }
 
-/// A [`ModelRequest`] with `extra`, as JSON.
+/// A [`ModelBody`] with `extra`, as JSON.
 pub(super) struct WrittenRequest {
     /// True for the Messages API, false for chat completions.
     pub(super) by_messages: bool,
@@ -194,17 +194,17 @@ impl<'a> ChatArguments<'a> {
         Ok(messages)
     }
 
-    fn in_chat(mut self) -> Result<ModelRequest<'a>, ToolError> {
+    fn in_chat(mut self) -> Result<ModelBody<'a>, ToolError> {
         let mut messages = self.conversation()?;
         if let Some(system) = self.system.take() {
             messages.insert(0, ChatMessage::new(Role::System, system));
         }
         let stop = self.stop.take();
-        let request = self.request(Conversation::Chat(messages));
-        Ok(ModelRequest { stop, ..request })
+        let request = self.request(ModelMessages::Chat(messages));
+        Ok(ModelBody { stop, ..request })
     }
 
-    fn in_messages(mut self, output_tokens_max: u64) -> Result<ModelRequest<'a>, ToolError> {
+    fn in_messages(mut self, output_tokens_max: u64) -> Result<ModelBody<'a>, ToolError> {
         let messages = self.conversation()?;
         let is_system = |message: &&ChatMessage<'_>| message.role == Role::System;
         let own = self.system.as_deref().map(Some);
@@ -216,32 +216,23 @@ impl<'a> ChatArguments<'a> {
         let system = (!texts.is_empty()).then(|| texts.join("\n\n"));
         let conversation = messages.iter().filter(|message| !is_system(message));
         let conversation: Result<_, _> = conversation.map(ChatMessage::in_messages).collect();
-        let conversation = Conversation::Messages(conversation?);
+        let conversation = ModelMessages::Messages(conversation?);
         let default = MAX_TOKENS_DEFAULT.min(output_tokens_max.max(1));
         let max_tokens = Some(self.max_tokens.unwrap_or(default));
         let stop_sequences = self.stop.take();
         let request = self.request(conversation);
-        Ok(ModelRequest { max_tokens, stop_sequences, system, ..request })
+        Ok(ModelBody { max_tokens, stop_sequences, system, ..request })
     }
 
     /// Fields that both protocols share.
-    fn request(self, messages: Conversation<'a>) -> ModelRequest<'a> {
+    fn request(self, messages: ModelMessages<'a>) -> ModelBody<'a> {
         let Self { model, max_tokens, temperature, top_p, .. } = self;
         let (stop, stop_sequences, system) = (None, None, None);
-        ModelRequest {
-            max_tokens,
-            messages,
-            model,
-            stop,
-            stop_sequences,
-            system,
-            temperature,
-            top_p,
-        }
+        ModelBody { max_tokens, messages, model, stop, stop_sequences, system, temperature, top_p }
     }
 }
 
-impl<'a> ModelRequest<'a> {
+impl<'a> ModelBody<'a> {
     fn members(&self) -> [(&'static str, Option<RequestMember<'_, 'a>>); 8] {
         [
             ("max_tokens", self.max_tokens.map(RequestMember::Count)),
@@ -284,8 +275,8 @@ impl RequestMember<'_, '_> {
             Self::Number(number) => object.value(name, number),
             Self::Text(text) => object.text(name, text),
             Self::Texts(texts) => object.value(name, texts),
-            Self::Messages(Conversation::Messages(messages)) => object.value(name, messages),
-            Self::Messages(Conversation::Chat(messages)) => {
+            Self::Messages(ModelMessages::Messages(messages)) => object.value(name, messages),
+            Self::Messages(ModelMessages::Chat(messages)) => {
                 object.array(name, messages, ChatMessage::write);
             }
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::text::{ObjectTree, Text, TextOrTree};
+use super::text::{BorrowedText, ObjectTree, TextOrTree};
 use super::tool_error::ToolError;
 use super::writer::ObjectWriter;
 
@@ -19,7 +19,7 @@ pub(super) struct ChatMessage<'a> {
     tool_calls: Option<Vec<ObjectTree>>,
     /// Tool call that a message of the role `tool` answers.
     #[serde(borrow)]
-    tool_call_id: Option<Text<'a>>,
+    tool_call_id: Option<BorrowedText<'a>>,
 }
 
 /// Role of a message.
@@ -78,7 +78,7 @@ pub(super) fn schema() -> Value {
 
 impl<'a> ChatMessage<'a> {
     /// A message with nothing but a content.
-    pub(super) fn new(role: Role, content: Text<'a>) -> Self {
+    pub(super) fn new(role: Role, content: BorrowedText<'a>) -> Self {
         Self { role, content: content.into(), tool_calls: None, tool_call_id: None }
     }
 

@@ -26,7 +26,7 @@ use super::chat::{self, ChatArguments, WrittenRequest};
 use super::envelope::HttpAnswer;
 use super::reply::ChatReply;
 use super::server::Server;
-use super::text::Text;
+use super::text::BorrowedText;
 use super::tool::ToolEntry;
 use super::tool_error::ToolError;
 use super::tools::TOOLS;
@@ -51,7 +51,7 @@ struct CallMessage<'a, A> {
     _jsonrpc: JsonRpcVersion2_0,
     id: NumberOrString,
     #[serde(borrow)]
-    method: Text<'a>,
+    method: BorrowedText<'a>,
     #[serde(borrow)]
     params: CallParams<'a, A>,
 }
@@ -60,7 +60,7 @@ struct CallMessage<'a, A> {
 #[serde(deny_unknown_fields, bound(deserialize = "A: Deserialize<'de>"))]
 struct CallParams<'a, A> {
     #[serde(borrow)]
-    name: Text<'a>,
+    name: BorrowedText<'a>,
     #[serde(default, deserialize_with = "present")]
     arguments: Option<A>,
     #[serde(borrow, rename = "_meta", default)]
@@ -80,7 +80,7 @@ fn present<'de, D: Deserializer<'de>, A: Deserialize<'de>>(
 #[serde(deny_unknown_fields)]
 struct ClientMeta<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
-    version: Option<Text<'a>>,
+    version: Option<BorrowedText<'a>>,
     #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
     capabilities: Option<ClientCapabilities>,
     #[serde(rename = "io.modelcontextprotocol/clientInfo")]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::caller::{GatewayAnswer, ToolCaller};
-use super::media::{self, Media, MediaKind};
+use super::media::{self, MediaKind, ResultMedia};
 use super::tool::ToolEntry;
 use super::tool_error::ToolError;
 use super::usable_model::UsableModel;
@@ -110,7 +110,7 @@ pub(super) fn result(
     answer: &mut GatewayAnswer,
 ) -> Result<CallToolResult, ToolError> {
     let document = answer.json()?;
-    let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
+    let mut media = ResultMedia::new(caller.snapshot.mcp.media_bytes_max);
     let items = |value: &Value| value.as_array().cloned().unwrap_or_default();
     for image in items(&document["data"]) {
         // OpenAI's shape; DashScope's follows.
@@ -127,7 +127,7 @@ pub(super) fn result(
             }
         }
     }
-    let Media { content, entries, .. } = media;
+    let ResultMedia { content, entries, .. } = media;
     let mut result = CallToolResult::success(content);
     let structured = json!({"images": entries, "usage": document["usage"]});
     result.structured_content = Some(answer.with_cost(structured));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const URL_BYTES_MAX: usize = 16 * 1024;
 
 /// Media of one result.
-pub(super) struct Media {
+pub(super) struct ResultMedia {
     /// Bytes that the result may still contain itself.
     left: usize,
     pub(super) content: Vec<ContentBlock>,
@@ -25,7 +25,7 @@ pub(super) enum MediaKind {
     Video,
 }
 
-impl Media {
+impl ResultMedia {
     /// A collection with a limit in bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { left: bytes_max, content: Vec::new(), entries: Vec::new() }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_of() {
-        let mut media = Media::new(8);
+        let mut media = ResultMedia::new(8);
         media.add_bytes(MediaKind::Image, b"123456", "image/png");
         media.add_bytes(MediaKind::Image, b"123456", "image/png");
         media.add_bytes(MediaKind::Audio, b"12", "audio/wav");

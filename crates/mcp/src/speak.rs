@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::caller::ToolCaller;
-use super::media::{Media, MediaKind};
+use super::media::{MediaKind, ResultMedia};
 use super::tool::ToolEntry;
 use super::tool_error::ToolError;
 use super::usable_model::UsableModel;
@@ -83,9 +83,9 @@ pub(super) async fn call(
     let media_type = answer.content_type.split(';').next().unwrap_or_default().trim();
     // An upstream may name no type of audio; MP3 is what the API makes unless asked otherwise.
     let media_type = if media_type.starts_with("audio/") { media_type } else { "audio/mpeg" };
-    let mut media = Media::new(caller.snapshot.mcp.media_bytes_max);
+    let mut media = ResultMedia::new(caller.snapshot.mcp.media_bytes_max);
     media.add_bytes(MediaKind::Audio, &answer.body, media_type);
-    let Media { content, entries, .. } = media;
+    let ResultMedia { content, entries, .. } = media;
     let mut result = CallToolResult::success(content);
     result.structured_content = Some(answer.with_cost(json!({"audio": entries})));
     Ok(result)

@@ -12,13 +12,13 @@ use serde_json::{Map, Value};
 /// A text of a document, borrowed where it has no escapes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub(super) struct Text<'a>(Cow<'a, str>);
+pub(super) struct BorrowedText<'a>(Cow<'a, str>);
 
 /// A string, or a tree of any other value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TextOrTree<'a> {
     /// A text, which is most often there.
-    Text(Text<'a>),
+    Text(BorrowedText<'a>),
     /// Any value other than a string.
     Tree(Value),
 }
@@ -28,7 +28,7 @@ pub(super) enum TextOrTree<'a> {
 #[serde(transparent)]
 pub(super) struct ObjectTree(pub(super) Map<String, Value>);
 
-impl Deref for Text<'_> {
+impl Deref for BorrowedText<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -36,8 +36,8 @@ impl Deref for Text<'_> {
     }
 }
 
-impl<'a> From<Text<'a>> for TextOrTree<'a> {
-    fn from(text: Text<'a>) -> Self {
+impl<'a> From<BorrowedText<'a>> for TextOrTree<'a> {
+    fn from(text: BorrowedText<'a>) -> Self {
         Self::Text(text)
     }
 }
@@ -45,7 +45,7 @@ impl<'a> From<Text<'a>> for TextOrTree<'a> {
 impl From<Value> for TextOrTree<'_> {
     fn from(value: Value) -> Self {
         match value {
-            Value::String(text) => Self::Text(Text(text.into())),
+            Value::String(text) => Self::Text(BorrowedText(text.into())),
             other => Self::Tree(other),
         }
     }
@@ -61,7 +61,7 @@ impl<'a> TextOrTree<'a> {
     /// A value that is read already, and whose text `json` is otherwise; `None` where that has no tree.
     pub(super) fn from_read(text: Option<Cow<'a, str>>, json: &[u8]) -> Option<Self> {
         match text {
-            Some(text) => Some(Self::Text(Text(text))),
+            Some(text) => Some(Self::Text(BorrowedText(text))),
             None => serde_json::from_slice(json).ok().map(Self::Tree),
         }
     }
@@ -89,7 +89,7 @@ impl Serialize for TextOrTree<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for BorrowedText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_str(TextVisitor)
     }
@@ -98,14 +98,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 struct TextVisitor;
 
 impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
+    type Value = BorrowedText<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a string")
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Text(Cow::Borrowed(text)))
+        Ok(BorrowedText(Cow::Borrowed(text)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
@@ -113,7 +113,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 
     fn visit_string<E: Error>(self, text: String) -> Result<Self::Value, E> {
-        Ok(Text(Cow::Owned(text)))
+        Ok(BorrowedText(Cow::Owned(text)))
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_text_without_escapes_stays_where_it_is() {
         let is_borrowed = |json| match serde_json::from_str(json).expect("JSON") {
-            TextOrTree::Text(Text(text)) => matches!(text, Cow::Borrowed(_)),
+            TextOrTree::Text(BorrowedText(text)) => matches!(text, Cow::Borrowed(_)),
             TextOrTree::Tree(_) => panic!("no text: {json}"),
         };
         assert!(is_borrowed(r#""plain""#));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::caller::{GatewayAnswer, ToolCaller};
-use super::media::{Media, MediaKind};
+use super::media::{MediaKind, ResultMedia};
 use super::tool::ToolEntry;
 use super::tool_error::ToolError;
 use super::usable_model::UsableModel;
@@ -216,7 +216,7 @@ fn progress(
 /// The record, and the video if there is one.
 fn result(answer: &GatewayAnswer, record: Value) -> CallToolResult {
     let status = record["status"].as_str().unwrap_or("processing").to_owned();
-    let mut media = Media::new(0);
+    let mut media = ResultMedia::new(0);
     // Each of the dialects puts the URL elsewhere.
     let urls =
         [&record["content"][0]["video_url"], &record["content"]["video_url"], &record["video_url"]];

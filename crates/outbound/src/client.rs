@@ -23,7 +23,7 @@ use tollgate_options::network::{ClientTls, Destination, Proxy, ProxyRules};
 use url::Url;
 
 use crate::dial::{AllowedAddresses, DialError, DialedConnection, Dialer, certificate_refusal};
-use crate::{KEEPALIVE, OutboundError, OutboundResponse, Pieces};
+use crate::{BodyPieces, KEEPALIVE, OutboundError, OutboundResponse};
 
 /// Maximum number of cached clients: one per upstream with its own settings, over a few reloads.
 const CLIENTS_MAX: usize = 128;
@@ -108,10 +108,10 @@ pub struct AnswerTimes {
 
 /// A client. Cheap to clone.
 #[derive(Clone)]
-pub struct HttpClient(legacy::Client<Connector, RequestBody>);
+pub struct HttpClient(legacy::Client<Connector, OutgoingBody>);
 
 /// Body of a request, whole or in pieces.
-type RequestBody = UnsyncBoxBody<Bytes, io::Error>;
+type OutgoingBody = UnsyncBoxBody<Bytes, io::Error>;
 
 impl HttpClient {
     /// A client without any connection yet. Each of a customer's receivers may have a name of its own, and
@@ -163,14 +163,14 @@ pub enum OutboundBody {
     /// The whole body; may be empty.
     Whole(Bytes),
     /// A streamed body.
-    Pieces(Pieces),
+    Pieces(BodyPieces),
 }
 
 impl OutboundBody {
     /// The body of a request that has none.
     pub const EMPTY: Self = Self::Whole(Bytes::new());
 
-    fn into_inner(self) -> RequestBody {
+    fn into_inner(self) -> OutgoingBody {
         match self {
             Self::Whole(bytes) => Full::new(bytes).map_err(|never| match never {}).boxed_unsync(),
             Self::Pieces(pieces) => {

@@ -38,7 +38,7 @@ pub enum ContentCoding {
 
 /// Incremental decoder of one body.
 pub struct Decoder {
-    codec: Codec,
+    codec: ContentDecoder,
     /// Input that was not decoded yet.
     input: Bytes,
     /// Room for what is decoded, which is used again.
@@ -76,7 +76,7 @@ impl fmt::Display for CodingError {
 
 impl std::error::Error for CodingError {}
 
-enum Codec {
+enum ContentDecoder {
     Gzip(Decompress),
     /// The zlib format, or raw deflate, as some senders use: the first byte decides.
     Deflate(Option<Decompress>),
@@ -101,7 +101,7 @@ impl ContentCoding {
             names.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity"));
         match (coded.next(), coded.next()) {
             (None, _) => Self::Identity,
-            (Some(name), None) => match Codec::named(&name.to_ascii_lowercase()) {
+            (Some(name), None) => match ContentDecoder::named(&name.to_ascii_lowercase()) {
                 Some(codec) => Self::Known(Box::new(Decoder::new(codec))),
                 None => Self::Unknown,
             },
@@ -111,7 +111,7 @@ impl ContentCoding {
     }
 }
 
-impl Codec {
+impl ContentDecoder {
     fn named(name: &[u8]) -> Option<Self> {
         Some(match name {
             b"gzip" | b"x-gzip" => Self::Gzip(Decompress::new_gzip(ZLIB_WINDOW_BITS)),
@@ -205,7 +205,7 @@ fn step_brotli(
 }
 
 impl Decoder {
-    fn new(codec: Codec) -> Self {
+    fn new(codec: ContentDecoder) -> Self {
         Self {
             codec,
             input: Bytes::new(),
@@ -289,10 +289,10 @@ impl Decoder {
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.codec {
-            Codec::Gzip(_) => "gzip",
-            Codec::Deflate(_) => "deflate",
-            Codec::Brotli(_) => "br",
-            Codec::Zstd(_) => "zstd",
+            ContentDecoder::Gzip(_) => "gzip",
+            ContentDecoder::Deflate(_) => "deflate",
+            ContentDecoder::Brotli(_) => "br",
+            ContentDecoder::Zstd(_) => "zstd",
         };
         let (read, written) = (self.bytes_in, self.bytes_out);
         write!(f, "Decoder({name}, {read} bytes in, {written} bytes out)")

@@ -34,8 +34,8 @@ pub use connection::DialedConnection;
 use connection::Io;
 use error::Reason;
 pub use error::{DialError, DialFault};
-use names::Names;
-pub use names::{Name, Resolve};
+use names::DnsCache;
+pub use names::{Resolve, ResolvedName};
 use race::race;
 use tls::TlsConfigs;
 pub use tls::certificate_refusal;
@@ -62,7 +62,7 @@ impl AllowedAddresses {
 /// Connects to other machines, and remembers their addresses.
 #[derive(Debug, Default)]
 pub struct Dialer {
-    names: Names,
+    names: DnsCache,
     tls: TlsConfigs,
 }
 
@@ -70,7 +70,7 @@ impl Dialer {
     /// A dialer that resolves names with `resolver` instead of the system's.
     #[must_use]
     pub fn with_resolver(resolver: Arc<dyn Resolve>) -> Self {
-        Self { names: Names::new(resolver), tls: TlsConfigs::default() }
+        Self { names: DnsCache::new(resolver), tls: TlsConfigs::default() }
     }
 
     /// The addresses of a destination's host, which are looked up again when they are old. `None` where
@@ -78,7 +78,10 @@ impl Dialer {
     ///
     /// # Errors
     /// The name was never found.
-    pub async fn addresses_of(&self, to: &Destination) -> Result<Option<Arc<Name>>, DialError> {
+    pub async fn addresses_of(
+        &self,
+        to: &Destination,
+    ) -> Result<Option<Arc<ResolvedName>>, DialError> {
         if to.proxy.is_some() || to.host.parse::<IpAddr>().is_ok() {
             return Ok(None);
         }

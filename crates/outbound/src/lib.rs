@@ -26,7 +26,7 @@ use url::Url;
 pub use client::{AnswerTimes, Clients, HttpClient, OutboundBody, ProxyChoice, Reach};
 pub use coding::{CodingError, ContentCoding, Decoder};
 pub use dial::{
-    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, Name, Resolve,
+    AllowedAddresses, DialError, DialFault, DialedConnection, Dialer, Resolve, ResolvedName,
     certificate_refusal, read_roots,
 };
 pub use form::{FormAnswer, FormClient, FormLimits};
@@ -104,7 +104,7 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Pieces of a body, in order.
-pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
+pub type BodyPieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 
 /// Sends a request to an object store of the operator, and waits for the head of its response. The URL
 /// contains the signature; a body has the length that `headers` state. Each request has a connection of its
@@ -114,7 +114,7 @@ pub type Pieces = Box<dyn Iterator<Item = io::Result<Bytes>> + Send>;
 /// See [`OutboundError`].
 pub async fn ask_store(
     store: StoreRequest,
-    body: Option<Pieces>,
+    body: Option<BodyPieces>,
     times: AnswerTimes,
 ) -> Result<OutboundResponse, OutboundError> {
     let StoreRequest { method, url, headers, proxy } = store;

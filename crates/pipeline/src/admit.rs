@@ -9,7 +9,7 @@ use tollgate_ledger::{Ledger, Refusal, RequestId};
 use tollgate_types::error::GatewayError;
 
 /// Result of the admission of a request.
-pub enum Admission {
+pub enum AdmitOutcome {
     /// Admitted with its payment.
     Admitted(Box<AdmittedRequest>),
     /// The account has little money: the shares of its parallel requests decide.
@@ -25,24 +25,26 @@ pub async fn admit(
     ledger: &Arc<Ledger>,
     request: RequestId,
     validated: ValidatedRequest,
-) -> Result<Admission, GatewayError> {
+) -> Result<AdmitOutcome, GatewayError> {
     let resolved = &validated.resolved;
     // What costs nothing needs no hold, and no look-up of what the account pays.
     if !resolved.operation.is_billed() {
         let own = Arc::clone(&resolved.model.prices);
         let prices = RequestPrices { own, fallbacks: Vec::new() };
         let priced = PricedRequest { validated, prices, amounts: RequestAmounts::nothing() };
-        return Ok(Admission::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
+        return Ok(AdmitOutcome::Admitted(priced.admitted(Payment::Free, Holding::Whole)));
     }
     let priced = PricedRequest::new(ledger, validated);
     if !ledger.has_plenty(priced.account(), priced.amounts.amount, PLENTY) {
-        return Ok(Admission::Tight(Box::new(priced)));
+        return Ok(AdmitOutcome::Tight(Box::new(priced)));
     }
     match priced.hold(ledger, request, Holding::Whole).await {
-        Ok(hold) => Ok(Admission::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole))),
+        Ok(hold) => {
+            Ok(AdmitOutcome::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole)))
+        }
         // Another request has taken the money since `has_plenty`.
         Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {
-            Ok(Admission::Tight(Box::new(priced)))
+            Ok(AdmitOutcome::Tight(Box::new(priced)))
         }
         Err(refusal) => Err(priced.refused(&refusal, Holding::Whole)),
     }

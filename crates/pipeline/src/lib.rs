@@ -25,13 +25,13 @@ mod meter;
 mod settle;
 mod cost;
 
-pub use admit::{Admission, admit};
+pub use admit::{AdmitOutcome, admit};
 pub use admitted::{AdmittedRequest, AnsweredParts};
 pub use affinity::{affinity, binding, stored_object_lost};
 pub use affordable::{OutputCost, affordable_output, cost_at};
 pub use authenticate::authenticate;
 pub use limit::limit;
-pub use meter::{CoverageError, Relaying, Step};
+pub use meter::{CoverageError, RelayStep, Relaying};
 pub use payment::Payment;
 pub use priced::PricedRequest;
 pub use prompt_count::{CountRequest, PromptCount};

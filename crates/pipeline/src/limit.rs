@@ -9,7 +9,7 @@ use tollgate_fleet::HasFleet;
 use tollgate_fleet::share_queue::ShareQueue;
 use tollgate_ledger::{Ledger, Period, SpendLimitStatus};
 use tollgate_limits::{
-    AccountShare, EstimatedTokens, Limit, LimitRefusal, Limits, Permit, RateLimitStatus, Scope,
+    AccountShare, EstimatedTokens, Limit, LimitRefusal, Limiter, Permit, RateLimitStatus, Scope,
     ShareWait, Subject, Wait,
 };
 use tollgate_money::money::Nanousd;
@@ -42,7 +42,7 @@ const SHARE_WAIT: Duration = Duration::from_secs(1);
 /// `RateLimited`, with the longest wait of those that are in the way, and `Overloaded` where this node
 /// has no share of a limit and cannot get one. Nothing was counted then.
 pub async fn limit(
-    limits: &Limits,
+    limits: &Limiter,
     ledger: &Ledger,
     snapshot: &Snapshot,
     validated: &ValidatedRequest,

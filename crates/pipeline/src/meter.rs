@@ -33,7 +33,7 @@ struct Rolling {
 
 /// Action for a chunk of the response.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RelayStep {
     /// Send these bytes right away.
     Relay(Bytes),
     /// Send these bytes once [`Relaying::covered`] returns.
@@ -84,22 +84,22 @@ impl Relaying {
 
     /// Meter a chunk from the upstream. The relayed part never costs more than the hold: a stream that
     /// reaches its hold has it extended, or ends.
-    pub fn relay(&mut self, chunk: Bytes) -> Step {
+    pub fn relay(&mut self, chunk: Bytes) -> RelayStep {
         // Metered before anything of it is passed on: the hold is compared with what the client is about to
         // have.
         let relayed = self.meter.relay(chunk);
         self.record_ids();
         if self.rolling.is_some() {
             return if self.roll() {
-                Step::Relay(relayed)
+                RelayStep::Relay(relayed)
             } else {
-                Step::RelayWhenCovered(relayed)
+                RelayStep::RelayWhenCovered(relayed)
             };
         }
         if self.lacks() <= Nanousd::ZERO && self.admitted.payment.is_durable() {
-            Step::Relay(relayed)
+            RelayStep::Relay(relayed)
         } else {
-            Step::RelayWhenCovered(relayed)
+            RelayStep::RelayWhenCovered(relayed)
         }
     }
 

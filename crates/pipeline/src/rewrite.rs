@@ -8,7 +8,9 @@ use crate::{AdmittedRequest, UpstreamRequest};
 use tollgate_balance::Candidate;
 use tollgate_protocols::query;
 use tollgate_protocols::splice::EditedBody;
-use tollgate_protocols::{Codec, CollectedAnswer, Content, Fault, Framing, PathVariables};
+use tollgate_protocols::{
+    Codec, CollectedAnswer, CollectedContent, Framing, PathVariables, UpstreamFault,
+};
 
 /// Rewrite the customer's `body` for a target, changing only the bytes of fields that must change.
 /// `None` if the current reading is not for the target's protocol.
@@ -77,7 +79,7 @@ pub fn rewrite_collected(
 pub fn read_collected(
     admitted: &AdmittedRequest,
     answers: &[Bytes],
-) -> Result<CollectedAnswer, Fault> {
+) -> Result<CollectedAnswer, UpstreamFault> {
     if let Some(call) = admitted.call.collected() {
         return call.read(answers);
     }
@@ -88,10 +90,10 @@ pub fn read_collected(
     }
     whole.extend_from_slice(&meter.finish());
     if meter.has_failed() || !meter.is_complete() {
-        return Err(Fault::Upstreams("the upstream's answer is not whole".to_owned()));
+        return Err(UpstreamFault::Upstreams("the upstream's answer is not whole".to_owned()));
     }
     let (usage, source) = meter.measure();
-    Ok(CollectedAnswer { usage, source, content: Content::Json(whole.freeze()) })
+    Ok(CollectedAnswer { usage, source, content: CollectedContent::Json(whole.freeze()) })
 }
 
 /// Build the upstream request that submits a task.

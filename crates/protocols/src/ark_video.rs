@@ -9,12 +9,14 @@ use super::fields;
 use super::json::Object;
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url;
-use super::task::{self, EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
+use super::task::{
+    self, EXPIRES_AFTER_S, TaskCodec, TaskFacts, TaskRecordView, TaskReport, TaskState,
+};
 use super::video::{
     self, DURATION_OUT_OF_RANGE, INVALID, MISSING, RESOLUTION_NOT_SUPPORTED, VideoCall,
     VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
-use super::{Call, Codec, Dialect, Fault, Operation, Request};
+use super::{Call, Codec, Dialect, Operation, Request, UpstreamFault};
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -297,14 +299,14 @@ struct Ark;
 impl VideoUpstream for Ark {
     const CUT: &'static [&'static str] = &[WAIT];
 
-    fn read(answer: &Bytes) -> Result<String, Fault> {
+    fn read(answer: &Bytes) -> Result<String, UpstreamFault> {
         if failure::is_in(answer) {
             return Err(failure::fault(200, answer));
         }
         video::task_id(&video::object(answer)?["id"])
     }
 
-    fn refusal(status: u16, body: &Bytes) -> Fault {
+    fn refusal(status: u16, body: &Bytes) -> UpstreamFault {
         failure::fault(status, body)
     }
 
@@ -330,7 +332,12 @@ impl TaskCodec for ArkTasks {
         format!("{TASKS_PATH}/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault> {
+    fn read(
+        &self,
+        status: u16,
+        answer: &Bytes,
+        facts: &TaskFacts,
+    ) -> Result<TaskReport, UpstreamFault> {
         if !(200..300).contains(&status) {
             return Err(failure::fault(status, answer));
         }
@@ -347,15 +354,15 @@ impl TaskCodec for ArkTasks {
             TaskState::Succeeded => used(&read, facts),
             _ => None,
         };
-        Ok(Report { state, usage, billed: None, document })
+        Ok(TaskReport { state, usage, billed: None, document })
     }
 
     /// The upstream's own record, with what the gateway knows better.
-    fn record(&self, shown: &TaskView<'_>) -> String {
+    fn record(&self, shown: &TaskRecordView<'_>) -> String {
         record::shown(shown)
     }
 
-    fn given_up(&self, record: &str, error: &task::Error) -> String {
+    fn given_up(&self, record: &str, error: &task::TaskError) -> String {
         let error = serde_json::to_string(error).unwrap_or_default();
         record::with(record, &[("error", error)])
     }

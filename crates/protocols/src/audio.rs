@@ -21,14 +21,14 @@ pub struct NotWav;
 pub struct Transcoder {
     /// Bytes before the samples, or an incomplete sample.
     held: BytesMut,
-    format: Option<Format>,
+    format: Option<PcmFormat>,
     encoder: Mp3Encoder,
     /// The encoder's first packet is about the file as a whole, which is not known yet.
     skip_first: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Format {
+struct PcmFormat {
     channels: u16,
     rate: u32,
     /// Bytes of samples that are still to come.
@@ -105,7 +105,7 @@ impl Default for Transcoder {
 }
 
 /// The format, and where the samples begin; `None` when more must come first.
-fn read_header(file: &[u8]) -> Result<Option<(Format, usize)>, NotWav> {
+fn read_header(file: &[u8]) -> Result<Option<(PcmFormat, usize)>, NotWav> {
     let (Some(riff), Some(wave)) = (file.get(..4), file.get(8..12)) else { return Ok(None) };
     if riff != b"RIFF" || wave != b"WAVE" {
         return Err(NotWav);
@@ -124,7 +124,7 @@ fn read_header(file: &[u8]) -> Result<Option<(Format, usize)>, NotWav> {
                 // Who streams a file does not know its length, and says 0 or the most.
                 let is_plausible = size != 0 && size < u32::MAX - 64;
                 let left = if is_plausible { u64::from(size) } else { u64::MAX };
-                return Ok(Some((Format { channels, rate, left }, at + 8)));
+                return Ok(Some((PcmFormat { channels, rate, left }, at + 8)));
             }
             _ => {}
         }

@@ -13,7 +13,8 @@ use std::fmt;
 
 use bytes::Bytes;
 use tollgate_translation::dialect::{
-    AnswerFrame, Dialect as Translate, Losses, TranslationTarget, Untranslatable, UpstreamDialect,
+    AnswerFrame, CustomerDialect as Translate, Losses, TranslationTarget, Untranslatable,
+    UpstreamDialect,
 };
 use tollgate_translation::part::{FailureKind, PromptPart, UpstreamFailure};
 use tollgate_translation::{Chat, Converse, Gemini, Messages, Responses};

@@ -16,7 +16,7 @@ pub trait Collect {
     ///
     /// # Errors
     /// What an upstream said instead of answering, with a good status.
-    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault>;
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, UpstreamFault>;
 
     /// Usage of the answers that arrived for a call that failed as a whole: in any order, and possibly
     /// incomplete. `None` if none of them did any work.
@@ -25,7 +25,7 @@ pub trait Collect {
     }
 
     /// Classifies a refusal whose status alone is not decisive.
-    fn refusal(&self, _status: u16, _body: &Bytes) -> Option<Fault> {
+    fn refusal(&self, _status: u16, _body: &Bytes) -> Option<UpstreamFault> {
         None
     }
 }
@@ -38,12 +38,12 @@ pub struct CollectedAnswer {
     /// Source of the usage.
     pub source: UsageSource,
     /// Content for the customer.
-    pub content: Content,
+    pub content: CollectedContent,
 }
 
 /// Content for a customer whose response is not relayed.
 #[derive(Debug)]
-pub enum Content {
+pub enum CollectedContent {
     /// A JSON document, sent in one piece.
     Json(Bytes),
     /// The `wav` audio at a URL, in this format.
@@ -52,7 +52,7 @@ pub enum Content {
 
 /// Reason of an upstream that gave no answer.
 #[derive(Debug)]
-pub enum Fault {
+pub enum UpstreamFault {
     /// The customer's request is at fault, as the upstream says in its own words: relayed with this
     /// status.
     Relayed(u16, Bytes),

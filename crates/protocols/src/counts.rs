@@ -164,7 +164,7 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
-    struct Wire {
+    struct WireSample {
         a: u64,
         b: Option<u64>,
         r#in: Option<WireInside>,
@@ -179,7 +179,7 @@ mod tests {
 
     /// The counts as a JSON parser reads them, with 0 for missing ones.
     fn parsed(usage: &[u8]) -> Option<[u64; 4]> {
-        let wire: Wire = serde_json::from_slice(usage).ok()?;
+        let wire: WireSample = serde_json::from_slice(usage).ok()?;
         let inside = wire.r#in.unwrap_or_default();
         Some([Some(wire.a), wire.b, inside.a, inside.c].map(|count| count.unwrap_or(0)))
     }

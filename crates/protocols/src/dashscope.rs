@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::Fault;
+use super::UpstreamFault;
 use super::fields;
 use super::json::{self, Object};
 use tollgate_types::error::GatewayError;
@@ -80,23 +80,23 @@ pub(super) fn error_in(answer: &[u8]) -> Option<WireError> {
 }
 
 /// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
-pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
+pub(super) fn fault(status: u16, body: &Bytes) -> UpstreamFault {
     let error: WireError = json::from_upstream(body).unwrap_or_default();
     let code = error.code.as_str();
     let begins = |codes: &[&str]| codes.iter().any(|code_prefix| code.starts_with(code_prefix));
     if begins(&OPERATORS) {
-        return Fault::Upstreams(format!("the upstream answered {status} {code}"));
+        return UpstreamFault::Upstreams(format!("the upstream answered {status} {code}"));
     }
     if begins(&BUSY) {
-        return Fault::Busy;
+        return UpstreamFault::Busy;
     }
     let is_customers = matches!(status, 400 | 413 | 415 | 422) || begins(&CUSTOMERS);
     match status {
-        429 => Fault::Busy,
+        429 => UpstreamFault::Busy,
         ..500 if is_customers => {
-            Fault::Relayed(if status < 400 { 400 } else { status }, body.clone())
+            UpstreamFault::Relayed(if status < 400 { 400 } else { status }, body.clone())
         }
-        _ => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+        _ => UpstreamFault::Upstreams(format!("the upstream answered {status} {code}")),
     }
 }
 
@@ -107,11 +107,11 @@ mod tests {
     fn read(status: u16, code: &str) -> &'static str {
         let body = format!(r#"{{"code":"{code}","message":"m","request_id":"r"}}"#);
         match fault(status, &Bytes::from(body)) {
-            Fault::Relayed(400, _) => "customer's",
-            Fault::Relayed(..) => "customer's, with its status",
-            Fault::Customers(_) => "an error of ours",
-            Fault::Busy => "busy",
-            Fault::Upstreams(_) => "operator's",
+            UpstreamFault::Relayed(400, _) => "customer's",
+            UpstreamFault::Relayed(..) => "customer's, with its status",
+            UpstreamFault::Customers(_) => "an error of ours",
+            UpstreamFault::Busy => "busy",
+            UpstreamFault::Upstreams(_) => "operator's",
         }
     }
 

@@ -9,8 +9,8 @@ use super::fields;
 use super::json::{self, Object, Value};
 use super::limits::{ImageLimits, ModelLimits};
 use super::{
-    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
-    RequestBounds,
+    Call, Codec, Collect, CollectedAnswer, CollectedContent, Dialect, Operation, Request,
+    RequestBounds, UpstreamFault,
 };
 use crate::codec::bounds_in_field;
 use crate::public_url;
@@ -215,9 +215,9 @@ impl Call for ImageCall {
 
 /// Both ways in which usage is reported, and the images themselves.
 #[derive(Debug, Default, Deserialize)]
-struct WireAnswer {
+struct WireImageAnswer {
     #[serde(default)]
-    output: WireOutput,
+    output: WireImageOutput,
     #[serde(default)]
     usage: WireImageUsage,
 }
@@ -231,24 +231,24 @@ struct WireImageUsage {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct WireOutput {
+struct WireImageOutput {
     #[serde(default)]
-    choices: Vec<WireChoice>,
+    choices: Vec<WireImageChoice>,
 }
 
 #[derive(Debug, Deserialize)]
-struct WireChoice {
-    message: WireMessage,
+struct WireImageChoice {
+    message: WireImageMessage,
 }
 
 #[derive(Debug, Deserialize)]
-struct WireMessage {
+struct WireImageMessage {
     #[serde(default)]
-    content: Vec<WireBlock>,
+    content: Vec<WireImageBlock>,
 }
 
 #[derive(Debug, Deserialize)]
-struct WireBlock {
+struct WireImageBlock {
     #[serde(default)]
     image: Option<String>,
 }
@@ -258,14 +258,14 @@ impl Collect for ImageCall {
         vec![self.splice(upstream_model).apply(body)]
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, UpstreamFault> {
         let answer = answers.first().cloned().unwrap_or_default();
         // DashScope reports failures of its models with status 200 as well.
         if dashscope::error_in(&answer).is_some() {
             return Err(dashscope::fault(200, &answer));
         }
-        let Some(wire) = json::from_upstream::<WireAnswer>(&answer) else {
-            return Err(Fault::Upstreams("the upstream's answer is none".to_owned()));
+        let Some(wire) = json::from_upstream::<WireImageAnswer>(&answer) else {
+            return Err(UpstreamFault::Upstreams("the upstream's answer is none".to_owned()));
         };
         let blocks = wire.output.choices.iter().flat_map(|choice| &choice.message.content);
         let made = blocks.filter(|block| block.image.is_some()).count() as u64;
@@ -278,11 +278,11 @@ impl Collect for ImageCall {
         Ok(CollectedAnswer {
             usage: Usage { images, ..Usage::ZERO },
             source,
-            content: Content::Json(answer),
+            content: CollectedContent::Json(answer),
         })
     }
 
-    fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
+    fn refusal(&self, status: u16, body: &Bytes) -> Option<UpstreamFault> {
         Some(dashscope::fault(status, body))
     }
 }

@@ -12,8 +12,8 @@ use super::json::{self, Object};
 use super::limits::{AudioFormat, ModelLimits, SpeechLimits, choose};
 use super::openai_speech;
 use super::{
-    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Operation, Request,
-    RequestBounds,
+    Call, Codec, Collect, CollectedAnswer, CollectedContent, Dialect, Operation, Request,
+    RequestBounds, UpstreamFault,
 };
 use crate::codec::bounds_in_field;
 use tollgate_money::price::{Usage, UsageSource};
@@ -141,15 +141,15 @@ struct WireSpeechUsage {
 
 impl SpeechCall {
     /// The upstream's words about the customer's request, in the shape of this endpoint.
-    fn fault(status: u16, body: &Bytes) -> Fault {
+    fn fault(status: u16, body: &Bytes) -> UpstreamFault {
         match dashscope::fault(status, body) {
-            Fault::Relayed(_, body) => {
+            UpstreamFault::Relayed(_, body) => {
                 let error: WireError = json::from_upstream(&body).unwrap_or_default();
                 let message = match error.message.as_str() {
                     "" => "The upstream refused the request.".to_owned(),
                     text => text.to_owned(),
                 };
-                Fault::Customers(GatewayError::new(ErrorKind::InvalidRequest, message))
+                UpstreamFault::Customers(GatewayError::new(ErrorKind::InvalidRequest, message))
             }
             other => other,
         }
@@ -169,13 +169,13 @@ impl Collect for SpeechCall {
         vec![body.to_string().into()]
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, UpstreamFault> {
         let answer = answers.first().cloned().unwrap_or_default();
         if dashscope::error_in(&answer).is_some() {
             return Err(Self::fault(200, &answer));
         }
         let Some(wire) = json::from_upstream::<WireAnswer>(&answer) else {
-            return Err(Fault::Upstreams("the upstream's answer has no audio".to_owned()));
+            return Err(UpstreamFault::Upstreams("the upstream's answer has no audio".to_owned()));
         };
         let reported = wire.usage.and_then(|usage| usage.characters);
         // It speaks, so none are no report.
@@ -186,11 +186,11 @@ impl Collect for SpeechCall {
         Ok(CollectedAnswer {
             usage,
             source,
-            content: Content::Audio(wire.output.audio.url, self.format),
+            content: CollectedContent::Audio(wire.output.audio.url, self.format),
         })
     }
 
-    fn refusal(&self, status: u16, body: &Bytes) -> Option<Fault> {
+    fn refusal(&self, status: u16, body: &Bytes) -> Option<UpstreamFault> {
         Some(Self::fault(status, body))
     }
 }
@@ -222,7 +222,7 @@ mod tests {
         serde_json::from_slice(&bodies[0]).expect("JSON")
     }
 
-    fn collect(call: &dyn Call, answer: &str) -> Result<CollectedAnswer, Fault> {
+    fn collect(call: &dyn Call, answer: &str) -> Result<CollectedAnswer, UpstreamFault> {
         let answer = Bytes::copy_from_slice(answer.as_bytes());
         call.collected().expect("collected").read(&[answer])
     }
@@ -249,11 +249,11 @@ mod tests {
         let call = read(fields, instruct()).expect("valid");
         assert_eq!(sent(call.as_ref())["parameters"]["instructions"], "whisper");
         let collected = collect(call.as_ref(), RESPONSE).expect("an answer");
-        assert!(matches!(collected.content, Content::Audio(_, AudioFormat::Wav)));
+        assert!(matches!(collected.content, CollectedContent::Audio(_, AudioFormat::Wav)));
         let flash = read(r#""input":"hi""#, flash()).expect("valid");
         let collected = collect(flash.as_ref(), RESPONSE).expect("an answer");
         assert!(
-            matches!(collected.content, Content::Audio(url, AudioFormat::Mp3) if url.contains("wav"))
+            matches!(collected.content, CollectedContent::Audio(url, AudioFormat::Mp3) if url.contains("wav"))
         );
     }
 
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn the_upstreams_text_about_the_request_is_passed_on() {
         let call = read(r#""input":"hi""#, flash()).expect("valid");
-        let Err(Fault::Customers(error)) = collect(call.as_ref(), ERROR) else {
+        let Err(UpstreamFault::Customers(error)) = collect(call.as_ref(), ERROR) else {
             panic!("an error of the customer's");
         };
         assert!(error.message.contains("Voice"), "{error}");
@@ -284,7 +284,7 @@ mod tests {
             .collected()
             .expect("collected")
             .refusal(400, &Bytes::from(ERROR.replace("InvalidParameter", "Arrearage")));
-        assert!(matches!(refusal, Some(Fault::Upstreams(_))), "the operator's account");
+        assert!(matches!(refusal, Some(UpstreamFault::Upstreams(_))), "the operator's account");
     }
 
     #[test]

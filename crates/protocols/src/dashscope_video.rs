@@ -13,11 +13,11 @@ use super::dashscope::{self, object_in};
 use super::fields;
 use super::json::Object;
 use super::limits::ModelLimits;
-use super::task::{EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
+use super::task::{EXPIRES_AFTER_S, TaskCodec, TaskFacts, TaskRecordView, TaskReport, TaskState};
 use super::video::{
     self, MISSING, VideoCall, VideoRequest, VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
-use super::{Call, Codec, Dialect, Fault, Operation, Request};
+use super::{Call, Codec, Dialect, Operation, Request, UpstreamFault};
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
 
@@ -134,14 +134,14 @@ impl VideoUpstream for Dashscope {
     const CUT: &'static [&'static str] =
         &["duration", "resolution", "aspect_ratio", WAIT, WEBHOOK_URL];
 
-    fn read(answer: &Bytes) -> Result<String, Fault> {
+    fn read(answer: &Bytes) -> Result<String, UpstreamFault> {
         if dashscope::error_in(answer).is_some() {
             return Err(dashscope::fault(200, answer));
         }
         video::task_id(&video::object(answer)?["output"]["task_id"])
     }
 
-    fn refusal(status: u16, body: &Bytes) -> Fault {
+    fn refusal(status: u16, body: &Bytes) -> UpstreamFault {
         dashscope::fault(status, body)
     }
 }
@@ -159,7 +159,12 @@ impl TaskCodec for DashscopeTasks {
         format!("/api/v1/tasks/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, _: &TaskFacts) -> Result<Report, Fault> {
+    fn read(
+        &self,
+        status: u16,
+        answer: &Bytes,
+        _: &TaskFacts,
+    ) -> Result<TaskReport, UpstreamFault> {
         if !(200..300).contains(&status) || dashscope::error_in(answer).is_some() {
             return Err(dashscope::fault(status, answer));
         }
@@ -174,7 +179,7 @@ impl TaskCodec for DashscopeTasks {
             // `UNKNOWN` is a task that never was, or was forgotten.
             other => {
                 let cause = format!("the task's status is {:?}", other.unwrap_or_default());
-                return Err(Fault::Upstreams(cause));
+                return Err(UpstreamFault::Upstreams(cause));
             }
         };
         let (usage, document) = match state {
@@ -183,18 +188,18 @@ impl TaskCodec for DashscopeTasks {
             _ => (None, Value::Null),
         };
         let document = video::document(document);
-        Ok(Report { state, usage, billed: None, document })
+        Ok(TaskReport { state, usage, billed: None, document })
     }
 
-    fn record(&self, shown: &TaskView<'_>) -> String {
+    fn record(&self, shown: &TaskRecordView<'_>) -> String {
         video::record(shown)
     }
 }
 
-fn succeeded(answer: &Value) -> Result<(Option<Usage>, Value), Fault> {
+fn succeeded(answer: &Value) -> Result<(Option<Usage>, Value), UpstreamFault> {
     let output = &answer["output"];
     if output["video_url"].as_str().is_none_or(str::is_empty) {
-        return Err(Fault::Upstreams("the task succeeded without a video".to_owned()));
+        return Err(UpstreamFault::Upstreams("the task succeeded without a video".to_owned()));
     }
     // It has come as a string.
     let usage = match &answer["usage"] {

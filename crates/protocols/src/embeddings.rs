@@ -22,8 +22,8 @@ use super::limits::ModelLimits;
 use super::request_policy::{Allowlist, Field};
 use super::splice::Splice;
 use super::{
-    Call, Codec, Collect, CollectedAnswer, Content, Dialect, Fault, Framing, Meter, Operation,
-    Request, RequestBounds, request_policy,
+    Call, Codec, Collect, CollectedAnswer, CollectedContent, Dialect, Framing, Meter, Operation,
+    Request, RequestBounds, UpstreamFault, request_policy,
 };
 use crate::codec::bounds_in_field;
 use tollgate_money::price::{Usage, UsageSource};
@@ -34,7 +34,7 @@ mod order;
 mod split;
 
 use answer::{EmbeddingsMeter, floats_to_base64, with_prompt_tokens, with_usage};
-use split::Split;
+use split::InputSplit;
 
 /// Inputs at most in one request: OpenAI's own limit.
 const INPUTS_MAX: usize = 2048;
@@ -177,7 +177,7 @@ fn read(
         count: input.count,
         input_tokens_max: per_input.saturating_mul(input.count),
         voyage: None,
-        split: array.and_then(|array| Split::new(&array, limits.batch_inputs_max)),
+        split: array.and_then(|array| InputSplit::new(&array, limits.batch_inputs_max)),
     })
 }
 
@@ -300,7 +300,7 @@ struct EmbeddingsCall {
     /// Edits for Voyage's variant of the API.
     voyage: Option<VoyageEdits>,
     /// Division of the inputs, where they are more than the upstream accepts in one call.
-    split: Option<Split>,
+    split: Option<InputSplit>,
 }
 
 /// The places in a body that Voyage would not understand.
@@ -349,10 +349,12 @@ impl Collect for EmbeddingsCall {
         split.flat_map(|split| split.bodies(body, || self.splice(upstream_model))).collect()
     }
 
-    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, Fault> {
+    fn read(&self, answers: &[Bytes]) -> Result<CollectedAnswer, UpstreamFault> {
         let merged = self.split.as_ref().and_then(|split| split.merge(answers));
         let Some(mut answer) = merged else {
-            return Err(Fault::Upstreams("the upstream's answers are not complete".to_owned()));
+            return Err(UpstreamFault::Upstreams(
+                "the upstream's answers are not complete".to_owned(),
+            ));
         };
         let lacks_usage =
             Object::parse(&answer).is_ok_and(|object| object.get_non_null("usage").is_none());
@@ -367,7 +369,7 @@ impl Collect for EmbeddingsCall {
         if self.voyage.is_some() {
             answer = with_prompt_tokens(&answer);
         }
-        Ok(CollectedAnswer { usage, source, content: Content::Json(answer) })
+        Ok(CollectedAnswer { usage, source, content: CollectedContent::Json(answer) })
     }
 
     /// Each part was paid for by itself.

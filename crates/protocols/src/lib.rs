@@ -99,7 +99,7 @@ mod counted_tests;
 pub use allowed_keys::AllowedKey;
 pub use bridge::bridge;
 pub use codec::{Call, Codec, Delivery, PathVariables, is_estimated};
-pub use collect::{Collect, CollectedAnswer, Content, Fault};
+pub use collect::{Collect, CollectedAnswer, CollectedContent, UpstreamFault};
 pub use dialect::Dialect;
 pub use disjoint::{Contradiction, Contradictions};
 pub use meter::{FixedUsageMeter, Framing, Meter, ReportedSides};

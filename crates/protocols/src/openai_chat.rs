@@ -24,7 +24,7 @@ use tollgate_types::error::GatewayError;
 mod chunk;
 mod usage;
 
-use chunk::Chunk;
+use chunk::ChatChunk;
 use usage::WireChatUsage;
 
 /// Ranges of spec section 8.
@@ -316,7 +316,7 @@ impl Tally for ChatTally {
             self.done = true;
             return EventAction::Keep;
         }
-        let Some(chunk) = Chunk::read(data) else { return EventAction::Keep };
+        let Some(chunk) = ChatChunk::read(data) else { return EventAction::Keep };
         self.state.failed |= chunk.has_error;
         self.state.ended_at_limit |= chunk.ends_at_limit;
         self.state.has_thoughts |= chunk.has_thoughts;

@@ -63,7 +63,7 @@ impl Codec for OpenaiImageEdits {
         limits: &ModelLimits,
     ) -> Result<Box<dyn Call>, GatewayError> {
         let (form, body) = request.form()?;
-        let fields = Fields { form, body };
+        let fields = EditFields { form, body };
         check_names(form, &limits.pass.fields)?;
         let prompt = fields.text("prompt")?.filter(|prompt| !prompt.is_empty());
         let missing = || GatewayError::invalid("prompt", "`prompt` must be a non-empty text");
@@ -112,12 +112,12 @@ fn check_names(form: &Form, pass: &[String]) -> Result<(), GatewayError> {
 }
 
 /// The fields of a form.
-struct Fields<'a> {
+struct EditFields<'a> {
     form: &'a Form,
     body: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> EditFields<'a> {
     fn text(&self, name: &str) -> Result<Option<&'a str>, GatewayError> {
         Ok(self.form.text(self.body, name)?)
     }
@@ -161,7 +161,7 @@ impl<'a> Fields<'a> {
 }
 
 /// The images are there, of formats that are taken, and the mask fits the first of them.
-fn check_images(fields: &Fields<'_>, limits: &ImageLimits) -> Result<(), GatewayError> {
+fn check_images(fields: &EditFields<'_>, limits: &ImageLimits) -> Result<(), GatewayError> {
     let images: Vec<&Part> = fields.form.files(&IMAGES).collect();
     let (min, max) = (limits.references_min.max(1) as usize, limits.references_max as usize);
     if !(min..=max).contains(&images.len()) {

@@ -9,7 +9,7 @@ use super::form::{DiscardedBytes, Form, Part};
 use super::json::{Object, Value};
 use super::limits::ModelLimits;
 use super::request_policy::Prompt;
-use super::server_tools::{RereadBilling, ToolResult};
+use super::server_tools::{RereadBilling, ToolContextCost};
 use super::splice::{Splice, json_string};
 use super::stored::Reference;
 use tollgate_money::price::{InputWays, Traits, Usage};
@@ -230,7 +230,7 @@ pub(super) struct PromptBound {
     input: InputBound,
     output_tokens_max: u64,
     rounds: u64,
-    search: Option<ToolResult>,
+    search: Option<ToolContextCost>,
     /// Output tokens at most of an answer that sums the prompt up first, where there can be one.
     summary_tokens_max: Option<u64>,
     server_calls_max: Usage,
@@ -301,7 +301,7 @@ pub(super) struct CountableInput {
     /// Number of times that the upstream reads the prompt.
     rounds: u64,
     /// Addition of a search to the prompt for the rounds after it.
-    search: Option<ToolResult>,
+    search: Option<ToolContextCost>,
 }
 
 impl CountableInput {
@@ -354,7 +354,12 @@ fn text_tokens_max(body: &Object<'_>) -> u64 {
 /// Maximum usage of a prompt whose upstream searches for the answer: each round but the last adds a result to
 /// the prompt. The requested output is that of all rounds together, as vendors define it ("for a response",
 /// "absolute maximum"). A vendor's bill beyond that is charged by its report.
-fn searching(search: ToolResult, rounds: u64, input: InputBound, output_tokens_max: u64) -> Usage {
+fn searching(
+    search: ToolContextCost,
+    rounds: u64,
+    input: InputBound,
+    output_tokens_max: u64,
+) -> Usage {
     /// Rounds of which each is added up by itself; those after it are taken for a whole context.
     const COUNTED_MAX: u64 = 128;
     let (input_once, context) = (input.once(), input.context);

@@ -29,7 +29,7 @@ mod responses;
 use super::json::Object;
 use super::limits::{ModelLimits, PassList, PricedFeatures};
 use super::media::PictureFamily;
-use super::server_tools::{CallLimit, RereadBilling, ServerTool, ToolResult};
+use super::server_tools::{CallLimit, RereadBilling, ServerTool, ToolContextCost};
 use super::stored::Reference;
 use tollgate_money::price::{CacheWrites, Unit, Usage};
 use tollgate_types::error::GatewayError;
@@ -90,7 +90,7 @@ pub(super) fn read_without(
     }
     let calls_max = body.get_non_null("max_tool_calls").and_then(|value| value.as_u64());
     let mut prompt = reader.prompt(calls_max);
-    if let Some(ToolResult { limit: Some(limit), .. }) = prompt.search {
+    if let Some(ToolContextCost { limit: Some(limit), .. }) = prompt.search {
         let searches_max = limits.searches_max;
         prompt.search_limit = SearchLimit::for_request(body, limit, searches_max, allowlist);
     }
@@ -142,7 +142,7 @@ struct PolicyReader<'a> {
     searches_max: u64,
     has_server_tools: bool,
     /// Addition of a search to the prompt.
-    search: Option<ToolResult>,
+    search: Option<ToolContextCost>,
     /// The upstream may run tools other than searches, whose result sizes are unknown.
     runs_others: bool,
     /// Billing units of the calls, and their maximum where it is not one after each round.

@@ -17,12 +17,12 @@ pub(super) struct ServerTool {
     /// Billing unit of its calls in addition to their tokens; `None` if there is none.
     pub(super) unit: Option<Unit>,
     /// Addition of one call to the context; `None` if unknown.
-    pub(super) result: Option<ToolResult>,
+    pub(super) result: Option<ToolContextCost>,
 }
 
 /// Addition of a server tool's call to the context, and the cost of reading the context again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ToolResult {
+pub(super) struct ToolContextCost {
     /// Tokens of one result, as its vendor documents or shows them.
     pub(super) tokens: u64,
     /// Tokens of each entry of a result, where requests can say how many it has.
@@ -33,7 +33,7 @@ pub(super) struct ToolResult {
     pub(super) limit: Option<CallLimit>,
 }
 
-impl ToolResult {
+impl ToolContextCost {
     /// The result where the request says how many entries it has.
     pub(super) fn with_entries(self, entries: Option<u64>) -> Self {
         let tokens = self.entry_tokens.zip(entries).map(|(tokens, entries)| {

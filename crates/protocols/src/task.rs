@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Dialect, Fault};
+use super::{Dialect, UpstreamFault};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
@@ -79,10 +79,10 @@ pub trait Submit {
     ///
     /// # Errors
     /// What the upstream said instead, with a good status.
-    fn read(&self, answer: &Bytes) -> Result<String, Fault>;
+    fn read(&self, answer: &Bytes) -> Result<String, UpstreamFault>;
 
     /// Classifies a refusal.
-    fn refusal(&self, status: u16, body: &Bytes) -> Fault;
+    fn refusal(&self, status: u16, body: &Bytes) -> UpstreamFault;
 
     /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;
     /// `None` for the general error.
@@ -139,21 +139,26 @@ pub trait TaskCodec: Sync {
     ///
     /// # Errors
     /// When the answer tells nothing about the task: it is asked again later.
-    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault>;
+    fn read(
+        &self,
+        status: u16,
+        answer: &Bytes,
+        facts: &TaskFacts,
+    ) -> Result<TaskReport, UpstreamFault>;
 
     /// The record that the customer reads: a JSON object.
-    fn record(&self, shown: &TaskView<'_>) -> String;
+    fn record(&self, shown: &TaskRecordView<'_>) -> String;
 
     /// The document of a task that the gateway ends itself with this `error`, after `said` was the
     /// document of the last report: empty where there was none.
-    fn given_up(&self, _document: &str, error: &Error) -> String {
+    fn given_up(&self, _document: &str, error: &TaskError) -> String {
         json!({"error": error}).to_string()
     }
 }
 
 /// State of a task. Its usage is the upstream's report, also beyond what was requested.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct TaskReport {
     /// The state in which the task is.
     pub state: TaskState,
     /// Usage of a task that has ended. `None` means no charge for a task that failed, and no report for one
@@ -168,7 +173,7 @@ pub struct Report {
 
 /// Error of a failed task, as its record shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Error {
+pub struct TaskError {
     /// A word for programs.
     pub code: &'static str,
     /// Description of the error for the customer.
@@ -177,7 +182,7 @@ pub struct Error {
 
 /// Contents of a task's record.
 #[derive(Clone, Copy, Debug)]
-pub struct TaskView<'a> {
+pub struct TaskRecordView<'a> {
     /// The id that the customer knows.
     pub id: &'a str,
     /// The public id of the model.

@@ -14,8 +14,8 @@ use super::fields;
 use super::json::{self, Object};
 use super::limits::VideoLimits;
 use super::splice::Splice;
-use super::task::{DOCUMENT_BYTES_MAX, Submit, TaskFacts, TaskState, TaskView};
-use super::{Call, Fault, RequestBounds};
+use super::task::{DOCUMENT_BYTES_MAX, Submit, TaskFacts, TaskRecordView, TaskState};
+use super::{Call, RequestBounds, UpstreamFault};
 use crate::codec::bounds_in_field;
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::GatewayError;
@@ -185,10 +185,10 @@ pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     const CUT: &'static [&'static str];
 
     /// Reads a good answer.
-    fn read(answer: &Bytes) -> Result<String, Fault>;
+    fn read(answer: &Bytes) -> Result<String, UpstreamFault>;
 
     /// Classifies a refusal.
-    fn refusal(status: u16, body: &Bytes) -> Fault;
+    fn refusal(status: u16, body: &Bytes) -> UpstreamFault;
 
     /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;
     /// `None` for the general error.
@@ -290,11 +290,11 @@ impl<U: VideoUpstream> Submit for VideoCall<U> {
         self.video_request.tasks.clone()
     }
 
-    fn read(&self, answer: &Bytes) -> Result<String, Fault> {
+    fn read(&self, answer: &Bytes) -> Result<String, UpstreamFault> {
         U::read(answer)
     }
 
-    fn refusal(&self, status: u16, body: &Bytes) -> Fault {
+    fn refusal(&self, status: u16, body: &Bytes) -> UpstreamFault {
         U::refusal(status, body)
     }
 
@@ -304,21 +304,21 @@ impl<U: VideoUpstream> Submit for VideoCall<U> {
 }
 
 /// An upstream's id of a task. It becomes a part of a path, so nothing but plain characters is in it.
-pub(super) fn task_id(id: &Value) -> Result<String, Fault> {
+pub(super) fn task_id(id: &Value) -> Result<String, UpstreamFault> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     match id.as_str() {
         Some(id) if (1..=TASK_ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_plain) => {
             Ok(id.to_owned())
         }
-        _ => Err(Fault::Upstreams("the upstream's answer has no id of a task".to_owned())),
+        _ => Err(UpstreamFault::Upstreams("the upstream's answer has no id of a task".to_owned())),
     }
 }
 
 /// Reads an answer that must be a JSON object.
-pub(super) fn object(answer: &Bytes) -> Result<Value, Fault> {
+pub(super) fn object(answer: &Bytes) -> Result<Value, UpstreamFault> {
     match json::from_upstream(answer) {
         Some(value @ Value::Object(_)) => Ok(value),
-        _ => Err(Fault::Upstreams("the upstream's answer is no JSON object".to_owned())),
+        _ => Err(UpstreamFault::Upstreams("the upstream's answer is no JSON object".to_owned())),
     }
 }
 
@@ -387,12 +387,12 @@ pub(super) fn error_of(state: TaskState) -> Option<Value> {
 
 /// The record of families V, H and G. A document has, as far as they are known, `video_url`, `usage`,
 /// `seed`, `orig_prompt`, `actual_prompt` and `error`.
-pub(super) fn record(shown: &TaskView<'_>) -> String {
+pub(super) fn record(shown: &TaskRecordView<'_>) -> String {
     let document: Value = serde_json::from_str(shown.document).unwrap_or_default();
     record_of(shown, &document).to_string()
 }
 
-fn record_of(shown: &TaskView<'_>, document: &Value) -> Value {
+fn record_of(shown: &TaskRecordView<'_>, document: &Value) -> Value {
     let facts = shown.facts;
     let mut record = json!({
         "id": shown.id,
@@ -473,7 +473,7 @@ mod tests {
         let document = json!({"video_url": "https://a.example/v.mp4", "usage": {"duration": 5},
             "seed": 7, "actual_prompt": "p", "orig_prompt": null});
         let shown = |state, document: &Value| -> Value {
-            let record = record(&TaskView {
+            let record = record(&TaskRecordView {
                 id: "gt_1",
                 model: "m",
                 state,

@@ -11,12 +11,12 @@ use super::fields;
 use super::json::{self, Object};
 use super::limits::{ModelLimits, VideoLimits};
 use super::media_url::{self, Medium, UrlPolicy};
-use super::task::{EXPIRES_AFTER_S, Report, TaskCodec, TaskFacts, TaskState, TaskView};
+use super::task::{EXPIRES_AFTER_S, TaskCodec, TaskFacts, TaskRecordView, TaskReport, TaskState};
 use super::video::{
     self, CONTENT_EMPTY, INVALID, MISSING, Respelling, URL_INVALID, VideoCall, VideoRequest,
     VideoUpstream, WAIT, WEBHOOK_URL, refuse,
 };
-use super::{Call, Codec, Dialect, Fault, Operation, Request};
+use super::{Call, Codec, Dialect, Operation, Request, UpstreamFault};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Resolution, Traits, Usage};
 use tollgate_types::error::{ErrorKind, GatewayError};
@@ -170,7 +170,7 @@ struct Xai;
 impl VideoUpstream for Xai {
     const CUT: &'static [&'static str] = &[WAIT, WEBHOOK_URL];
 
-    fn read(answer: &Bytes) -> Result<String, Fault> {
+    fn read(answer: &Bytes) -> Result<String, UpstreamFault> {
         let answer_read = video::object(answer)?;
         if !answer_read["error"].is_null() {
             return Err(fault(200, answer));
@@ -178,7 +178,7 @@ impl VideoUpstream for Xai {
         video::task_id(&answer_read["request_id"])
     }
 
-    fn refusal(status: u16, body: &Bytes) -> Fault {
+    fn refusal(status: u16, body: &Bytes) -> UpstreamFault {
         fault(status, body)
     }
 }
@@ -229,24 +229,27 @@ impl XaiError {
 }
 
 /// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
-fn fault(status: u16, body: &Bytes) -> Fault {
+fn fault(status: u16, body: &Bytes) -> UpstreamFault {
     let refusal = XaiError::read(body);
     if refusal.is_moderation() && status <= 403 {
         let error = GatewayError::new(ErrorKind::InvalidRequest, REFUSED_CONTENT);
-        return Fault::Customers(error.code(CONTENT_REFUSED));
+        return UpstreamFault::Customers(error.code(CONTENT_REFUSED));
     }
     if status == 429 && !refusal.is_operators() {
-        return Fault::Busy;
+        return UpstreamFault::Busy;
     }
     if !matches!(status, 0..=299 | 400 | 413 | 415 | 422)
         || refusal.is_operators()
         || refusal.message.is_empty()
     {
-        return Fault::Upstreams(format!("the upstream answered {status} {}", refusal.code));
+        return UpstreamFault::Upstreams(format!(
+            "the upstream answered {status} {}",
+            refusal.code
+        ));
     }
     let status = if status < 400 { 400 } else { status };
     if !refusal.is_flat {
-        return Fault::Relayed(status, body.clone());
+        return UpstreamFault::Relayed(status, body.clone());
     }
     // OpenAI's SDKs see nothing in the flat shape.
     let code = Some(refusal.code).filter(|code| !code.is_empty());
@@ -256,7 +259,7 @@ fn fault(status: u16, body: &Bytes) -> Fault {
         "param": refusal.param,
         "code": code,
     }});
-    Fault::Relayed(status, shaped.to_string().into())
+    UpstreamFault::Relayed(status, shaped.to_string().into())
 }
 
 /// The tasks of family G.
@@ -272,7 +275,12 @@ impl TaskCodec for XaiTasks {
         format!("/v1/videos/{upstream_id}")
     }
 
-    fn read(&self, status: u16, answer: &Bytes, facts: &TaskFacts) -> Result<Report, Fault> {
+    fn read(
+        &self,
+        status: u16,
+        answer: &Bytes,
+        facts: &TaskFacts,
+    ) -> Result<TaskReport, UpstreamFault> {
         if !(200..300).contains(&status) {
             return Err(fault(status, answer));
         }
@@ -281,7 +289,7 @@ impl TaskCodec for XaiTasks {
         let billed = billed(&read["usage"]);
         let unpaid = |state, document| {
             let document = video::document(document);
-            Report { state, usage: None, billed, document }
+            TaskReport { state, usage: None, billed, document }
         };
         match read["status"].as_str() {
             Some("pending") => Ok(unpaid(TaskState::Running, Value::Null)),
@@ -295,18 +303,18 @@ impl TaskCodec for XaiTasks {
             }
             other => {
                 let cause = format!("the task's status is {:?}", other.unwrap_or_default());
-                Err(Fault::Upstreams(cause))
+                Err(UpstreamFault::Upstreams(cause))
             }
         }
     }
 
-    fn record(&self, shown: &TaskView<'_>) -> String {
+    fn record(&self, shown: &TaskRecordView<'_>) -> String {
         video::record(shown)
     }
 }
 
 /// A video that was made, and delivered or withheld: charged either way.
-fn done(read: &Value, facts: &TaskFacts) -> Result<Report, Fault> {
+fn done(read: &Value, facts: &TaskFacts) -> Result<TaskReport, UpstreamFault> {
     let video = &read["video"];
     let seconds = video::reported_seconds(&video["duration"]);
     let billed = billed(&read["usage"]);
@@ -315,10 +323,10 @@ fn done(read: &Value, facts: &TaskFacts) -> Result<Report, Fault> {
     let shown = seconds.map(|seconds| json!({"duration": seconds}));
     if video["url"].as_str().is_some_and(|url| !url.is_empty()) {
         let document = video::document(json!({"video_url": video["url"], "usage": shown}));
-        return Ok(Report { state: TaskState::Succeeded, usage, billed, document });
+        return Ok(TaskReport { state: TaskState::Succeeded, usage, billed, document });
     }
     if video["respect_moderation"] != json!(false) {
-        return Err(Fault::Upstreams("the task is done without a video".to_owned()));
+        return Err(UpstreamFault::Upstreams("the task is done without a video".to_owned()));
     }
     let message = "The video was made and withheld by the upstream's moderation. The upstream \
                    charges for it, and so it is charged.";
@@ -327,7 +335,7 @@ fn done(read: &Value, facts: &TaskFacts) -> Result<Report, Fault> {
         "usage": {"duration": charged.seconds},
         "error": {"code": MODERATED, "message": message},
     }));
-    Ok(Report { state: TaskState::Failed, usage: Some(charged), billed, document })
+    Ok(TaskReport { state: TaskState::Failed, usage: Some(charged), billed, document })
 }
 
 /// xAI's bill to the operator, rounded up.

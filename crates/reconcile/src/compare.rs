@@ -10,7 +10,7 @@ use crate::classify::{
     AmountGroup, QuantityGroup, classify_quantities, is_agreement, lagging_amounts,
 };
 use crate::day::Day;
-use crate::names::{Grain, SharedNames};
+use crate::names::{GroupBy, SharedNames};
 use crate::own::OwnLine;
 use crate::report::{DifferenceClass, MoneyLine, QuantityLine, Reconciliation, StatementKey};
 use crate::statement::{BilledStatement, Measure};
@@ -205,7 +205,7 @@ fn group_amounts(
     own: &[OwnLine],
     statement: &BilledStatement,
     names: &SharedNames<'_>,
-    grain: Grain,
+    grain: GroupBy,
     fees: &mut DayFees,
 ) -> BTreeMap<StatementKey, AmountGroup> {
     let mut groups: BTreeMap<StatementKey, AmountGroup> = BTreeMap::new();
@@ -292,7 +292,7 @@ fn over_midnight<'a>(
     own: &'a [OwnLine],
     days: &'a BTreeSet<Day>,
     names: &'a SharedNames<'_>,
-    grain: Grain,
+    grain: GroupBy,
 ) -> impl Iterator<Item = (StatementKey, &'a OwnLine, bool)> {
     let over = own.iter().filter(|line| line.began != line.day);
     let ends = over.flat_map(|line| [(line.began, line, false), (line.day, line, true)]);
@@ -307,7 +307,7 @@ fn set_measures(
     groups: &mut BTreeMap<StatementKey, QuantityGroup>,
     statement: &BilledStatement,
     names: &SharedNames<'_>,
-    grain: Grain,
+    grain: GroupBy,
 ) {
     let mut measures_by_model: BTreeMap<Option<String>, BTreeSet<Measure>> = BTreeMap::new();
     for (models, measures) in &statement.measures {
@@ -397,7 +397,7 @@ fn note_unused_credentials(
 }
 
 /// Report the dimensions by which lines were not compared.
-fn note_grain(grain: Grain, is_any: bool, what: &str, report: &mut Reconciliation) {
+fn note_grain(grain: GroupBy, is_any: bool, what: &str, report: &mut Reconciliation) {
     if is_any && !grain.by_model {
         report.notes.insert(format!("{what} are not told apart by model"));
     }

@@ -41,7 +41,7 @@ pub struct JournalReading {
 }
 
 #[derive(Deserialize)]
-struct RecordKind<'a> {
+struct RecordTag<'a> {
     #[serde(borrow)]
     kind: Cow<'a, str>,
 }
@@ -61,7 +61,7 @@ struct CostRecord {
 }
 
 #[derive(Deserialize)]
-struct LossRecord {
+struct LossRow {
     seq: Seq,
     request_id: String,
     cause: String,
@@ -89,7 +89,7 @@ impl JournalReading {
             return Ok(());
         }
         // The kind alone first: most records of a journal are neither costs nor losses.
-        let record: RecordKind<'_> = serde_json::from_str(line).map_err(wrong)?;
+        let record: RecordTag<'_> = serde_json::from_str(line).map_err(wrong)?;
         match record.kind.as_ref() {
             "cost" => {
                 let record: CostRecord = serde_json::from_str(line).map_err(wrong)?;
@@ -98,7 +98,7 @@ impl JournalReading {
                 self.add(request, own_line(record)?);
             }
             "loss" => {
-                let LossRecord { seq, request_id, cause, amount } =
+                let LossRow { seq, request_id, cause, amount } =
                     serde_json::from_str(line).map_err(wrong)?;
                 self.refuse_again(seq, &request_id)?;
                 // A try that was followed by another has a record of its cost, at the most it can be.

@@ -21,7 +21,7 @@ pub(crate) struct SharedNames<'a> {
 
 /// Dimensions of the comparison besides the day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grain {
+pub(crate) struct GroupBy {
     pub(crate) by_model: bool,
     pub(crate) by_credential: bool,
 }
@@ -44,8 +44,8 @@ impl<'a> SharedNames<'a> {
 
     /// Granularity of lines with these keys: by model if any has one, by credential if any id maps to
     /// one of ours.
-    pub(crate) fn grain<'k>(&self, keys: impl Iterator<Item = &'k BilledKey>) -> Grain {
-        let mut grain = Grain { by_model: false, by_credential: false };
+    pub(crate) fn grain<'k>(&self, keys: impl Iterator<Item = &'k BilledKey>) -> GroupBy {
+        let mut grain = GroupBy { by_model: false, by_credential: false };
         for key in keys {
             grain.by_model |= !key.models.is_empty();
             // Without any shared name, every credential would be a difference; they are added up instead.
@@ -55,7 +55,7 @@ impl<'a> SharedNames<'a> {
     }
 
     /// The key of a line of the provider; `None` for one without a model where others have one.
-    pub(crate) fn resolve(&self, key: &BilledKey, grain: Grain) -> Option<ResolvedKey> {
+    pub(crate) fn resolve(&self, key: &BilledKey, grain: GroupBy) -> Option<ResolvedKey> {
         if grain.by_model && key.models.is_empty() {
             return None;
         }
@@ -71,14 +71,14 @@ impl<'a> SharedNames<'a> {
     }
 
     /// The name by which a model of the provider is compared, by all of its names: ours if we have one.
-    pub(crate) fn shared_model(&self, models: &[String], grain: Grain) -> Option<String> {
+    pub(crate) fn shared_model(&self, models: &[String], grain: GroupBy) -> Option<String> {
         let first = models.first().filter(|_| grain.by_model)?;
         let own = models.iter().find_map(|name| self.own_model(name));
         Some(own.unwrap_or(first).to_owned())
     }
 
     /// The key of one of our lines on the day on which it was settled.
-    pub(crate) fn own_key(&self, line: &OwnLine, grain: Grain) -> StatementKey {
+    pub(crate) fn own_key(&self, line: &OwnLine, grain: GroupBy) -> StatementKey {
         let model = || self.own_model(&line.model).unwrap_or(&line.model).to_owned();
         StatementKey {
             day: line.day,

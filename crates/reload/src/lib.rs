@@ -15,7 +15,7 @@ pub use watch::watch;
 
 /// Attempt to load the files.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct ReloadAttempt {
     /// Changes of the reload, or all errors in the files.
     pub result: Result<ReloadSummary, Vec<Diagnostic>>,
     /// The hash of the configuration in force after the attempt.
@@ -23,7 +23,11 @@ pub struct Attempt {
 }
 
 /// Reloads the files, or keeps the active configuration and reports why.
-pub async fn apply(config: &Arc<ConfigHandle>, metrics: &Arc<Metrics>, by: Trigger) -> Attempt {
+pub async fn apply(
+    config: &Arc<ConfigHandle>,
+    metrics: &Arc<Metrics>,
+    by: Trigger,
+) -> ReloadAttempt {
     let (config, metrics) = (Arc::clone(config), Arc::clone(metrics));
     off_the_runtime(move || report_reload(&config, &metrics, by, config.reload())).await
 }
@@ -41,9 +45,9 @@ pub(crate) async fn apply_if_changed(config: &Arc<ConfigHandle>, metrics: &Arc<M
 }
 
 /// Reports the result of [`apply`] without any change.
-pub async fn try_out(config: &Arc<ConfigHandle>) -> Attempt {
+pub async fn try_out(config: &Arc<ConfigHandle>) -> ReloadAttempt {
     let config = Arc::clone(config);
-    off_the_runtime(move || Attempt {
+    off_the_runtime(move || ReloadAttempt {
         result: config.try_out(),
         running: config.load().hash.clone(),
     })
@@ -65,7 +69,7 @@ fn report_reload(
     metrics: &Metrics,
     by: Trigger,
     result: Result<ReloadSummary, Vec<Diagnostic>>,
-) -> Attempt {
+) -> ReloadAttempt {
     metrics.config_reloaded(result.is_ok());
     config.remember(by, &result);
     let running = config.load().hash.clone();
@@ -86,10 +90,10 @@ fn report_reload(
             log::error!("configuration not reloaded: {running} stays in force");
         }
     }
-    Attempt { result, running }
+    ReloadAttempt { result, running }
 }
 
-impl Attempt {
+impl ReloadAttempt {
     /// True if the files are valid.
     #[must_use]
     pub fn is_in_order(&self) -> bool {
@@ -99,14 +103,14 @@ impl Attempt {
     /// The attempt for programs: what `tollgate check --format json` says of the files, whether
     /// they are in force, what is in force, and which of their fields wait for a restart.
     #[must_use]
-    pub fn document(&self) -> Document {
+    pub fn document(&self) -> ReloadReport {
         let (hash, diagnostics, restart_only) = match &self.result {
             Ok(reloaded) => {
                 (Some(reloaded.hash.as_str()), &reloaded.warnings, reloaded.restart_only.as_slice())
             }
             Err(errors) => (None, errors, &[][..]),
         };
-        Document {
+        ReloadReport {
             report: config::report(hash, diagnostics),
             in_force: hash == Some(self.running.as_str()),
             running: self.running.clone(),
@@ -118,7 +122,7 @@ impl Attempt {
 /// The outcome of an attempt, for programs.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Reload")]
-pub struct Document {
+pub struct ReloadReport {
     /// Output of `tollgate check --format json` for the files.
     #[serde(flatten)]
     pub report: config::DiagnosticReport,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::behaviour::{Behaviour, Break, WithheldAnswer};
 use super::error;
-use super::script::{self, BodyStep, EventStream, Protocol};
+use super::script::{self, BodyStep, EventStream, StreamFormat};
 
 /// Bytes that are neither JSON nor events, nor even text.
 const GARBAGE: &[u8] = b"data: {\"id\":\n\n\xFF\xFE\x00<html>not an answer</html>\x80";
@@ -62,7 +62,7 @@ impl Answer {
         pieces: impl IntoIterator<Item = Bytes>,
         behaviour: &Behaviour,
     ) -> Self {
-        let mut stream = EventStream::new(behaviour, Protocol::Bytes);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Bytes);
         pieces.into_iter().for_each(|piece| stream.send_chunk(&piece));
         Self { content_type, ..Self::events(stream) }
     }
@@ -77,7 +77,7 @@ impl Answer {
 
     /// An error in OpenAI's envelope, whose `type` and `code` follow from the status.
     pub(super) fn error(status: StatusCode, message: &str, behaviour: &Behaviour) -> Self {
-        Self::refused(Envelope::Openai, status, message, behaviour)
+        Self::refused(ErrorFormat::Openai, status, message, behaviour)
     }
 
     /// The 400 of a request to OpenAI that cannot be served.
@@ -94,7 +94,7 @@ impl Answer {
 
     /// An error, with what follows from the status.
     pub(super) fn refused(
-        envelope: Envelope,
+        envelope: ErrorFormat,
         status: StatusCode,
         message: &str,
         behaviour: &Behaviour,
@@ -103,7 +103,7 @@ impl Answer {
         // Those who copied OpenAI's API fail in words of their own; other APIs have one provider
         // each.
         let own = behaviour.provider.refusal(status, code, message);
-        if let Some(own) = own.filter(|_| envelope == Envelope::Openai) {
+        if let Some(own) = own.filter(|_| envelope == ErrorFormat::Openai) {
             return Self {
                 content_type: own.content_type,
                 steps: vec![BodyStep::Write(own.text.into())],
@@ -111,7 +111,7 @@ impl Answer {
             };
         }
         let refused = Self::with_error(status, &envelope.error(status, code, message), behaviour);
-        let error_name = (envelope == Envelope::Bedrock)
+        let error_name = (envelope == ErrorFormat::Bedrock)
             .then(|| code.unwrap_or_else(|| error::bedrock_name(status)).to_owned());
         Self { error_name, ..refused }
     }
@@ -126,7 +126,7 @@ impl Answer {
 
 /// Format of an endpoint's error bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Envelope {
+pub(super) enum ErrorFormat {
     Openai,
     Anthropic,
     Dashscope,
@@ -136,7 +136,7 @@ pub(super) enum Envelope {
     Bedrock,
 }
 
-impl Envelope {
+impl ErrorFormat {
     /// `code` is the one to show instead of the status's own, where the envelope has codes.
     fn error(self, status: StatusCode, code: Option<&str>, message: &str) -> Value {
         match self {

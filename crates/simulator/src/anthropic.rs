@@ -6,12 +6,12 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, DoneMarker, Refusal};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, DoneMarker, SimulatedRefusal};
 use super::prompt::{self, CountDialect};
 use super::received_request::ReceivedRequest;
 use super::reply::Reply;
-use super::script::{EventStream, Protocol};
+use super::script::{EventStream, StreamFormat};
 use super::usage::CachedUsage;
 
 /// The parts of a request that shape the answer.
@@ -49,10 +49,10 @@ pub(super) fn message(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour)
         Err(error) => {
             let message = format!("The body: {error}.");
             let status = StatusCode::BAD_REQUEST;
-            return Answer::refused(Envelope::Anthropic, status, &message, behaviour);
+            return Answer::refused(ErrorFormat::Anthropic, status, &message, behaviour);
         }
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(request.stream);
     }
     let tokens_max = if behaviour.ignores_max_tokens { u64::MAX } else { request.max_tokens };
@@ -103,7 +103,7 @@ impl MessagesResponse {
     }
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
-        let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Anthropic);
         let mut start = self.opened();
         if let Some(usage) = self.usage {
             // The first report knows the input only. Anthropic counts an output token there already.

@@ -14,11 +14,13 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 
 use self::request::{Invalid, TaskRequest};
-use super::answer::{Answer, Envelope};
+use super::answer::{Answer, ErrorFormat};
 use super::behaviour::{Behaviour, TaskEnd};
 use super::received_request::ReceivedRequest;
-use super::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
-use super::usage::Usage;
+use super::tasks::{
+    self, Product, SimulatedTask, SimulatedTaskState, TaskHistory, TaskNumber, TaskProtocol,
+};
+use super::usage::ReportedUsage;
 use super::{error, results};
 use tollgate_types::clock::UnixMs;
 
@@ -42,16 +44,16 @@ const PAGES_MAX: usize = 500;
 
 /// Video to generate, from a submit.
 #[derive(Debug)]
-pub(super) struct ArkVideo {
+pub(super) struct ArkVideoTask {
     request: TaskRequest,
     url: String,
     last_frame_url: Option<String>,
     /// Seed of the generation.
     seed: u64,
-    usage: Option<Usage>,
+    usage: Option<ReportedUsage>,
 }
 
-impl Product for ArkVideo {
+impl Product for ArkVideoTask {
     fn protocol(&self) -> TaskProtocol {
         TaskProtocol::Ark
     }
@@ -80,7 +82,7 @@ fn task_id(submitted: UnixMs, number: u64) -> String {
 pub(super) fn submit(
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    tasks: &Arc<TaskStore>,
+    tasks: &Arc<TaskHistory>,
 ) -> Answer {
     let request = match TaskRequest::read(http_request.body) {
         Ok(request) => request,
@@ -90,13 +92,14 @@ pub(super) fn submit(
     // Multiplied before it is divided, as a bill would.
     let tokens = u64::from(request.frames()) * u64::from(width) * u64::from(height)
         / u64::from(PIXELS_PER_TOKEN);
-    let usage = Usage::reported(0, usize::try_from(tokens).unwrap_or(usize::MAX), behaviour);
+    let usage =
+        ReportedUsage::reported(0, usize::try_from(tokens).unwrap_or(usize::MAX), behaviour);
     let model = request.model.clone();
     let callback_url = request.callback_url.clone();
     let last_frame_url = request.return_last_frame.then(|| results::image_url(http_request, 0));
     let seed = request.seed.unwrap_or(http_request.number);
     let url = results::video_url(http_request);
-    let video = ArkVideo { request, url, last_frame_url, seed, usage };
+    let video = ArkVideoTask { request, url, last_frame_url, seed, usage };
     let id = tasks.submit(http_request, model, video, behaviour);
     if let Some(url) = callback_url {
         tokio::spawn(callback::follow(Arc::clone(tasks), id.clone(), url));
@@ -105,8 +108,8 @@ pub(super) fn submit(
 }
 
 /// Answers a `GET` of `…/contents/generations/tasks/{id}`.
-pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
-    let shown = |task: &mut Task| record(task, task.state());
+pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskHistory) -> Answer {
+    let shown = |task: &mut SimulatedTask| record(task, task.state());
     let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
     match found {
         Some(record) => tasks::record(&record, behaviour),
@@ -118,7 +121,7 @@ pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answe
 pub(super) fn list(
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    tasks: &TaskStore,
+    tasks: &TaskHistory,
 ) -> Answer {
     let mut page = (1, PAGE_SIZE);
     for (name, value) in url::form_urlencoded::parse(http_request.query.as_bytes()) {
@@ -137,7 +140,7 @@ pub(super) fn list(
     let (mut items, mut total) = (Vec::new(), 0_usize);
     if !behaviour.faults.task_lost {
         tasks.each_from_newest(|task| {
-            if task.product::<ArkVideo>().is_none() {
+            if task.product::<ArkVideoTask>().is_none() {
                 return;
             }
             if (before..before + size).contains(&total) {
@@ -151,11 +154,11 @@ pub(super) fn list(
 
 /// Answers a `DELETE` of `…/contents/generations/tasks/{id}`: a queued task is cancelled, and the
 /// record of one that is over is deleted.
-pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) -> Answer {
+pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskHistory>) -> Answer {
     let changed = tasks.with(id, |task| {
-        let callback_url = task.product::<ArkVideo>()?.request.callback_url.clone();
+        let callback_url = task.product::<ArkVideoTask>()?.request.callback_url.clone();
         match task.state() {
-            TaskState::Pending => {
+            SimulatedTaskState::Pending => {
                 task.cancelled = Some(UnixMs::now());
                 let record = record(task, task.state());
                 if let (Some(url), Some(record)) = (callback_url, record) {
@@ -163,8 +166,10 @@ pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) ->
                 }
                 Some(true)
             }
-            TaskState::Running | TaskState::Ended(TaskEnd::Cancelled) => Some(false),
-            TaskState::Ended(_) => {
+            SimulatedTaskState::Running | SimulatedTaskState::Ended(TaskEnd::Cancelled) => {
+                Some(false)
+            }
+            SimulatedTaskState::Ended(_) => {
                 task.is_deleted = true;
                 Some(true)
             }
@@ -174,23 +179,23 @@ pub(super) fn cancel(id: &str, behaviour: &Behaviour, tasks: &Arc<TaskStore>) ->
         Some(true) => tasks::record(&json!({}), behaviour),
         Some(false) => {
             let message = format!("The task {id} is running or cancelled: it cannot be deleted.");
-            Answer::refused(Envelope::Ark, StatusCode::CONFLICT, &message, behaviour)
+            Answer::refused(ErrorFormat::Ark, StatusCode::CONFLICT, &message, behaviour)
         }
         None => unknown(id, behaviour),
     }
 }
 
 /// Record of a task in `state`; `None` if it is not one of Ark's.
-fn record(task: &Task, state: TaskState) -> Option<Value> {
-    let video = task.product::<ArkVideo>()?;
+fn record(task: &SimulatedTask, state: SimulatedTaskState) -> Option<Value> {
+    let video = task.product::<ArkVideoTask>()?;
     let request = &video.request;
     let status = match state {
-        TaskState::Pending => "queued",
-        TaskState::Running => "running",
-        TaskState::Ended(TaskEnd::Succeeded) => "succeeded",
-        TaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "failed",
-        TaskState::Ended(TaskEnd::Expired) => "expired",
-        TaskState::Ended(TaskEnd::Cancelled) => "cancelled",
+        SimulatedTaskState::Pending => "queued",
+        SimulatedTaskState::Running => "running",
+        SimulatedTaskState::Ended(TaskEnd::Succeeded) => "succeeded",
+        SimulatedTaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "failed",
+        SimulatedTaskState::Ended(TaskEnd::Expired) => "expired",
+        SimulatedTaskState::Ended(TaskEnd::Cancelled) => "cancelled",
     };
     let failure = failure(state).map(|(code, message)| {
         let code = task.code(code);
@@ -214,7 +219,7 @@ fn record(task: &Task, state: TaskState) -> Option<Value> {
         Some(frames) => record["frames"] = frames.into(),
         None => record["duration"] = request.seconds().into(),
     }
-    if state == TaskState::Ended(TaskEnd::Succeeded) {
+    if state == SimulatedTaskState::Ended(TaskEnd::Succeeded) {
         record["seed"] = video.seed.into();
         record["content"] = json!({"video_url": video.url});
         if let Some(url) = &video.last_frame_url {
@@ -229,12 +234,12 @@ fn record(task: &Task, state: TaskState) -> Option<Value> {
 }
 
 /// The code and the message of a failure.
-fn failure(state: TaskState) -> Option<(&'static str, &'static str)> {
+fn failure(state: SimulatedTaskState) -> Option<(&'static str, &'static str)> {
     match state {
-        TaskState::Ended(TaskEnd::Failed) => {
+        SimulatedTaskState::Ended(TaskEnd::Failed) => {
             Some(("InternalServiceError", "The simulated upstream was told to fail."))
         }
-        TaskState::Ended(TaskEnd::Moderated) => Some((
+        SimulatedTaskState::Ended(TaskEnd::Moderated) => Some((
             "OutputVideoSensitiveContentDetected",
             "The request failed because the output video may contain sensitive information.",
         )),
@@ -251,7 +256,7 @@ fn refused(invalid: &Invalid, behaviour: &Behaviour) -> Answer {
 
 fn unknown(id: &str, behaviour: &Behaviour) -> Answer {
     let message = format!("The specified resource task {id} is not found.");
-    Answer::refused(Envelope::Ark, StatusCode::NOT_FOUND, &message, behaviour)
+    Answer::refused(ErrorFormat::Ark, StatusCode::NOT_FOUND, &message, behaviour)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, Refusal, UsageForm};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, SimulatedRefusal, UsageForm};
 use super::event_frames;
 use super::received_request::ReceivedRequest;
 use super::reply::Reply;
-use super::script::{EventStream, Protocol};
+use super::script::{EventStream, StreamFormat};
 use super::usage::CachedUsage;
 
 /// Approximate bytes of a prompt per token.
@@ -100,7 +100,7 @@ pub(super) fn answer(
     behaviour: &Behaviour,
 ) -> Answer {
     let invalid = |message: &str| {
-        Answer::refused(Envelope::Bedrock, StatusCode::BAD_REQUEST, message, behaviour)
+        Answer::refused(ErrorFormat::Bedrock, StatusCode::BAD_REQUEST, message, behaviour)
     };
     let request = match serde_json::from_slice::<ConverseRequest>(http_request.body) {
         Ok(request) => request,
@@ -109,7 +109,7 @@ pub(super) fn answer(
     if let Some(fault) = request.fault() {
         return invalid(fault);
     }
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         let content_type = if streams { EVENT_STREAM } else { "application/json" };
         return Answer { content_type, ..Answer::garbage(streams) };
     }
@@ -153,7 +153,7 @@ impl ConverseResponse {
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
         let form = behaviour.faults.usage;
-        let mut stream = EventStream::new(behaviour, Protocol::Bedrock);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Bedrock);
         send(&mut stream, "messageStart", json!({"role": "assistant"}));
         if let Some(name) = &self.reply.tool {
             let start = json!({"toolUse": {"toolUseId": self.tool_id(), "name": name}});

@@ -92,7 +92,7 @@ pub struct CountSettings {
     /// Delay before a count, if it differs from other answers. At most an hour.
     pub delay: Option<Duration>,
     /// Refusal in place of a count only.
-    pub fault: Option<Refusal>,
+    pub fault: Option<SimulatedRefusal>,
     /// The count in hundredths of the true one. 0 to 1,000.
     pub percent: u32,
 }
@@ -132,9 +132,9 @@ pub enum UsageDialect {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Refusal in place of an answer.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<SimulatedRefusal>,
     /// Position at which an answer breaks off.
-    pub stop: Option<Stop>,
+    pub stop: Option<BreakPoint>,
     /// Form of the usage report.
     pub usage: UsageForm,
     /// Terminator of a stream.
@@ -159,7 +159,7 @@ pub struct Faults {
 
 /// Refusal in place of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum SimulatedRefusal {
     /// Error response with this status, 400 to 599.
     Status(u16),
     /// 200 with the error body of a 500, as providers send who fail after all.
@@ -176,7 +176,7 @@ pub enum Refusal {
 
 /// Position at which an answer breaks off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct BreakPoint {
     /// Chunks of content sent before it. An unstreamed body breaks off in its middle.
     pub after_chunks: u32,
     /// Manner of the break.

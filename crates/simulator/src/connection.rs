@@ -10,19 +10,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A TCP connection that can end in a reset.
-pub(super) struct Connection {
+pub(super) struct SimulatorConnection {
     stream: TcpStream,
     reset: Arc<AtomicBool>,
 }
 
-impl Connection {
+impl SimulatorConnection {
     /// A connection that sends RST on drop if `reset` is set.
     pub(super) fn new(stream: TcpStream, reset: Arc<AtomicBool>) -> Self {
         Self { stream, reset }
     }
 }
 
-impl Drop for Connection {
+impl Drop for SimulatorConnection {
     fn drop(&mut self) {
         if self.reset.load(Ordering::Relaxed) {
             // Closing now sends RST instead of FIN. It fails only on a connection already closed.
@@ -31,7 +31,7 @@ impl Drop for Connection {
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for SimulatorConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -41,7 +41,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for SimulatorConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

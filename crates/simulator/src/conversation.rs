@@ -91,14 +91,14 @@ pub struct ModelTurn {
     /// The text; none where empty.
     pub text: String,
     /// Calls of tools, which run side by side.
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<ScriptedToolCall>,
     /// The token counts that the answer reports.
     pub usage: TurnUsage,
 }
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
-pub struct ToolCall {
+pub struct ScriptedToolCall {
     /// The name of the tool, as [`ModelRequest::tool`] finds it.
     pub name: String,
     /// The input: an object, or a text for OpenAI's custom tools, which is wrapped in an object for all
@@ -106,7 +106,7 @@ pub struct ToolCall {
     pub input: Value,
 }
 
-impl ToolCall {
+impl ScriptedToolCall {
     /// Adopt the declared name and input form of the tool.
     fn declare(&mut self, request: &ModelRequest) {
         let Some(tool) = request.tool(&self.name) else { return };

@@ -9,11 +9,11 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, Faults, Refusal, UsageDialect};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, Faults, SimulatedRefusal, UsageDialect};
 use super::received_request::ReceivedRequest;
 use super::results;
-use super::usage::Usage;
+use super::usage::ReportedUsage;
 use tollgate_types::clock::UnixMs;
 
 /// Accepted voices; others are refused.
@@ -68,7 +68,7 @@ pub(super) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     match &request.input {
@@ -93,17 +93,18 @@ fn image(
         return invalid("input.messages must have a text.", behaviour);
     }
     let images = blocks().filter(|block| block["image"].is_string()).count();
-    let usage = Usage::reported(images, 1, behaviour).map(|usage| match behaviour.usage_dialect {
-        UsageDialect::Counted => {
-            json!({"image_count": usage.output, "width": width, "height": height})
-        }
-        UsageDialect::Output => json!({
-            "output_width": width,
-            "output_height": height,
-            "input_image_count": usage.input,
-            "output_image_count": usage.output,
-        }),
-    });
+    let usage =
+        ReportedUsage::reported(images, 1, behaviour).map(|usage| match behaviour.usage_dialect {
+            UsageDialect::Counted => {
+                json!({"image_count": usage.output, "width": width, "height": height})
+            }
+            UsageDialect::Output => json!({
+                "output_width": width,
+                "output_height": height,
+                "input_image_count": usage.input,
+                "output_image_count": usage.output,
+            }),
+        });
     let content = json!([{"image": results::image_url(http_request, 0)}]);
     let message = json!({"role": "assistant", "content": content});
     let output = json!({"choices": [{"finish_reason": "stop", "message": message}]});
@@ -132,7 +133,7 @@ fn speech(
             "expires_at": UnixMs::now().seconds() + RESULT_SECONDS,
         },
     });
-    let usage = Usage::reported(characters, 0, behaviour);
+    let usage = ReportedUsage::reported(characters, 0, behaviour);
     let usage = usage.map(|usage| json!({"characters": usage.input}));
     // It is the audio that breaks off: nobody would fetch it after half of an answer.
     let faults = Faults { stop: None, ..behaviour.faults.clone() };
@@ -154,5 +155,5 @@ fn whole(
 }
 
 fn invalid(message: &str, behaviour: &Behaviour) -> Answer {
-    Answer::refused(Envelope::Dashscope, StatusCode::BAD_REQUEST, message, behaviour)
+    Answer::refused(ErrorFormat::Dashscope, StatusCode::BAD_REQUEST, message, behaviour)
 }

@@ -10,12 +10,12 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, Refusal, UsageForm};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, SimulatedRefusal, UsageForm};
 use super::prompt::{self, CountDialect};
 use super::received_request::ReceivedRequest;
 use super::reply::Reply;
-use super::script::{EventStream, Protocol};
+use super::script::{EventStream, StreamFormat};
 
 /// Pieces of a thought summary.
 const THOUGHTS: [&str; 2] = ["Let me ", "think."];
@@ -143,7 +143,7 @@ pub(super) fn answer(
         return prompt::count(CountDialect::Google(model), http_request.body, behaviour);
     }
     let invalid = |message: &str| {
-        Answer::refused(Envelope::Google, StatusCode::BAD_REQUEST, message, behaviour)
+        Answer::refused(ErrorFormat::Google, StatusCode::BAD_REQUEST, message, behaviour)
     };
     let request = match serde_json::from_slice::<ContentRequest>(http_request.body) {
         Ok(request) => request,
@@ -155,7 +155,7 @@ pub(super) fn answer(
     }
     let streams = matches!(method, Method::Stream);
     let has_events = streams && http_request.query.split('&').any(|field| field == "alt=sse");
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(has_events);
     }
     let reply = request.reply(behaviour);
@@ -229,7 +229,7 @@ impl GeneratedContent<'_> {
     }
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
-        let mut stream = EventStream::new(behaviour, Protocol::Google);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Google);
         for thought in self.thoughts() {
             // Google reports usage in every chunk, so that a cut stream has one as well.
             let begun = self.usage.map(|usage| usage.after(0, 1).to_json());

@@ -143,17 +143,19 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 pub use behaviour::{
-    BadSetting, Behaviour, Break, CountSettings, DoneMarker, Faults, LineEnd, Refusal, Stop,
-    TaskEnd, TaskSettings, UsageDialect, UsageFigures, UsageForm, WithheldAnswer, Writes,
+    BadSetting, Behaviour, Break, BreakPoint, CountSettings, DoneMarker, Faults, LineEnd,
+    SimulatedRefusal, TaskEnd, TaskSettings, UsageDialect, UsageFigures, UsageForm, WithheldAnswer,
+    Writes,
 };
 pub use conversation::{
-    DeclaredTool, ModelDialect, ModelRequest, ModelScript, ModelTurn, PastCall, ToolCall, TurnUsage,
+    DeclaredTool, ModelDialect, ModelRequest, ModelScript, ModelTurn, PastCall, ScriptedToolCall,
+    TurnUsage,
 };
 pub use provider::ChatProvider;
 pub use recorded::RecordedRequest;
-pub use tasks::{SimTask, TaskProtocol, TaskState};
+pub use tasks::{SimTask, SimulatedTaskState, TaskProtocol};
 
-use state::Server;
+use state::SimulatorState;
 
 /// Start options of a simulated upstream.
 #[derive(Clone, Debug)]
@@ -176,7 +178,7 @@ impl Default for SimOptions {
 #[derive(Debug)]
 pub struct Sim {
     addr: SocketAddr,
-    server: Arc<Server>,
+    server: Arc<SimulatorState>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -187,7 +189,7 @@ impl Sim {
     /// # Errors
     /// The address cannot be listened on, or no thread can be started.
     pub fn start(options: SimOptions) -> io::Result<Self> {
-        let server = Arc::new(Server::new(options.behaviour));
+        let server = Arc::new(SimulatorState::new(options.behaviour));
         let (stop, stopped) = watch::channel(false);
         let (bound, binding) = mpsc::sync_channel(1);
         let on_thread = Arc::clone(&server);

@@ -6,8 +6,8 @@ use http::StatusCode;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, Refusal};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, SimulatedRefusal};
 
 /// Approximate bytes of a prompt per token.
 const BYTES_PER_TOKEN: usize = 4;
@@ -62,11 +62,11 @@ pub(super) enum CountDialect<'a> {
 /// Answers a request to count the tokens of a prompt.
 pub(super) fn count(dialect: CountDialect<'_>, body: &[u8], behaviour: &Behaviour) -> Answer {
     let envelope = match dialect {
-        CountDialect::Anthropic => Envelope::Anthropic,
-        CountDialect::Openai => Envelope::Openai,
-        CountDialect::Google(_) => Envelope::Google,
+        CountDialect::Anthropic => ErrorFormat::Anthropic,
+        CountDialect::Openai => ErrorFormat::Openai,
+        CountDialect::Google(_) => ErrorFormat::Google,
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     let fields: BodyFields<'_> = serde_json::from_slice(body).unwrap_or_default();

@@ -113,10 +113,10 @@ impl ChatRequest<'_> {
 
     fn ends_with_tool_result(&self) -> bool {
         #[derive(Deserialize)]
-        struct Message {
+        struct LastMessage {
             role: String,
         }
-        let messages = serde_json::from_str::<Vec<Message>>(self.messages.get());
+        let messages = serde_json::from_str::<Vec<LastMessage>>(self.messages.get());
         messages.is_ok_and(|all| all.last().is_some_and(|last| last.role == "tool"))
     }
 }

@@ -4,11 +4,11 @@ use http::header::AUTHORIZATION;
 use http::{Method, StatusCode};
 use serde_json::Value;
 
-use super::answer::{Answer, Envelope};
-use super::behaviour::{Behaviour, Refusal};
+use super::answer::{Answer, ErrorFormat};
+use super::behaviour::{Behaviour, SimulatedRefusal};
 use super::conversation::{self, ModelDialect};
 use super::received_request::ReceivedRequest;
-use super::state::Server;
+use super::state::SimulatorState;
 use super::strict::{self, StrictDialect};
 use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
 
@@ -137,17 +137,17 @@ impl<'a> Endpoint<'a> {
         }
     }
 
-    fn envelope(self) -> Envelope {
+    fn envelope(self) -> ErrorFormat {
         match self {
-            Self::Messages | Self::CountTokens => Envelope::Anthropic,
+            Self::Messages | Self::CountTokens => ErrorFormat::Anthropic,
             Self::Generation | Self::DashscopeVideos | Self::DashscopeTask(_) => {
-                Envelope::Dashscope
+                ErrorFormat::Dashscope
             }
-            Self::Content(..) => Envelope::Google,
-            Self::ArkTasks | Self::ArkTask(_) => Envelope::Ark,
-            Self::XaiVideos | Self::XaiVideo(_) => Envelope::Xai,
-            Self::Converse(_) => Envelope::Bedrock,
-            _ => Envelope::Openai,
+            Self::Content(..) => ErrorFormat::Google,
+            Self::ArkTasks | Self::ArkTask(_) => ErrorFormat::Ark,
+            Self::XaiVideos | Self::XaiVideo(_) => ErrorFormat::Xai,
+            Self::Converse(_) => ErrorFormat::Bedrock,
+            _ => ErrorFormat::Openai,
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> Endpoint<'a> {
         self,
         http_request: &ReceivedRequest<'_>,
         behaviour: &Behaviour,
-        server: &Server,
+        server: &SimulatorState,
     ) -> Option<Answer> {
         let script = server.script.load_full()?;
         let (dialect, streams) = self.dialect()?;
@@ -209,7 +209,7 @@ impl<'a> Endpoint<'a> {
         self,
         http_request: &ReceivedRequest<'_>,
         behaviour: &Behaviour,
-        server: &Server,
+        server: &SimulatorState,
     ) -> Answer {
         if let Some(answer) = self.scripted(http_request, behaviour, server) {
             return answer;
@@ -296,11 +296,11 @@ pub(super) fn queried_task<'a>(method: &Method, path: &'a str) -> Option<&'a str
 pub(super) fn answer(
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    server: &Server,
+    server: &SimulatorState,
 ) -> Answer {
     let endpoint = Endpoint::from_path(http_request.path);
     // What does not exist is refused as OpenAI would.
-    let envelope = endpoint.map_or(Envelope::Openai, Endpoint::envelope);
+    let envelope = endpoint.map_or(ErrorFormat::Openai, Endpoint::envelope);
     let refused = match endpoint {
         // What was recorded can be seen whatever the server was told to do to others.
         Some(Endpoint::Requests | Endpoint::Tasks) => None,
@@ -327,45 +327,48 @@ pub(super) fn answer(
 }
 
 /// Configured refusal, if any.
-fn scripted_refusal(envelope: Envelope, behaviour: &Behaviour) -> Option<Answer> {
+fn scripted_refusal(envelope: ErrorFormat, behaviour: &Behaviour) -> Option<Answer> {
     match behaviour.faults.refusal? {
-        Refusal::Status(status) => {
+        SimulatedRefusal::Status(status) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let message = format!("The simulated upstream was told to answer {status}.");
             Some(Answer::refused(envelope, status, &message, behaviour))
         }
-        Refusal::ErrorIn200 if let Some(choice) = behaviour.provider.failed_choice() => {
+        SimulatedRefusal::ErrorIn200 if let Some(choice) = behaviour.provider.failed_choice() => {
             Some(Answer::json(choice.to_string(), &Behaviour::default()))
         }
-        Refusal::ErrorIn200 => {
+        SimulatedRefusal::ErrorIn200 => {
             let (status, message) = (StatusCode::INTERNAL_SERVER_ERROR, "It failed after all.");
             let refused = Answer::refused(envelope, status, message, behaviour);
             Some(Answer { status: StatusCode::OK, ..refused })
         }
-        Refusal::Reset | Refusal::ResetAfterBody | Refusal::Hang | Refusal::Garbage => None,
+        SimulatedRefusal::Reset
+        | SimulatedRefusal::ResetAfterBody
+        | SimulatedRefusal::Hang
+        | SimulatedRefusal::Garbage => None,
     }
 }
 
 /// The refusal of a request that does not carry the key it must.
 fn wrong_key(
     http_request: &ReceivedRequest<'_>,
-    envelope: Envelope,
+    envelope: ErrorFormat,
     behaviour: &Behaviour,
 ) -> Option<Answer> {
     let key = behaviour.key.as_ref()?;
     let header = |name| http_request.headers.get(name).map(http::HeaderValue::as_bytes);
     let (sent, message) = match envelope {
-        Envelope::Openai
-        | Envelope::Dashscope
-        | Envelope::Ark
-        | Envelope::Xai
-        | Envelope::Bedrock => (
+        ErrorFormat::Openai
+        | ErrorFormat::Dashscope
+        | ErrorFormat::Ark
+        | ErrorFormat::Xai
+        | ErrorFormat::Bedrock => (
             header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer ")),
             "Incorrect API key provided.",
         ),
-        Envelope::Anthropic => (header("x-api-key"), "invalid x-api-key"),
+        ErrorFormat::Anthropic => (header("x-api-key"), "invalid x-api-key"),
         // Vertex AI takes a token in the place of a key.
-        Envelope::Google => (
+        ErrorFormat::Google => (
             header("x-goog-api-key").or_else(|| {
                 header(AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix(b"Bearer "))
             }),

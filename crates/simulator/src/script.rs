@@ -8,7 +8,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Sleep;
 
-use super::behaviour::{Behaviour, Break, Stop, Writes};
+use super::behaviour::{Behaviour, Break, BreakPoint, Writes};
 use super::event_frames;
 use super::in_flight::InFlight;
 
@@ -106,10 +106,10 @@ impl Body for Script {
 pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<BodyStep> {
     let mut steps = Vec::new();
     match behaviour.faults.stop {
-        None | Some(Stop { how: Break::ErrorFrame, .. }) => {
+        None | Some(BreakPoint { how: Break::ErrorFrame, .. }) => {
             write(&mut steps, &body, behaviour.faults.writes);
         }
-        Some(Stop { how, .. }) => {
+        Some(BreakPoint { how, .. }) => {
             write(&mut steps, &body.slice(..body.len() / 2), behaviour.faults.writes);
             end(&mut steps, how);
         }
@@ -119,7 +119,7 @@ pub(super) fn whole(body: Bytes, behaviour: &Behaviour) -> Vec<BodyStep> {
 
 /// Event format of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Protocol {
+pub(super) enum StreamFormat {
     Openai,
     /// OpenAI's, of its Responses API.
     Responses,
@@ -135,7 +135,7 @@ pub(super) enum Protocol {
 /// Builds an event stream, with the faults that apply to it.
 pub(super) struct EventStream<'a> {
     behaviour: &'a Behaviour,
-    protocol: Protocol,
+    protocol: StreamFormat,
     steps: Vec<BodyStep>,
     chunks: u32,
     /// True once the stream has broken off; later content is dropped.
@@ -143,7 +143,7 @@ pub(super) struct EventStream<'a> {
 }
 
 impl<'a> EventStream<'a> {
-    pub(super) fn new(behaviour: &'a Behaviour, protocol: Protocol) -> Self {
+    pub(super) fn new(behaviour: &'a Behaviour, protocol: StreamFormat) -> Self {
         let capacity = usize::try_from(behaviour.chunks).unwrap_or_default() + 8;
         // Chunks and what frames them: a benchmark's stream of thousands of events grows once.
         let steps = Vec::with_capacity(capacity);
@@ -208,26 +208,26 @@ impl<'a> EventStream<'a> {
         }
         if stop.how == Break::ErrorFrame {
             let frame = match self.protocol {
-                Protocol::Openai if let Some(event) = self.behaviour.provider.error_event() => {
+                StreamFormat::Openai if let Some(event) = self.behaviour.provider.error_event() => {
                     self.event(&event.to_string())
                 }
-                Protocol::Openai => self.event(
+                StreamFormat::Openai => self.event(
                     r#"{"error":{"message":"The simulated upstream failed in the middle of the stream.","type":"server_error","param":null,"code":null}}"#,
                 ),
-                Protocol::Responses => self.named_event(
+                StreamFormat::Responses => self.named_event(
                     "response.failed",
                     r#"{"type":"response.failed","sequence_number":99,"response":{"object":"response","status":"failed","error":{"code":"server_error","message":"The simulated upstream failed in the middle of the stream."},"usage":null}}"#,
                 ),
-                Protocol::Google => self.event(
+                StreamFormat::Google => self.event(
                     r#"{"error":{"code":503,"message":"The simulated upstream failed in the middle of the stream.","status":"UNAVAILABLE"}}"#,
                 ),
                 // Sound and pictures have no words for an error: such a stream goes on to its end.
-                Protocol::Bytes => return,
-                Protocol::Bedrock => event_frames::exception(
+                StreamFormat::Bytes => return,
+                StreamFormat::Bedrock => event_frames::exception(
                     "modelStreamErrorException",
                     r#"{"message":"The simulated upstream failed in the middle of the stream."}"#,
                 ),
-                Protocol::Anthropic => self.named_event(
+                StreamFormat::Anthropic => self.named_event(
                     "error",
                     r#"{"type":"error","error":{"type":"overloaded_error","message":"The simulated upstream failed in the middle of the stream."}}"#,
                 ),
@@ -303,7 +303,7 @@ mod tests {
     fn a_stream_breaks_off_after_the_configured_chunks() {
         let mut behaviour = Behaviour::default();
         behaviour.set("fault", "cut-after=2").expect("a fault");
-        let mut stream = EventStream::new(&behaviour, Protocol::Openai);
+        let mut stream = EventStream::new(&behaviour, StreamFormat::Openai);
         for _ in 0..5 {
             let event = stream.event("1");
             stream.send_chunk(&event);

@@ -20,14 +20,14 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
-use super::behaviour::{BadSetting, Behaviour, CountSettings, Refusal, WithheldAnswer};
-use super::connection::Connection;
+use super::behaviour::{BadSetting, Behaviour, CountSettings, SimulatedRefusal, WithheldAnswer};
+use super::connection::SimulatorConnection;
 use super::in_flight::InFlight;
 use super::received_request::{PATH_SETTINGS, ReceivedRequest};
 use super::recorded::RecordedRequest;
 use super::route;
 use super::script::{ConnectionCut, Script};
-use super::state::Server;
+use super::state::SimulatorState;
 use tollgate_types::clock::UnixMs;
 
 /// Connections that may wait to be accepted: more than a benchmark opens at one moment.
@@ -57,7 +57,7 @@ const LEAKS: [(&str, &str); 5] = [
 
 /// Listens and serves until `stopped` says so. `bound` is called once, with the address.
 pub(super) fn run(
-    server: &Arc<Server>,
+    server: &Arc<SimulatorState>,
     listen: SocketAddr,
     stopped: watch::Receiver<bool>,
     bound: impl FnOnce(io::Result<SocketAddr>),
@@ -87,7 +87,11 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-async fn accept(server: &Arc<Server>, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
+async fn accept(
+    server: &Arc<SimulatorState>,
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -107,12 +111,12 @@ async fn accept(server: &Arc<Server>, listener: TcpListener, mut stopped: watch:
     drop(tokio::time::timeout(STOP_GRACE, all).await);
 }
 
-async fn serve(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
+async fn serve(server: Arc<SimulatorState>, stream: TcpStream, mut stopped: watch::Receiver<bool>) {
     // Without it a chunk waits for the acknowledgement of the one before. It fails only on a
     // connection that is closed already.
     drop(stream.set_nodelay(true));
     let reset = Arc::new(AtomicBool::new(false));
-    let connection = Connection::new(stream, Arc::clone(&reset));
+    let connection = SimulatorConnection::new(stream, Arc::clone(&reset));
     let service =
         service_fn(move |request| answer(Arc::clone(&server), Arc::clone(&reset), request));
     let builder = auto::Builder::new(TokioExecutor::new());
@@ -130,7 +134,7 @@ async fn serve(server: Arc<Server>, stream: TcpStream, mut stopped: watch::Recei
 
 /// Answers one request; `Err` closes its connection.
 async fn answer(
-    server: Arc<Server>,
+    server: Arc<SimulatorState>,
     reset: Arc<AtomicBool>,
     request: Request<Incoming>,
 ) -> Result<Response<Script>, ConnectionCut> {
@@ -158,7 +162,7 @@ async fn answer(
         behaviour.delay = delay.unwrap_or(behaviour.delay);
         behaviour.faults.refusal = fault.or(behaviour.faults.refusal);
     }
-    if behaviour.faults.refusal == Some(Refusal::Reset) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Reset) {
         return Err(cut(&reset));
     }
     // Read before the delay begins: it runs from the last byte of the request to the first of the
@@ -171,8 +175,8 @@ async fn answer(
         tokio::time::sleep(behaviour.delay).await;
     }
     match behaviour.faults.refusal {
-        Some(Refusal::ResetAfterBody) => return Err(cut(&reset)),
-        Some(Refusal::Hang) => std::future::pending().await,
+        Some(SimulatedRefusal::ResetAfterBody) => return Err(cut(&reset)),
+        Some(SimulatedRefusal::Hang) => std::future::pending().await,
         _ => {}
     }
     let http_request = ReceivedRequest {
@@ -261,7 +265,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-fn record(server: &Server, head: &http::request::Parts, received: &ReceivedBody) {
+fn record(server: &SimulatorState, head: &http::request::Parts, received: &ReceivedBody) {
     server.recorder.add(RecordedRequest {
         received: UnixMs::now(),
         method: head.method.clone(),

@@ -9,21 +9,21 @@ use super::behaviour::Behaviour;
 use super::conversation::ModelScript;
 use super::openai::stored::ResponseStore;
 use super::recorded::Recorder;
-use super::tasks::TaskStore;
+use super::tasks::TaskHistory;
 
 /// State shared by all connections.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct SimulatorState {
     pub(super) behaviour: ArcSwap<Behaviour>,
     pub(super) script: ArcSwapOption<ModelScript>,
     pub(super) recorder: Recorder,
-    pub(super) tasks: Arc<TaskStore>,
+    pub(super) tasks: Arc<TaskHistory>,
     pub(super) responses: ResponseStore,
     pub(super) in_flight: Arc<AtomicUsize>,
     pub(super) answers: AtomicU64,
 }
 
-impl Server {
+impl SimulatorState {
     pub(super) fn new(behaviour: Behaviour) -> Self {
         Self {
             behaviour: ArcSwap::from_pointee(behaviour),

@@ -14,7 +14,7 @@ use time::OffsetDateTime;
 use time::macros::offset;
 
 use super::answer::Answer;
-use super::behaviour::{Behaviour, Refusal, TaskEnd, TaskSettings};
+use super::behaviour::{Behaviour, SimulatedRefusal, TaskEnd, TaskSettings};
 use super::received_request::ReceivedRequest;
 use tollgate_types::clock::UnixMs;
 
@@ -46,7 +46,7 @@ impl TaskProtocol {
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskState {
+pub enum SimulatedTaskState {
     /// Accepted and waiting in the queue.
     Pending,
     /// Taken from the queue and running.
@@ -55,7 +55,7 @@ pub enum TaskState {
     Ended(TaskEnd),
 }
 
-impl TaskState {
+impl SimulatedTaskState {
     /// `pending`, `running`, or the end as the setting `task-end` names it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -83,7 +83,7 @@ pub struct SimTask {
     /// Number of queries for it, whatever their answers.
     pub queries: u64,
     /// State at the time of the listing.
-    pub state: TaskState,
+    pub state: SimulatedTaskState,
 }
 
 impl SimTask {
@@ -133,7 +133,7 @@ impl TaskNumber {
 
 /// A task, and everything that decides its course.
 #[derive(Debug)]
-pub(super) struct Task {
+pub(super) struct SimulatedTask {
     pub(super) id: String,
     pub(super) model: String,
     pub(super) submitted: UnixMs,
@@ -152,16 +152,16 @@ pub(super) struct Task {
     queries: u64,
 }
 
-impl Task {
+impl SimulatedTask {
     /// The product, if it is of this type: tasks of other protocols share the store.
     pub(super) fn product<P: Product>(&self) -> Option<&P> {
         let product: &dyn Any = &*self.product;
         product.downcast_ref()
     }
 
-    pub(super) fn state(&self) -> TaskState {
+    pub(super) fn state(&self) -> SimulatedTaskState {
         if self.cancelled.is_some() {
-            return TaskState::Ended(TaskEnd::Cancelled);
+            return SimulatedTaskState::Ended(TaskEnd::Cancelled);
         }
         let [_, running, ended] = self.course();
         let now = Instant::now();
@@ -169,27 +169,29 @@ impl Task {
             // From the last state to the first: with no time in between, a task ends at once.
             () if now >= ended.0 => ended.1,
             () if now >= running.0 => running.1,
-            () => TaskState::Pending,
+            () => SimulatedTaskState::Pending,
         }
     }
 
     /// States in order, unless it is cancelled, with the start of each.
-    pub(super) fn course(&self) -> [(Instant, TaskState); 3] {
+    pub(super) fn course(&self) -> [(Instant, SimulatedTaskState); 3] {
         let running = self.began + self.settings.pending;
         let ended = running + self.settings.running;
         [
-            (self.began, TaskState::Pending),
-            (running, TaskState::Running),
-            (ended, TaskState::Ended(self.settings.end)),
+            (self.began, SimulatedTaskState::Pending),
+            (running, SimulatedTaskState::Running),
+            (ended, SimulatedTaskState::Ended(self.settings.end)),
         ]
     }
 
     /// Time at which it entered `state`.
-    pub(super) fn changed(&self, state: TaskState) -> UnixMs {
+    pub(super) fn changed(&self, state: SimulatedTaskState) -> UnixMs {
         let after = match state {
-            TaskState::Pending => 0,
-            TaskState::Running => self.settings.pending.as_millis(),
-            TaskState::Ended(_) => (self.settings.pending + self.settings.running).as_millis(),
+            SimulatedTaskState::Pending => 0,
+            SimulatedTaskState::Running => self.settings.pending.as_millis(),
+            SimulatedTaskState::Ended(_) => {
+                (self.settings.pending + self.settings.running).as_millis()
+            }
         };
         let planned = self.submitted.0.saturating_add(u64::try_from(after).unwrap_or(u64::MAX));
         self.cancelled.unwrap_or(UnixMs(planned))
@@ -215,7 +217,7 @@ impl Task {
 
 /// Latest tasks, oldest first.
 #[derive(Debug)]
-pub(super) struct TaskStore {
+pub(super) struct TaskHistory {
     /// Salt that distinguishes the ids of two simulators.
     salt: u64,
     kept: Mutex<StoredTasks>,
@@ -223,19 +225,19 @@ pub(super) struct TaskStore {
 
 #[derive(Debug, Default)]
 struct StoredTasks {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<SimulatedTask>,
     /// Number of tasks submitted before, by id.
     numbers: HashMap<String, u64>,
     submitted: u64,
 }
 
-impl Default for TaskStore {
+impl Default for TaskHistory {
     fn default() -> Self {
         Self { salt: fastrand::u64(..), kept: Mutex::default() }
     }
 }
 
-impl TaskStore {
+impl TaskHistory {
     /// Accept a task and return its id.
     pub(super) fn submit(
         &self,
@@ -255,7 +257,7 @@ impl TaskStore {
         // Never lowered, also where the oldest task goes: places are counted from it.
         kept.submitted += 1;
         kept.numbers.insert(id.clone(), number);
-        kept.tasks.push_back(Task {
+        kept.tasks.push_back(SimulatedTask {
             id: id.clone(),
             model,
             submitted,
@@ -275,12 +277,16 @@ impl TaskStore {
 
     /// Access a task, possibly changing it. `None` for one that is unknown, deleted or simulated as
     /// lost.
-    pub(super) fn with<T>(&self, id: &str, look: impl FnOnce(&mut Task) -> T) -> Option<T> {
+    pub(super) fn with<T>(
+        &self,
+        id: &str,
+        look: impl FnOnce(&mut SimulatedTask) -> T,
+    ) -> Option<T> {
         self.kept.lock().find(id).filter(|task| !task.is_lost && !task.is_deleted).map(look)
     }
 
     /// Visit all visible tasks, newest first.
-    pub(super) fn each_from_newest(&self, look: impl FnMut(&Task)) {
+    pub(super) fn each_from_newest(&self, look: impl FnMut(&SimulatedTask)) {
         let kept = self.kept.lock();
         kept.tasks.iter().rev().filter(|task| !task.is_lost && !task.is_deleted).for_each(look);
     }
@@ -293,7 +299,7 @@ impl TaskStore {
     }
 
     pub(super) fn all(&self) -> Vec<SimTask> {
-        self.kept.lock().tasks.iter().map(Task::shown).collect()
+        self.kept.lock().tasks.iter().map(SimulatedTask::shown).collect()
     }
 
     /// Tasks accepted, evicted ones included.
@@ -307,7 +313,7 @@ impl TaskStore {
 }
 
 impl StoredTasks {
-    fn find(&mut self, id: &str) -> Option<&mut Task> {
+    fn find(&mut self, id: &str) -> Option<&mut SimulatedTask> {
         // The queue only loses its oldest tasks, so a number and what was lost give the place.
         let forgotten = self.submitted - self.tasks.len() as u64;
         let place = usize::try_from(self.numbers.get(id)?.checked_sub(forgotten)?).ok()?;
@@ -323,7 +329,7 @@ pub(super) fn taken_in(body: &Value, behaviour: &Behaviour) -> Answer {
 
 /// Answer with task records.
 pub(super) fn record(body: &Value, behaviour: &Behaviour) -> Answer {
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     Answer::json(body.to_string(), behaviour)
@@ -357,7 +363,7 @@ mod tests {
 
     #[test]
     fn only_the_last_tasks_are_remembered() {
-        let (tasks, behaviour) = (TaskStore::default(), Behaviour::default());
+        let (tasks, behaviour) = (TaskHistory::default(), Behaviour::default());
         let (headers, body) = (HeaderMap::new(), Bytes::new());
         let http_request = ReceivedRequest {
             method: &Method::POST,

@@ -15,12 +15,12 @@ pub(super) fn tokens_of(text: &str) -> usize {
 ///
 /// The figures are signed so that an impossible usage can be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(super) struct ReportedUsage {
     pub(super) input: i64,
     pub(super) output: i64,
 }
 
-impl Usage {
+impl ReportedUsage {
     /// Compute the reported usage, if any: as counted, unless `behaviour` overrides it.
     pub(super) fn reported(input: usize, output: usize, behaviour: &Behaviour) -> Option<Self> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);

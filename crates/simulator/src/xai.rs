@@ -6,12 +6,14 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Envelope};
+use super::answer::{Answer, ErrorFormat};
 use super::behaviour::{Behaviour, TaskEnd};
 use super::received_request::ReceivedRequest;
 use super::results;
-use super::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
-use super::usage::Usage;
+use super::tasks::{
+    self, Product, SimulatedTask, SimulatedTaskState, TaskHistory, TaskNumber, TaskProtocol,
+};
+use super::usage::ReportedUsage;
 use tollgate_types::clock::UnixMs;
 
 /// Default duration of a video, in seconds.
@@ -23,7 +25,7 @@ const TICKS_PER_SECOND: [usize; 2] = [500_000_000, 700_000_000];
 
 /// Fields of a request that affect the answer.
 #[derive(Deserialize)]
-struct VideoRequest {
+struct XaiVideoFields {
     model: String,
     #[serde(default)]
     prompt: String,
@@ -47,16 +49,16 @@ pub(super) struct Video {
     pub(super) url: String,
     pub(super) seconds: u32,
     /// Usage, counted by the output.
-    pub(super) usage: Option<Usage>,
+    pub(super) usage: Option<ReportedUsage>,
 }
 
 /// Answers the submit of a video: `…/videos/generations`.
 pub(super) fn submit(
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    tasks: &TaskStore,
+    tasks: &TaskHistory,
 ) -> Answer {
-    let request = match serde_json::from_slice::<VideoRequest>(http_request.body) {
+    let request = match serde_json::from_slice::<XaiVideoFields>(http_request.body) {
         Ok(request) => request,
         Err(error) => return invalid(&format!("The body: {error}."), behaviour),
     };
@@ -78,21 +80,21 @@ pub(super) fn submit(
     };
     let [plain, hd] = TICKS_PER_SECOND;
     let ticks = if is_hd { hd } else { plain } * usize::try_from(seconds).unwrap_or_default();
-    let usage = Usage::reported(0, ticks, behaviour);
+    let usage = ReportedUsage::reported(0, ticks, behaviour);
     let video = Video { url: results::video_url(http_request), seconds, usage };
     let id = tasks.submit(http_request, request.model, video, behaviour);
     tasks::taken_in(&json!({"request_id": id}), behaviour)
 }
 
 /// Answers a query of a video: `…/videos/{request_id}`.
-pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskStore) -> Answer {
-    let shown = |task: &mut Task| Some(task.product::<Video>()?.record(task));
+pub(super) fn query(id: &str, behaviour: &Behaviour, tasks: &TaskHistory) -> Answer {
+    let shown = |task: &mut SimulatedTask| Some(task.product::<Video>()?.record(task));
     let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
     match found {
         Some(record) => tasks::record(&record, behaviour),
         None => {
             let message = format!("There is no video {id}.");
-            Answer::refused(Envelope::Xai, StatusCode::NOT_FOUND, &message, behaviour)
+            Answer::refused(ErrorFormat::Xai, StatusCode::NOT_FOUND, &message, behaviour)
         }
     }
 }
@@ -109,22 +111,28 @@ impl Product for Video {
 
 impl Video {
     /// Record of the video; done and failed both have status 200.
-    fn record(&self, task: &Task) -> Value {
+    fn record(&self, task: &SimulatedTask) -> Value {
         let model = &task.model;
         let failed = |code: &str, message: &str| {
             let error = json!({"code": task.code(code), "message": message});
             json!({"status": "failed", "model": model, "error": error})
         };
         match task.state() {
-            TaskState::Pending => json!({"status": "pending", "model": model, "progress": 0}),
-            TaskState::Running => json!({"status": "pending", "model": model, "progress": 50}),
-            TaskState::Ended(TaskEnd::Succeeded) => self.done(model, true),
-            TaskState::Ended(TaskEnd::Moderated) => self.done(model, false),
-            TaskState::Ended(TaskEnd::Expired) => json!({"status": "expired", "model": model}),
-            TaskState::Ended(TaskEnd::Failed) => {
+            SimulatedTaskState::Pending => {
+                json!({"status": "pending", "model": model, "progress": 0})
+            }
+            SimulatedTaskState::Running => {
+                json!({"status": "pending", "model": model, "progress": 50})
+            }
+            SimulatedTaskState::Ended(TaskEnd::Succeeded) => self.done(model, true),
+            SimulatedTaskState::Ended(TaskEnd::Moderated) => self.done(model, false),
+            SimulatedTaskState::Ended(TaskEnd::Expired) => {
+                json!({"status": "expired", "model": model})
+            }
+            SimulatedTaskState::Ended(TaskEnd::Failed) => {
                 failed("internal_error", "The simulated upstream was told to fail.")
             }
-            TaskState::Ended(TaskEnd::Cancelled) => {
+            SimulatedTaskState::Ended(TaskEnd::Cancelled) => {
                 failed("cancelled", "The simulated upstream was told to cancel it.")
             }
         }
@@ -145,5 +153,5 @@ impl Video {
 }
 
 fn invalid(message: &str, behaviour: &Behaviour) -> Answer {
-    Answer::refused(Envelope::Xai, StatusCode::BAD_REQUEST, message, behaviour)
+    Answer::refused(ErrorFormat::Xai, StatusCode::BAD_REQUEST, message, behaviour)
 }

@@ -28,7 +28,7 @@ use shared::{SharedAgenda, SharedPollPermit};
 use tollgate_fleet::HasFleet;
 use tollgate_fleet::postgres::tasks::SharedTasks;
 use tollgate_ledger::{AccountId, Ledger, LedgerError, Task, TaskId};
-use tollgate_protocols::task::{Report, TaskState};
+use tollgate_protocols::task::{TaskReport, TaskState};
 use tollgate_types::clock::UnixMs;
 
 /// A task with the time at which it must be polled or announced.
@@ -323,7 +323,7 @@ impl PollPermit<'_> {
 
     /// Record the report on a task that has not ended (`None` after a failed poll) and the time of the
     /// next poll.
-    pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
+    pub(super) async fn note(self, task: &Task, report: Option<TaskReport>, next: UnixMs) {
         match self.0 {
             PollPermitForm::Local(permit) => permit.note(report),
             PollPermitForm::Shared(permit) => permit.note(task, report, next).await,

@@ -37,7 +37,7 @@ struct Job {
 }
 
 /// Next step for the queue.
-enum Next {
+enum DeliveryStep {
     /// Send this one right away.
     Begin(Job),
     /// Return this one to the schedule after a delay.
@@ -99,11 +99,11 @@ impl Deliveries {
         None
     }
 
-    fn next(&self, shares: WebhookShares, now: Instant) -> Next {
+    fn next(&self, shares: WebhookShares, now: Instant) -> DeliveryStep {
         let queues = &mut *self.queues.lock();
         // The end of a running delivery asks again.
         if queues.running >= shares.all {
-            return Next::Wait;
+            return DeliveryStep::Wait;
         }
         // Accounts at their limit are fewer than the slots, so this ends soon.
         for _ in 0..queues.turns.len() {
@@ -123,13 +123,13 @@ impl Deliveries {
                 None if wait_so_far > self.rules.time_max => self.pause(),
                 None => {
                     queues.begin(&job);
-                    return Next::Begin(job);
+                    return DeliveryStep::Begin(job);
                 }
             };
             queues.drop_idle(account);
-            return Next::Later(job, wait);
+            return DeliveryStep::Later(job, wait);
         }
-        Next::Wait
+        DeliveryStep::Wait
     }
 
     /// Release the delivery's slots and record whether the receiver answered.
@@ -234,9 +234,9 @@ impl Tasks {
         loop {
             let shares = self.config.load().tasks.webhooks;
             match self.deliveries.next(shares, Instant::now()) {
-                Next::Begin(job) => self.begin_delivery(job),
-                Next::Later(job, wait) => self.deliver_later(&job, wait).await,
-                Next::Wait => return,
+                DeliveryStep::Begin(job) => self.begin_delivery(job),
+                DeliveryStep::Later(job, wait) => self.deliver_later(&job, wait).await,
+                DeliveryStep::Wait => return,
             }
         }
     }

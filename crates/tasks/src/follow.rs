@@ -15,8 +15,8 @@ use tollgate_ledger::{
 };
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
-use tollgate_protocols::task::{Error, Report, TaskState};
-use tollgate_protocols::{Dialect, Fault};
+use tollgate_protocols::task::{TaskError, TaskReport, TaskState};
+use tollgate_protocols::{Dialect, UpstreamFault};
 use tollgate_telemetry::finished::{RequestSettlement, TaskEnded};
 use tollgate_types::clock::UnixMs;
 use tollgate_upstream_calls::{OutboundError, SignedIn, retry_after};
@@ -206,7 +206,7 @@ impl Tasks {
         result
     }
 
-    async fn query_upstream(&self, task: &Task) -> Result<Report, String> {
+    async fn query_upstream(&self, task: &Task) -> Result<TaskReport, String> {
         let codec = codec_of(task).ok_or("this build does not speak its protocol")?;
         let id = task.upstream_id().ok_or("it has no id at its upstream")?;
         let upstream = self.upstream_of(task).ok_or("its upstream is not configured any more")?;
@@ -235,10 +235,10 @@ impl Tasks {
             return Err("its answer holds the operator's credential".to_owned());
         }
         codec.read(status, &body, &facts_of(task)).map_err(|fault| match fault {
-            Fault::Upstreams(cause) => cause,
-            Fault::Busy => format!("the upstream is busy ({status})"),
-            Fault::Relayed(status, _) => format!("the upstream answered {status}"),
-            Fault::Customers(error) => error.to_string(),
+            UpstreamFault::Upstreams(cause) => cause,
+            UpstreamFault::Busy => format!("the upstream is busy ({status})"),
+            UpstreamFault::Relayed(status, _) => format!("the upstream answered {status}"),
+            UpstreamFault::Customers(error) => error.to_string(),
         })
     }
 
@@ -256,7 +256,7 @@ impl Tasks {
     }
 
     /// Settle a task by its upstream's final report.
-    async fn end(&self, task: &Task, report: Report) {
+    async fn end(&self, task: &Task, report: TaskReport) {
         let used = match (report.state, report.usage) {
             (_, Some(usage)) => Some((usage, UsageSource::Upstream)),
             // Charged up to the hold, input videos included: nothing shows that it was less.
@@ -283,7 +283,7 @@ impl Tasks {
     /// bill, if any.
     async fn expire(&self, task: &Task) {
         log::warn!("{} is given up: its upstream does not say that it has ended", task.id());
-        let error = Error { code: "Expired", message: "The task was not done in time." };
+        let error = TaskError { code: "Expired", message: "The task was not done in time." };
         let document = given_up(task, &self.agenda.last_status(task).await.document, &error);
         if self.end_as(task, TaskState::Expired, document, TaskSettlement::Void).await {
             self.note_loss(task, LossCause::Untold, bound_of(task));
@@ -305,7 +305,7 @@ impl Tasks {
             return;
         }
         let message = "It is not known whether the upstream took the task. Nothing was charged.";
-        let document = given_up(task, "", &Error { code: "InternalError", message });
+        let document = given_up(task, "", &TaskError { code: "InternalError", message });
         if self.end_as(task, TaskState::Failed, document, TaskSettlement::Void).await {
             self.note_loss(task, LossCause::Untold, bound_of(task));
         }

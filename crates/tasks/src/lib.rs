@@ -35,14 +35,14 @@ use slots::PollSlots;
 use tollgate_config::ConfigHandle;
 use tollgate_ledger::{AccountId, Ledger, LedgerError, Task, TaskPhase, Webhook};
 use tollgate_protocols::Dialect;
-use tollgate_protocols::task::{Error, TaskCodec, TaskFacts, TaskState, TaskView};
+use tollgate_protocols::task::{TaskCodec, TaskError, TaskFacts, TaskRecordView, TaskState};
 use tollgate_protocols::task_codec;
 use tollgate_telemetry::metrics::Metrics;
 use tollgate_telemetry::request_log::RequestLog;
 use tollgate_types::clock::UnixMs;
 use tollgate_upstream_calls::Outbound;
 use unpaid::UnpaidTasks;
-use webhook::Signer;
+use webhook::WebhookSigner;
 
 /// Largest age of a status that is returned to a customer without a poll.
 const FRESH_FOR: Duration = Duration::from_secs(3);
@@ -62,7 +62,7 @@ pub struct Tasks {
     outbound: Outbound,
     metrics: Arc<Metrics>,
     requests: Arc<RequestLog>,
-    signer: Signer,
+    signer: WebhookSigner,
     agenda: Agenda,
     parallel: Arc<Semaphore>,
     deliveries: Deliveries,
@@ -96,7 +96,7 @@ impl Tasks {
             outbound,
             metrics,
             requests,
-            signer: Signer::load_or_create(data_dir)?,
+            signer: WebhookSigner::load_or_create(data_dir)?,
             deliveries: Deliveries::new(agenda.waiting_rules()),
             agenda,
             parallel: Arc::new(Semaphore::new(PARALLEL_MAX)),
@@ -232,7 +232,7 @@ impl Tasks {
 }
 
 /// Error in the record of an [overdue](is_overdue) task.
-const OVERDUE: Error = Error {
+const OVERDUE: TaskError = TaskError {
     code: "Expired",
     message: "The video was not made in time. Should its upstream end it well all the same, this \
               record has it, and it is charged.",
@@ -271,7 +271,7 @@ fn render_record(task: &Task, status: &UpstreamStatus, now: UnixMs) -> String {
         None => (status.state, &status.document, status.changed_at),
     };
     let id = customer_id(task).unwrap_or_else(|| task.id().to_string());
-    codec.record(&TaskView {
+    codec.record(&TaskRecordView {
         id: &id,
         model: &task.intent.model,
         state,
@@ -283,7 +283,7 @@ fn render_record(task: &Task, status: &UpstreamStatus, now: UnixMs) -> String {
 }
 
 /// Document of a task that the gateway itself ends with this error.
-fn given_up(task: &Task, status: &str, error: &Error) -> String {
+fn given_up(task: &Task, status: &str, error: &TaskError) -> String {
     codec_of(task).map_or_else(|| "null".to_owned(), |codec| codec.given_up(status, error))
 }
 

@@ -6,7 +6,7 @@ use tollgate_ledger::{
 };
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
-use tollgate_protocols::task::{Error, TaskState};
+use tollgate_protocols::task::{TaskError, TaskState};
 use tollgate_types::clock::UnixMs;
 
 /// Result of a request to announce a task's end again.
@@ -77,7 +77,7 @@ impl Tasks {
             }
         };
         let task = self.ledger.task(account, &id.to_string()).await?;
-        let error = Error { code: "InternalError", message };
+        let error = TaskError { code: "InternalError", message };
         let document = task.map(|task| given_up(&task, "", &error)).unwrap_or_default();
         let end = (TaskState::Failed.as_str(), document);
         let task = by.resolve_task((account, id), end, charge).await?;

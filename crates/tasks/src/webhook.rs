@@ -37,11 +37,11 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 const GONE: u16 = 410;
 
 /// Signs announcements with a secret for each account.
-pub(super) struct Signer {
+pub(super) struct WebhookSigner {
     key: [u8; 32],
 }
 
-impl Signer {
+impl WebhookSigner {
     /// Load the key from `data_dir`, creating it if missing.
     pub(super) fn load_or_create(data_dir: &Path) -> io::Result<Self> {
         let path = data_dir.join("webhook-key");

@@ -228,9 +228,9 @@ impl Log for Backend {
 
 /// The key-value pairs of a `log` call, in an object of their own: their names are free.
 fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
-    struct Fields<'a, 'line>(&'a mut LineObject<'line>);
+    struct LineFields<'a, 'line>(&'a mut LineObject<'line>);
 
-    impl<'kvs> VisitSource<'kvs> for Fields<'_, '_> {
+    impl<'kvs> VisitSource<'kvs> for LineFields<'_, '_> {
         fn visit_pair(
             &mut self,
             key: kv::Key<'kvs>,
@@ -248,7 +248,7 @@ fn write_fields(line: &mut Line, fields: &dyn kv::Source) {
 
     if fields.count() > 0 {
         line.object(name!("fields"), |object| {
-            if let Err(error) = fields.visit(&mut Fields(object)) {
+            if let Err(error) = fields.visit(&mut LineFields(object)) {
                 object.display("unreadable", error);
             }
         });

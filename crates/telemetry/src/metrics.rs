@@ -49,10 +49,10 @@ use fleet::FleetMetrics;
 use journal_files::KeepingMetrics;
 use load::Load;
 pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
-pub use recent::{Minute, Recent};
+pub use recent::{Minute, RecentFigures};
 use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::LedgerGauges;
-use series::Series;
+use series::RequestSeries;
 use tasks::TaskCounters;
 pub use tasks::WebhookOutcome;
 use token_counts::CountMetrics;
@@ -106,9 +106,9 @@ pub struct Metrics {
     /// Empty in a single gateway.
     fleet: OnceLock<FleetMetrics>,
     /// By model, then the few routes and upstreams that the model was used with.
-    series: RwLock<ByName<Vec<Arc<Series>>>>,
+    series: RwLock<ByName<Vec<Arc<RequestSeries>>>>,
     /// The last day, for people.
-    history: Mutex<recent::History>,
+    history: Mutex<recent::MinuteHistory>,
     /// The configuration whose series were made last, by its hash.
     begun: Mutex<String>,
     /// One scrape at a time brings these up to date.
@@ -213,7 +213,8 @@ impl Metrics {
     /// Counts a request that is over. About 0.2 µs.
     pub fn record(&self, finished: &FinishedRequest<'_>) {
         let (route, upstream) = (finished.route, finished.upstream);
-        let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
+        let is_it =
+            |series: &&Arc<RequestSeries>| series.route == route && series.upstream == upstream;
         let existing = self.series.read();
         if let Some(series) = existing.get(finished.model).and_then(|all| all.iter().find(is_it)) {
             return series.record(self, finished);
@@ -396,7 +397,7 @@ impl Metrics {
 
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
-    pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::Figures) -> String {
+    pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::LogFigures) -> String {
         // Held to the end: two scrapes at one time would both add the same increase to a counter.
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
@@ -407,15 +408,16 @@ impl Metrics {
     }
 
     /// Makes the series, unless another thread has.
-    fn new_series(&self, route: &str, model: &str, upstream: &str) -> Arc<Series> {
-        let is_it = |series: &&Arc<Series>| series.route == route && series.upstream == upstream;
+    fn new_series(&self, route: &str, model: &str, upstream: &str) -> Arc<RequestSeries> {
+        let is_it =
+            |series: &&Arc<RequestSeries>| series.route == route && series.upstream == upstream;
         let mut by_model = self.series.write();
         let all = by_model.entry(model.to_owned()).or_default();
         // Between the two locks another request may have made it.
         if let Some(existing) = all.iter().find(is_it) {
             return Arc::clone(existing);
         }
-        let new = Arc::new(Series::new(self, route, model, upstream));
+        let new = Arc::new(RequestSeries::new(self, route, model, upstream));
         all.push(Arc::clone(&new));
         new
     }

@@ -1,7 +1,7 @@
 //! JSON schemas for answers, as both of OpenAI's APIs have them.
 
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members, is_given};
+use crate::field_path::{FieldPath, MemberList, is_given};
 use crate::part::AnswerFormat;
 
 /// The name of a schema where a dialect needs one and the customer's has none.
@@ -10,7 +10,7 @@ pub(crate) const SCHEMA_NAME: &str = "answer";
 /// A JSON schema for answers, as OpenAI has it.
 pub(crate) fn schema_format<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
 ) -> Result<AnswerFormat<'a>, Untranslatable> {
     let (mut name, mut description, mut schema, mut is_strict) = (None, None, None, None);
     for (key, value) in members {

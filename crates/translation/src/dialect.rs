@@ -48,7 +48,7 @@ pub trait UpstreamDialect: Sync + fmt::Debug {
 
 /// One protocol for talking to language models, on both of its sides: on the customers' it reads
 /// requests, and writes answers.
-pub trait Dialect: UpstreamDialect {
+pub trait CustomerDialect: UpstreamDialect {
     /// Parses a client's request, which must be valid JSON.
     ///
     /// # Errors
@@ -465,7 +465,7 @@ macro_rules! implement_dialect {
             }
         }
 
-        impl $crate::dialect::Dialect for $dialect {
+        impl $crate::dialect::CustomerDialect for $dialect {
             fn read_request<'a>(
                 &self,
                 body: &'a [u8],

@@ -18,7 +18,7 @@ const OMISSIONS_MAX: usize = 32;
 const KEY_LETTERS_MAX: usize = 64;
 
 /// The members of an object, in the order in which they were written.
-pub(crate) type Members<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
+pub(crate) type MemberList<'a> = Vec<(Cow<'a, str>, Raw<'a>)>;
 
 /// Path of a JSON value in a request, for error messages and for the names of dropped fields.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +153,7 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The members of an object, of which none is there twice.
-    pub(crate) fn object<'a>(&self, value: Raw<'a>) -> Result<Members<'a>, Untranslatable> {
+    pub(crate) fn object<'a>(&self, value: Raw<'a>) -> Result<MemberList<'a>, Untranslatable> {
         let members = value.members().ok_or_else(|| self.malformed("an object"))?;
         match repeated_key(&members) {
             None => Ok(members),
@@ -171,7 +171,10 @@ impl<'p> FieldPath<'p> {
     }
 
     /// The type of an object: the text of its member `type`.
-    pub(crate) fn kind<'a>(&self, members: &Members<'a>) -> Result<Cow<'a, str>, Untranslatable> {
+    pub(crate) fn kind<'a>(
+        &self,
+        members: &MemberList<'a>,
+    ) -> Result<Cow<'a, str>, Untranslatable> {
         let kind = members.iter().find(|(key, _)| key == "type");
         let (_, kind) = kind.ok_or_else(|| self.key("type").malformed("a string"))?;
         self.key("type").text(*kind)
@@ -229,7 +232,7 @@ pub(crate) fn document(body: &[u8]) -> Result<Raw<'_>, Untranslatable> {
 }
 
 /// A key that is there twice, if there is one.
-fn repeated_key<'m>(members: &'m Members<'_>) -> Option<&'m str> {
+fn repeated_key<'m>(members: &'m MemberList<'_>) -> Option<&'m str> {
     if members.len() <= FEW_MEMBERS {
         let mut rest = members.iter();
         return std::iter::from_fn(|| rest.next().map(|(key, _)| (key, rest.clone())))

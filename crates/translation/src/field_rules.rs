@@ -47,13 +47,13 @@ impl FieldRule {
 }
 
 /// Rows of a table: the name of a field, or the type of an item, and what becomes of it.
-pub(crate) type Rows = &'static [(&'static str, FieldRule)];
+pub(crate) type FieldRows = &'static [(&'static str, FieldRule)];
 
 /// The fields of one place of a request, or the types of its items, that are not carried.
 #[derive(Debug)]
 pub(crate) struct FieldRules {
     /// The listed names, each with its rule.
-    pub(crate) rows: Rows,
+    pub(crate) rows: FieldRows,
     /// Handling of all other names.
     pub(crate) others: FieldRule,
 }

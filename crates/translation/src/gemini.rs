@@ -40,7 +40,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 #[derive(Debug)]
 pub struct Gemini;
 
-implement_dialect!(Gemini, _target => Naming::GEMINI, stream::ContentReader, stream::ContentWriter);
+implement_dialect!(Gemini, _target => Naming::GEMINI, stream::ContentReader, stream::ChunkWriter);
 
 /// The seal that a customer sends back as a signature: one of another maker that travelled in base64,
 /// or Gemini's own. `None` for the word that stands for none.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::cache_marks::cache_control;
 use crate::dialect::{Losses, Mode, Untranslatable};
-use crate::field_path::{FieldPath, Members, Raw, is_given};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given};
 use crate::field_rules::{FieldRule, FieldRules};
 use crate::part::{PromptPart, Tool, ToolChoice};
 use crate::tool_schema;
@@ -13,7 +13,7 @@ use crate::tool_schema;
 /// description, as other dialects have no place for it.
 pub(crate) fn tool<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     is_free: bool,
 ) -> Result<Tool<'a>, Untranslatable> {
     let (mut name, mut description, mut grammar) = (None, None, None);

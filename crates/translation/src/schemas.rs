@@ -16,7 +16,7 @@ mod tool;
 use std::borrow::Cow;
 
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members as Read, Raw, is_given};
+use crate::field_path::{FieldPath, MemberList as Read, Raw, is_given};
 use crate::json::{self, Members};
 
 pub(crate) use tool::input as tool_input;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    AnswerFrame, ChatStyle, Dialect, Losses, Mode, TranslationTarget, UpstreamDialect,
+    AnswerFrame, ChatStyle, CustomerDialect, Losses, Mode, TranslationTarget, UpstreamDialect,
 };
 use crate::part::{
     AnswerFormat, AnswerPart, ContentPart, Counts, MediaPart, PromptPart, Reasoning, Sampling,
@@ -28,7 +28,7 @@ mod openai_rules;
 mod providers;
 mod unknown;
 
-const DIALECTS: [&dyn Dialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
+const DIALECTS: [&dyn CustomerDialect; 4] = [&Chat, &Messages, &Responses, &Gemini];
 
 fn target() -> TranslationTarget {
     TranslationTarget { chat: ChatStyle::Openai, ..TranslationTarget::default() }
@@ -230,7 +230,7 @@ fn settings(parts: &[PromptPart<'_>]) -> Vec<String> {
     settings
 }
 
-fn write(dialect: &dyn Dialect, parts: &[PromptPart<'_>]) -> Vec<u8> {
+fn write(dialect: &dyn CustomerDialect, parts: &[PromptPart<'_>]) -> Vec<u8> {
     let mut losses = Losses::default();
     let body = dialect.write_request(parts, &target(), &mut losses).expect("written");
     assert_eq!(losses, Losses::default());
@@ -351,7 +351,7 @@ fn frame() -> AnswerFrame {
 }
 
 /// Reads a complete stream.
-fn read_events(dialect: &dyn Dialect, events: &[u8]) -> Vec<AnswerPart<'static>> {
+fn read_events(dialect: &dyn CustomerDialect, events: &[u8]) -> Vec<AnswerPart<'static>> {
     let mut reader = dialect.stream_reader();
     let (mut answer, keep) = (Vec::new(), |answer: &mut Vec<_>, piece: AnswerPart<'_>| {
         answer.push(piece.into_owned());
@@ -365,7 +365,7 @@ fn read_events(dialect: &dyn Dialect, events: &[u8]) -> Vec<AnswerPart<'static>>
     answer
 }
 
-fn write_events(dialect: &dyn Dialect, answer: &[AnswerPart<'_>]) -> Vec<u8> {
+fn write_events(dialect: &dyn CustomerDialect, answer: &[AnswerPart<'_>]) -> Vec<u8> {
     let mut writer = dialect.stream_writer(&frame());
     let mut events = Vec::new();
     answer.iter().for_each(|piece| writer.write(piece, &mut events));
@@ -470,7 +470,7 @@ fn sent_back(place: usize, document: &Value) -> Value {
 #[test]
 fn thoughts_come_back_to_their_maker_through_every_dialect() {
     let item = r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#;
-    let makers: [(Maker, &str, &dyn Dialect, &str); 5] = [
+    let makers: [(Maker, &str, &dyn CustomerDialect, &str); 5] = [
         (Maker::Messages, "c2ln", &Messages, r#""signature":"c2ln""#),
         (Maker::MessagesRedacted, "cmVk", &Messages, r#""data":"cmVk""#),
         (Maker::Responses, item, &Responses, item),
@@ -547,7 +547,7 @@ fn seals_that_customers_forge_say_nothing() {
         PromptPart::Content(text("Go on.")),
     ];
     for (dialect, is_carried) in
-        [(&Messages as &dyn Dialect, true), (&Responses, false), (&Chat, false)]
+        [(&Messages as &dyn CustomerDialect, true), (&Responses, false), (&Chat, false)]
     {
         assert_eq!(write(dialect, &parts).len() > 1 << 20, is_carried, "{dialect:?}");
     }
@@ -588,7 +588,7 @@ fn calls_that_gemini_signed_keep_their_signatures() {
 // What is refused, and what is left out.
 
 /// A dialect, a request, and the field of it that is refused.
-type RefusedRow = (&'static dyn Dialect, String, &'static str);
+type RefusedRow = (&'static dyn CustomerDialect, String, &'static str);
 
 fn with(turns: &str, field: &str, value: &Value) -> String {
     json!({turns: [{"role": "user", "content": "hi"}], field: value}).to_string()
@@ -700,7 +700,7 @@ fn what_a_writer_cannot_say_is_refused_and_hints_are_dropped_or_refused() {
         cache: None,
     });
     let video = [PromptPart::Turn(Speaker::User), PromptPart::Content(video)];
-    let rows: [(&dyn Dialect, &[PromptPart<'_>], &str); 6] = [
+    let rows: [(&dyn CustomerDialect, &[PromptPart<'_>], &str); 6] = [
         (&Messages, &video, "messages.content: a video"),
         (&Responses, &video, "messages.content: a video"),
         (&Responses, &stop, "stop"),
@@ -713,7 +713,7 @@ fn what_a_writer_cannot_say_is_refused_and_hints_are_dropped_or_refused() {
         assert_eq!(refusal.expect_err("refused").field, field, "{dialect:?}");
     }
     let hints = [PromptPart::Sampling(Sampling::Seed(7))];
-    for dialect in [&Messages as &dyn Dialect, &Responses] {
+    for dialect in [&Messages as &dyn CustomerDialect, &Responses] {
         let mut losses = Losses::default();
         dialect.write_request(&hints, &target(), &mut losses).expect("written");
         assert_eq!(losses.fields(), ["seed"], "{dialect:?}");
@@ -919,7 +919,7 @@ fn free_text_of_tools_is_unwrapped_for_customers_who_know_it() {
         AnswerPart::End(Counts::default()),
     ];
     let frame = AnswerFrame { free_tools: vec!["apply_patch".to_owned()], ..frame() };
-    for dialect in [&Chat as &dyn Dialect, &Responses] {
+    for dialect in [&Chat as &dyn CustomerDialect, &Responses] {
         let document: Value =
             serde_json::from_slice(&dialect.write_answer(&answer, &frame)).expect("JSON");
         let inputs = [
@@ -950,7 +950,7 @@ fn tools_of_a_namespace_are_called_by_both_names_and_come_back_apart() {
         "input": [{"role": "user", "content": "hi"}, call, result]});
     let request = request.to_string();
     let read = Responses.read_request(request.as_bytes()).expect("read");
-    for dialect in [&Chat as &dyn Dialect, &Messages] {
+    for dialect in [&Chat as &dyn CustomerDialect, &Messages] {
         let written =
             dialect.write_request(&read.parts, &target(), &mut Losses::default()).expect("written");
         let written = String::from_utf8(written).expect("text");

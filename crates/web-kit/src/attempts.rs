@@ -23,12 +23,12 @@ const GENERATION_MAX: usize = 50_000;
 /// the end of a window that began with the first. Of keys that were not seen for the longest time the
 /// count is forgotten when there are too many: nobody is refused because of others, and no try costs
 /// more than another, however many keys there are.
-pub struct Attempts<K> {
+pub struct TryCounter<K> {
     at_once: u32,
     period_ms: u64,
     refill: Refill,
     began: Instant,
-    counts: Mutex<Counts<K>>,
+    counts: Mutex<TryCounts<K>>,
 }
 
 /// Refill policy of attempts.
@@ -42,7 +42,7 @@ enum Refill {
 
 /// The tries that a key has taken.
 #[derive(Clone, Copy, Default)]
-struct Count {
+struct TryCount {
     /// Time at which the key has all of its attempts again, in milliseconds since the counter began.
     full_at_ms: u64,
     /// Attempts used in the window that ends then; unused if attempts return one by one.
@@ -51,19 +51,19 @@ struct Count {
 
 /// The count of each key, in two generations: those of the older one that are not seen again go with
 /// it, all at once.
-struct Counts<K> {
-    young: HashMap<K, Count>,
-    old: HashMap<K, Count>,
+struct TryCounts<K> {
+    young: HashMap<K, TryCount>,
+    old: HashMap<K, TryCount>,
 }
 
-impl<K: Copy + Eq + Hash> Default for Attempts<K> {
+impl<K: Copy + Eq + Hash> Default for TryCounter<K> {
     /// The tries of somebody who mistypes a password: ten at once, and then one in half a minute.
     fn default() -> Self {
         Self::new(AT_ONCE, EVERY)
     }
 }
 
-impl<K: Copy + Eq + Hash> Attempts<K> {
+impl<K: Copy + Eq + Hash> TryCounter<K> {
     /// A counter that gives each key `at_once` tries, and after those one in each `every`.
     pub fn new(at_once: u32, every: Duration) -> Self {
         Self::with_refill(at_once, every, Refill::OneByOne)
@@ -80,7 +80,7 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
             period_ms: u64::try_from(period.as_millis()).unwrap_or(u64::MAX),
             refill,
             began: Instant::now(),
-            counts: Mutex::new(Counts { young: HashMap::new(), old: HashMap::new() }),
+            counts: Mutex::new(TryCounts { young: HashMap::new(), old: HashMap::new() }),
         }
     }
 
@@ -102,13 +102,13 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
             Refill::OneByOne => {
                 // One number for each key (GCRA): the bucket is full again at this time.
                 let full_at_ms = count.full_at_ms.max(now_ms).saturating_add(self.period_ms);
-                Count { full_at_ms, taken: 0 }
+                TryCount { full_at_ms, taken: 0 }
             }
             Refill::Together if now_ms < count.full_at_ms => {
-                Count { taken: count.taken.saturating_add(1), ..count }
+                TryCount { taken: count.taken.saturating_add(1), ..count }
             }
             Refill::Together => {
-                Count { full_at_ms: now_ms.saturating_add(self.period_ms), taken: 1 }
+                TryCount { full_at_ms: now_ms.saturating_add(self.period_ms), taken: 1 }
             }
         };
         counts.put(key, count);
@@ -126,7 +126,7 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
         self.has_try(count, self.ms(now))
     }
 
-    fn has_try(&self, count: Count, now_ms: u64) -> bool {
+    fn has_try(&self, count: TryCount, now_ms: u64) -> bool {
         let ahead_ms = count.full_at_ms.saturating_sub(now_ms);
         match self.refill {
             Refill::OneByOne => {
@@ -148,7 +148,7 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
             Refill::Together => 0,
         };
         if full_at_ms > now_ms {
-            counts.put(key, Count { full_at_ms, taken: count.taken.saturating_sub(1) });
+            counts.put(key, TryCount { full_at_ms, taken: count.taken.saturating_sub(1) });
         } else {
             counts.remove(&key);
         }
@@ -166,12 +166,12 @@ impl<K: Copy + Eq + Hash> Attempts<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Counts<K> {
-    fn get(&self, key: &K) -> Count {
+impl<K: Copy + Eq + Hash> TryCounts<K> {
+    fn get(&self, key: &K) -> TryCount {
         self.young.get(key).or_else(|| self.old.get(key)).copied().unwrap_or_default()
     }
 
-    fn put(&mut self, key: K, count: Count) {
+    fn put(&mut self, key: K, count: TryCount) {
         self.young.insert(key, count);
         self.old.remove(&key);
         if self.young.len() >= GENERATION_MAX {
@@ -188,13 +188,13 @@ impl<K: Copy + Eq + Hash> Counts<K> {
 
 /// Attempts of a client at its own object, limited for both.
 pub struct OwnAttempts<K> {
-    addresses: Attempts<IpAddr>,
-    own: Attempts<K>,
+    addresses: TryCounter<IpAddr>,
+    own: TryCounter<K>,
 }
 
 impl<K: Copy + Eq + Hash> Default for OwnAttempts<K> {
     fn default() -> Self {
-        Self { addresses: Attempts::default(), own: Attempts::default() }
+        Self { addresses: TryCounter::default(), own: TryCounter::default() }
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn tries_come_back_one_by_one() {
-        let attempts: Attempts<u32> = Attempts::new(3, Duration::from_millis(100));
+        let attempts: TryCounter<u32> = TryCounter::new(3, Duration::from_millis(100));
         let take = |key, ms| attempts.take_at(key, attempts.began + Duration::from_millis(ms));
         for _ in 0..3 {
             assert!(take(1, 1_000));
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn tries_of_a_window_come_back_together() {
-        let attempts: Attempts<u32> = Attempts::in_window(2, Duration::from_secs(60));
+        let attempts: TryCounter<u32> = TryCounter::in_window(2, Duration::from_secs(60));
         let take = |ms| attempts.take_at(1, attempts.began + Duration::from_millis(ms));
         assert!(take(1_000) && take(2_000), "the window began with the first");
         assert!(!take(2_001) && !take(60_999), "none is left");
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_was_never_taken() {
-        let attempts: Attempts<u32> = Attempts::new(1, Duration::from_secs(3600));
+        let attempts: TryCounter<u32> = TryCounter::new(1, Duration::from_secs(3600));
         for _ in 0..5 {
             assert!(attempts.take(1) && !attempts.has_room(1));
             attempts.give_back(1);
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn floods_of_keys_are_forgotten_and_stop_nobody() {
-        let attempts: Attempts<u64> = Attempts::default();
+        let attempts: TryCounter<u64> = TryCounter::default();
         for key in 0..10 * GENERATION_MAX as u64 {
             assert!(attempts.take(key), "{key} is refused for the others");
             if key.is_multiple_of(1_000) {

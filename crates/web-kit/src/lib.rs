@@ -43,7 +43,7 @@ pub mod show;
 mod sign_ups;
 
 pub use assets::serve as assets;
-pub use attempts::{Attempts, OwnAttempts, customer};
+pub use attempts::{OwnAttempts, TryCounter, customer};
 pub use device::{DeviceId, Devices};
 pub use done::DoneMessages;
 pub use form::{FieldError, FieldErrors, Form, new_submit_token};

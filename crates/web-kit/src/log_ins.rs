@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sha2::{Digest as _, Sha256};
 
-use super::attempts::{AT_ONCE, Attempts, EVERY, customer, site};
+use super::attempts::{AT_ONCE, EVERY, TryCounter, customer, site};
 use super::device::DeviceId;
 use tollgate_types::secret::random_bytes;
 
@@ -35,28 +35,28 @@ const RIGHT_AT_ONCE: u32 = 20;
 type NameMark = [u8; 16];
 
 /// Tries at names of one kind.
-struct Names {
-    all: Attempts<NameMark>,
-    from: Attempts<(NameMark, IpAddr)>,
+struct NameTries {
+    all: TryCounter<NameMark>,
+    from: TryCounter<(NameMark, IpAddr)>,
 }
 
-impl Default for Names {
+impl Default for NameTries {
     fn default() -> Self {
         Self {
-            all: Attempts::new(NAME_AT_ONCE, EVERY),
-            from: Attempts::new(AT_ONCE, NAME_FROM_EVERY),
+            all: TryCounter::new(NAME_AT_ONCE, EVERY),
+            from: TryCounter::new(AT_ONCE, NAME_FROM_EVERY),
         }
     }
 }
 
 /// Counts tries at passwords. Nothing is remembered over a restart.
 pub struct LogIns {
-    customers: Attempts<IpAddr>,
-    sites: Attempts<IpAddr>,
-    existing: Names,
-    unknown: Names,
-    devices: Attempts<DeviceId>,
-    right: Attempts<NameMark>,
+    customers: TryCounter<IpAddr>,
+    sites: TryCounter<IpAddr>,
+    existing: NameTries,
+    unknown: NameTries,
+    devices: TryCounter<DeviceId>,
+    right: TryCounter<NameMark>,
     salt: [u8; 16],
 }
 
@@ -90,12 +90,12 @@ enum TakenTries {
 impl Default for LogIns {
     fn default() -> Self {
         Self {
-            customers: Attempts::default(),
-            sites: Attempts::new(SITE_AT_ONCE, SITE_EVERY),
-            existing: Names::default(),
-            unknown: Names::default(),
-            devices: Attempts::default(),
-            right: Attempts::new(RIGHT_AT_ONCE, EVERY),
+            customers: TryCounter::default(),
+            sites: TryCounter::new(SITE_AT_ONCE, SITE_EVERY),
+            existing: NameTries::default(),
+            unknown: NameTries::default(),
+            devices: TryCounter::default(),
+            right: TryCounter::new(RIGHT_AT_ONCE, EVERY),
             salt: random_bytes(),
         }
     }
@@ -142,7 +142,7 @@ impl LogIns {
         None
     }
 
-    fn names(&self, has_login: bool) -> &Names {
+    fn names(&self, has_login: bool) -> &NameTries {
         if has_login { &self.existing } else { &self.unknown }
     }
 

@@ -1,6 +1,6 @@
 //! Shared parts of the consoles' request lists: statuses, and the filter for the next page.
 
-use tollgate_telemetry::request_log::{Position, RequestRecord, StatusFilter};
+use tollgate_telemetry::request_log::{RequestRecord, RingPosition, StatusFilter};
 
 /// Error for a status that cannot be filtered by.
 pub const STATUS_EXPECTED: &str = "A status such as 429, or a class such as 4xx.";
@@ -32,7 +32,7 @@ pub fn status_filter(typed: &str) -> Result<Option<StatusFilter>, &'static str> 
 
 /// The query string of the next page of a list: the fields of its filter that are not empty, and where
 /// the list goes on.
-pub fn query_before(filter: &[(&str, &str)], before: Position) -> String {
+pub fn query_before(filter: &[(&str, &str)], before: RingPosition) -> String {
     let mut query = url::form_urlencoded::Serializer::new(String::new());
     for (name, value) in filter.iter().filter(|(_, value)| !value.is_empty()) {
         query.append_pair(name, value);

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::attempts::{AT_ONCE, Attempts, customer, site};
+use super::attempts::{AT_ONCE, TryCounter, customer, site};
 
 /// After the first ones, an address opens one in this time.
 const EVERY: Duration = Duration::from_secs(120);
@@ -21,11 +21,11 @@ const FIRST_ALL_EVERY: Duration = Duration::from_secs(2);
 
 /// Counts accounts that are opened. Nothing is remembered over a restart.
 pub struct SignUps {
-    customers: Attempts<IpAddr>,
-    sites: Attempts<IpAddr>,
-    all: Attempts<()>,
-    first: Attempts<IpAddr>,
-    all_first: Attempts<()>,
+    customers: TryCounter<IpAddr>,
+    sites: TryCounter<IpAddr>,
+    all: TryCounter<()>,
+    first: TryCounter<IpAddr>,
+    all_first: TryCounter<()>,
 }
 
 /// A reserved sign-up, which counts unless it is returned.
@@ -39,11 +39,11 @@ pub struct SignUpPlace<'a> {
 impl Default for SignUps {
     fn default() -> Self {
         Self {
-            customers: Attempts::new(AT_ONCE, EVERY),
-            sites: Attempts::new(SITE_AT_ONCE, SITE_EVERY),
-            all: Attempts::new(ALL_AT_ONCE, ALL_EVERY),
-            first: Attempts::new(1, FIRST_EVERY),
-            all_first: Attempts::new(FIRST_AT_ONCE, FIRST_ALL_EVERY),
+            customers: TryCounter::new(AT_ONCE, EVERY),
+            sites: TryCounter::new(SITE_AT_ONCE, SITE_EVERY),
+            all: TryCounter::new(ALL_AT_ONCE, ALL_EVERY),
+            first: TryCounter::new(1, FIRST_EVERY),
+            all_first: TryCounter::new(FIRST_AT_ONCE, FIRST_ALL_EVERY),
         }
     }
 }

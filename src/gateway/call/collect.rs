@@ -33,7 +33,7 @@ use crate::pipeline::{self, AdmittedRequest, AnsweredParts, UpstreamRequest};
 use crate::protocols::audio::Transcoder;
 use crate::protocols::limits::AudioFormat;
 use crate::protocols::refusal::{self, AnswerStart, RefusalFault};
-use crate::protocols::{Collect, CollectedAnswer, Content, Delivery, Framing};
+use crate::protocols::{Collect, CollectedAnswer, CollectedContent, Delivery, Framing};
 
 /// Requests to one target at one time for one customer: enough to hide a round trip, few enough not
 /// to use up an account's limit at once.
@@ -62,7 +62,7 @@ pub(crate) async fn answer(
     gateway.response_filter(None, ctx).await?;
     let CollectedAnswer { usage, source, content } = collected;
     match content {
-        Content::Json(document) => {
+        CollectedContent::Json(document) => {
             let mut body = Some(document);
             pingora_proxy::ProxyHttp::response_body_filter(gateway, session, &mut body, true, ctx)?;
             let document = body.unwrap_or_default();
@@ -72,7 +72,7 @@ pub(crate) async fn answer(
             let sent = respond::document(session, ctx.gateway_headers(), document).await;
             sent.map_err(|error| error.into_down())
         }
-        Content::Audio(url, format) => {
+        CollectedContent::Audio(url, format) => {
             let Some(Attempt { candidate, .. }) = ctx.attempt() else { return Ok(()) };
             let upstream = Arc::clone(&candidate.target.upstream);
             let opened = open(&gateway.outbound, &url, &upstream, format).await;

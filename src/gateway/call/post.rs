@@ -12,7 +12,7 @@ use tollgate_outbound::{DialError, certificate_refusal};
 use crate::balance::Channel;
 use crate::config::snapshot::Upstream;
 use crate::gateway::request::services::Gateway;
-use crate::gateway::upstream::client::{UpstreamCall, Upstreams};
+use crate::gateway::upstream::client::{UpstreamCall, UpstreamPool};
 use crate::gateway::upstream::request_head;
 use crate::gateway::wire::error::describe_error;
 use crate::outbound::OutboundError;
@@ -39,7 +39,7 @@ pub(crate) struct Poster<'a> {
 
 /// An answer whose body is still to come.
 pub(crate) struct PostAnswer<'a> {
-    upstreams: &'a Upstreams,
+    upstreams: &'a UpstreamPool,
     call: Box<UpstreamCall>,
     status: u16,
     headers: HeaderMap,

@@ -13,7 +13,7 @@ use crate::gateway::request::upstream_error;
 use crate::gateway::upstream::secrets::{UpstreamSecrets, contains_secret, hides};
 use crate::outbound::OutboundError;
 use crate::protocols::refusal::UpstreamRefusal;
-use crate::protocols::{Delivery, Fault, json};
+use crate::protocols::{Delivery, UpstreamFault, json};
 
 /// The answer of an upstream to a call that the gateway makes itself.
 pub(crate) enum WholeAnswer<T> {
@@ -66,18 +66,20 @@ impl FailedCall {
     }
 
     /// A failure with the error that the protocol has read in the answer.
-    pub(crate) fn read(failure: CallFailure, delivery: Delivery, fault: Fault) -> Self {
+    pub(crate) fn read(failure: CallFailure, delivery: Delivery, fault: UpstreamFault) -> Self {
         match (failure, fault) {
-            (_, Fault::Relayed(status, words)) => Self::words(status, words),
-            (_, Fault::Customers(error)) => Self::new(failure, error),
-            (CallFailure::Unreadable, Fault::Upstreams(cause)) => {
+            (_, UpstreamFault::Relayed(status, words)) => Self::words(status, words),
+            (_, UpstreamFault::Customers(error)) => Self::new(failure, error),
+            (CallFailure::Unreadable, UpstreamFault::Upstreams(cause)) => {
                 Self::new(failure, upstream_error::unreadable(cause))
             }
             // The status says how it went, and the words are about the rest.
-            (CallFailure::Doubtful(_), Fault::Upstreams(_)) | (_, Fault::Busy) => {
+            (CallFailure::Doubtful(_), UpstreamFault::Upstreams(_)) | (_, UpstreamFault::Busy) => {
                 Self::by_table(failure, delivery)
             }
-            (_, Fault::Upstreams(cause)) => Self::new(failure, upstream_error::at_fault(cause)),
+            (_, UpstreamFault::Upstreams(cause)) => {
+                Self::new(failure, upstream_error::at_fault(cause))
+            }
         }
     }
 

@@ -26,7 +26,7 @@ use crate::gateway::request::services::Gateway;
 use crate::gateway::wire::error::client_disconnected;
 use crate::gateway::wire::memory::held::HeldBody;
 use crate::ledger::Key;
-use crate::pipeline::{self, Admission, ValidatedRequest};
+use crate::pipeline::{self, AdmitOutcome, ValidatedRequest};
 use crate::protocols::{BodyKind, ModelInPath, Request};
 
 /// The state of a request after admission.
@@ -101,8 +101,8 @@ async fn admit(
     let permit = pipeline::limit(&gateway.limits, &gateway.ledger, &snapshot, &validated).await?;
     ctx.admission.permit = Some(permit);
     let fitted = match pipeline::admit(&gateway.ledger, ctx.id, validated).await? {
-        Admission::Admitted(admitted) => FundedRequest { admitted, candidates, body },
-        Admission::Tight(priced) => {
+        AdmitOutcome::Admitted(admitted) => FundedRequest { admitted, candidates, body },
+        AdmitOutcome::Tight(priced) => {
             let request = TightRequest::new(priced, candidates, body, ctx, route);
             // Boxed: it is large, and most requests do without it.
             Box::pin(small_balance::admit(gateway, session, ctx, request)).await?

@@ -16,7 +16,7 @@ use crate::gateway::upstream::secrets::{self, UpstreamSecrets};
 use crate::gateway::wire::offload;
 use crate::gateway::wire::response_framing::{self, ShownFraming};
 use crate::ledger::Refusal;
-use crate::pipeline::{CoverageError, Relaying, Step};
+use crate::pipeline::{CoverageError, RelayStep, Relaying};
 use crate::price::Side;
 use crate::protocols::Framing;
 
@@ -60,8 +60,8 @@ pub(super) fn filter(
     let piece = body.take().unwrap_or_default();
     let step = (!is_overdue).then(|| response.relaying.relay(piece));
     let out = match step {
-        Some(Step::Relay(bytes)) => bytes,
-        Some(Step::RelayWhenCovered(bytes)) => {
+        Some(RelayStep::Relay(bytes)) => bytes,
+        Some(RelayStep::RelayWhenCovered(bytes)) => {
             response.uncovered = Some((bytes, end_of_stream));
             return Ok(());
         }

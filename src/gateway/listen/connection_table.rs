@@ -19,7 +19,7 @@ use pingora::listeners::ConnectionFilter;
 use tokio::sync::Notify;
 
 use crate::config::ConfigHandle;
-use crate::config::snapshot::{Limits, Snapshot};
+use crate::config::snapshot::{IntakeLimits, Snapshot};
 use crate::forwarded as client;
 use crate::gateway::listen::descriptors::Descriptors;
 use crate::metrics::{ConnectionShed, Metrics};
@@ -189,19 +189,19 @@ impl ConnectionTable {
     }
 
     /// The bounds of which an account has a share.
-    pub(crate) fn shared_bounds(&self, limits: &Limits) -> SharedBounds {
+    pub(crate) fn shared_bounds(&self, limits: &IntakeLimits) -> SharedBounds {
         let connections = self.connections_max(limits);
         SharedBounds { connections, stream_bytes: self.streams.bytes_max() }
     }
 
     /// Largest number of calls to upstreams at one time, abandoned ones included: bounded by the descriptors
     /// that are left for them and by their part of the memory.
-    pub(crate) fn upstream_calls_max(&self, limits: &Limits) -> usize {
+    pub(crate) fn upstream_calls_max(&self, limits: &IntakeLimits) -> usize {
         let default = || fitting(limits.memory_bytes, UPSTREAM_CALL_BYTES);
         limits.upstream_calls_max.unwrap_or_else(default).min(self.descriptors.upstream_calls())
     }
 
-    fn connections_max(&self, limits: &Limits) -> usize {
+    fn connections_max(&self, limits: &IntakeLimits) -> usize {
         let default = || fitting(limits.memory_bytes, CONNECTION_BYTES);
         limits.connections_max.unwrap_or_else(default).min(self.descriptors.customers)
     }

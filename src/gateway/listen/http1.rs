@@ -32,7 +32,7 @@ mod request_body;
 
 pub(crate) use head::CheckedHead;
 
-use answer::AnswerBody;
+use answer::BodyFraming;
 
 /// A client's HTTP/1.1 connection with its metadata.
 pub(crate) struct ClientConnection {
@@ -95,7 +95,7 @@ pub(crate) struct Http1Session {
     reader_dropped: bool,
     /// The head that was written, without its fields.
     written: Option<Box<ResponseHeader>>,
-    answer: AnswerBody,
+    answer: BodyFraming,
     /// The head of the answer, as long as it waits for the first of the body.
     unsent: BytesMut,
     /// A piece of the answer may have left in part: nothing can follow it.
@@ -122,7 +122,7 @@ impl Http1Session {
             head,
             reader_dropped: false,
             written: None,
-            answer: AnswerBody::NotBegun,
+            answer: BodyFraming::NotBegun,
             unsent: BytesMut::new(),
             is_torn: false,
             stray_bytes: 0,
@@ -151,7 +151,7 @@ impl Http1Session {
 
     /// Begins the answer. If the length of the body is known, the head is sent together with its first piece.
     async fn begin(&mut self, mut header: Box<ResponseHeader>) -> Result<()> {
-        if self.answer != AnswerBody::NotBegun {
+        if self.answer != BodyFraming::NotBegun {
             log::warn!("the head of an answer was written twice");
             return Ok(());
         }
@@ -161,7 +161,7 @@ impl Http1Session {
         self.written = Some(header);
         if head.is_final() {
             self.head.keeps = self.will_keep();
-            self.answer = AnswerBody::behind(&self.head.request, &mut head);
+            self.answer = BodyFraming::behind(&self.head.request, &mut head);
             self.head.keeps &= !self.answer.ends_with_connection();
             if head.switches_protocols() {
                 self.head.body.switch_protocols();
@@ -249,10 +249,10 @@ impl Http1Session {
         if self.reader_dropped || self.is_torn || self.closed.is_some() {
             return Ok(());
         }
-        if self.answer != AnswerBody::NotBegun {
+        if self.answer != BodyFraming::NotBegun {
             self.write(Bytes::new(), true).await?;
         }
-        if !self.will_keep() || self.answer != AnswerBody::Whole {
+        if !self.will_keep() || self.answer != BodyFraming::Whole {
             return self.close().await;
         }
         self.drain_request_body().await?;
@@ -272,7 +272,7 @@ impl Http1Session {
         };
         let closed =
             within(limit, ErrorType::WriteTimedout, "closing a connection", pin!(closing)).await;
-        if self.answer == AnswerBody::Whole && self.timeouts.drain.is_some() {
+        if self.answer == BodyFraming::Whole && self.timeouts.drain.is_some() {
             // With unread bytes it would be reset, and the answer could be lost with it.
             self.drain_request_body().await?;
         }

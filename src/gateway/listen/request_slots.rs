@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::config::snapshot::Limits;
+use crate::config::snapshot::IntakeLimits;
 use crate::error::{ErrorKind, GatewayError};
 use crate::forwarded as client;
 use crate::gateway::listen::connection_table::SharedBounds;
@@ -35,7 +35,7 @@ pub(crate) struct RequestSlots {
     /// Requests in flight of unauthenticated clients, counted by client network.
     networks: Holders<Option<IpAddr>>,
     /// Usage of each account.
-    accounts: Arc<limits::Limits>,
+    accounts: Arc<limits::Limiter>,
     metrics: Arc<Metrics>,
 }
 
@@ -67,7 +67,7 @@ impl Drop for RequestSlot {
 
 impl RequestSlots {
     /// Slots of which all are free.
-    pub(crate) fn new(accounts: Arc<limits::Limits>, metrics: Arc<Metrics>) -> Arc<Self> {
+    pub(crate) fn new(accounts: Arc<limits::Limiter>, metrics: Arc<Metrics>) -> Arc<Self> {
         let networks = Holders::new();
         let (customers, unauthenticated) = (Count::default(), Count::default());
         let (connections, stream_bytes) = (Arc::default(), Arc::default());
@@ -96,7 +96,7 @@ impl RequestSlots {
     pub(crate) fn customer(
         self: &Arc<Self>,
         account: u64,
-        limits: &Limits,
+        limits: &IntakeLimits,
     ) -> Result<RequestSlot, GatewayError> {
         // A share of what is free: it shrinks as others take theirs, so no account has everything.
         let free = limits.requests_in_flight_max.saturating_sub(self.customers.taken());
@@ -124,7 +124,7 @@ impl RequestSlots {
         mut slot: RequestSlot,
         account: u64,
         origin: Option<&Origin>,
-        limits: &Limits,
+        limits: &IntakeLimits,
         bounds: SharedBounds,
         stream_bytes: Option<usize>,
     ) -> Result<RequestSlot, GatewayError> {
@@ -166,7 +166,7 @@ impl RequestSlots {
     pub(crate) fn unauthenticated(
         self: &Arc<Self>,
         address: Option<IpAddr>,
-        limits: &Limits,
+        limits: &IntakeLimits,
     ) -> Result<RequestSlot, GatewayError> {
         let rules = &limits.unauthenticated;
         let (max, max_of_one) = (rules.requests_in_flight_max, rules.per_address_max);
@@ -211,7 +211,7 @@ impl RequestSlots {
     pub(crate) fn waiting(
         &self,
         slot: Option<&RequestSlot>,
-        limits: &Limits,
+        limits: &IntakeLimits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.waiting_max;
@@ -231,7 +231,7 @@ impl RequestSlots {
     pub(crate) fn websocket(
         &self,
         slot: Option<&RequestSlot>,
-        limits: &Limits,
+        limits: &IntakeLimits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.requests_in_flight_max;
@@ -251,7 +251,7 @@ impl RequestSlots {
     pub(crate) async fn read_in_turn(
         &self,
         slot: Option<&RequestSlot>,
-        limits: &Limits,
+        limits: &IntakeLimits,
     ) -> Result<Option<InUseGuard>, GatewayError> {
         let Some(account) = slot.and_then(RequestSlot::account) else { return Ok(None) };
         let max = limits.per_account.reads_max;
@@ -296,7 +296,7 @@ mod tests {
     }
 
     /// The bounds as they are shipped, with fewer slots.
-    fn bounds() -> Limits {
+    fn bounds() -> IntakeLimits {
         let loaded = crate::config::load(&Sources::Embedded, &Overrides::default());
         let mut limits = loaded.expect("the shipped files").0.limits;
         limits.requests_in_flight_max = 3;

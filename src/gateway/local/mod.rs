@@ -24,7 +24,7 @@ pub(crate) const HELLO_PATHS: [&str; 2] = ["/", "/api/hello"];
 
 /// Endpoints that the gateway answers without an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Local<'a> {
+pub(crate) enum LocalEndpoint<'a> {
     /// `GET /v1/models`
     Models,
     /// `GET /v1/models/{id}`
@@ -39,7 +39,7 @@ pub(crate) enum Local<'a> {
     Usage,
 }
 
-impl<'a> Local<'a> {
+impl<'a> LocalEndpoint<'a> {
     /// The local answer at `path`, if there is one.
     pub(crate) fn at(path: &'a str) -> Option<Self> {
         match path {
@@ -124,11 +124,11 @@ impl<'a> Local<'a> {
 }
 
 /// The list of models, or one of them, in Google's shape.
-pub(crate) fn listed<'a>(snapshot: &Snapshot, path: &'a str) -> Option<Local<'a>> {
+pub(crate) fn listed<'a>(snapshot: &Snapshot, path: &'a str) -> Option<LocalEndpoint<'a>> {
     if content_path::routes(snapshot).any(|route| route.path == path) {
-        return Some(Local::ContentModels);
+        return Some(LocalEndpoint::ContentModels);
     }
-    content_path::below(snapshot, path).map(|(_, id)| Local::ContentModel(id))
+    content_path::below(snapshot, path).map(|(_, id)| LocalEndpoint::ContentModel(id))
 }
 
 /// The prices that the key's account pays now for the model under this `name`.

@@ -14,7 +14,7 @@ use crate::gateway::request::progress::{Missing, Progress};
 use crate::gateway::request::upstream_error;
 use crate::gateway::wire::response_framing;
 use crate::outbound::{OutboundError, retry_after};
-use crate::protocols::{Delivery, Fault};
+use crate::protocols::{Delivery, UpstreamFault};
 
 /// A failure of a call to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,14 +299,16 @@ impl CallFailure {
     }
 
     /// The failure that a status outside of 2xx reports, with the protocol's reading of the body.
-    pub(crate) fn from_words(fault: &Fault, status: u16, headers: &HeaderMap) -> Self {
+    pub(crate) fn from_words(fault: &UpstreamFault, status: u16, headers: &HeaderMap) -> Self {
         match fault {
-            Fault::Relayed(..) | Fault::Customers(_) => Self::RefusedRequest(status),
-            Fault::Busy => match Self::from_status(status, headers) {
+            UpstreamFault::Relayed(..) | UpstreamFault::Customers(_) => {
+                Self::RefusedRequest(status)
+            }
+            UpstreamFault::Busy => match Self::from_status(status, headers) {
                 Self::Doubtful(status) => Self::Doubtful(status),
                 _ => Self::Busy { status, delay: retry_after(headers) },
             },
-            Fault::Upstreams(_) => match Self::from_status(status, headers) {
+            UpstreamFault::Upstreams(_) => match Self::from_status(status, headers) {
                 // The words are about the operator, whatever the status says.
                 Self::RefusedRequest(_) | Self::Busy { .. } => Self::NotDone(status),
                 failure => failure,
@@ -316,13 +318,13 @@ impl CallFailure {
 
     /// The failure of a 2xx answer that the protocol could not read. `is_error`: the body is an error in the
     /// format of any protocol.
-    pub(crate) fn from_success(fault: &Fault, is_error: bool, headers: &HeaderMap) -> Self {
+    pub(crate) fn from_success(fault: &UpstreamFault, is_error: bool, headers: &HeaderMap) -> Self {
         match fault {
-            Fault::Relayed(status, _) => Self::RefusedRequest(*status),
-            Fault::Customers(_) => Self::RefusedRequest(400),
-            Fault::Busy => Self::Busy { status: 200, delay: retry_after(headers) },
-            Fault::Upstreams(_) if is_error => Self::FailedWithSuccess,
-            Fault::Upstreams(_) => Self::Unreadable,
+            UpstreamFault::Relayed(status, _) => Self::RefusedRequest(*status),
+            UpstreamFault::Customers(_) => Self::RefusedRequest(400),
+            UpstreamFault::Busy => Self::Busy { status: 200, delay: retry_after(headers) },
+            UpstreamFault::Upstreams(_) if is_error => Self::FailedWithSuccess,
+            UpstreamFault::Upstreams(_) => Self::Unreadable,
         }
     }
 

@@ -12,14 +12,14 @@ use crate::gateway::listen::loopback::LoopbackClient;
 use crate::gateway::listen::request_slots::RequestSlots;
 use crate::gateway::request::hosted::HostedService;
 use crate::gateway::request::upstream_slots::UpstreamSlots;
-use crate::gateway::upstream::client::Upstreams;
+use crate::gateway::upstream::client::UpstreamPool;
 use crate::gateway::upstream::connectors::Connectors;
 use crate::gateway::upstream::token_counts::TokenCounts;
 use crate::gateway::wire::memory::budget::BodyBudget;
 use crate::gateway::wire::offload::Offload;
 use crate::holds::HoldQueue;
 use crate::ledger::Ledger;
-use crate::limits::Limits;
+use crate::limits::Limiter;
 use crate::metrics::Metrics;
 use crate::outbound::Outbound;
 use crate::request_log::RequestLog;
@@ -45,7 +45,7 @@ pub struct GatewayParts {
     /// Health and choice of targets.
     pub balancer: Arc<Balancer>,
     /// Usage of rate limits.
-    pub limits: Arc<Limits>,
+    pub limits: Arc<Limiter>,
     /// Deadline of requests in flight during a shutdown.
     pub deadline: Arc<Deadline>,
     /// Services that answer below paths of their own.
@@ -73,7 +73,7 @@ pub struct Gateway {
     /// The budget of calls to upstreams.
     pub(crate) upstream_slots: Arc<UpstreamSlots>,
     pub(crate) balancer: Arc<Balancer>,
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) limits: Arc<Limiter>,
     /// Parallel calls of accounts with little money: their number, and their queue.
     pub(crate) hold_queue: Arc<HoldQueue>,
     /// Counts of tokens by providers.
@@ -82,7 +82,7 @@ pub struct Gateway {
     /// Client for turns of WebSockets. Not connected for loopback requests, which have no turns.
     pub(crate) loopback: LoopbackClient,
     pub(crate) deadline: Arc<Deadline>,
-    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) upstreams: Arc<UpstreamPool>,
     pub(crate) open: Arc<ConnectionTable>,
 }
 
@@ -130,7 +130,7 @@ impl Gateway {
             hosted: Arc::default(),
             loopback: LoopbackClient::default(),
             deadline: Arc::clone(&deadline),
-            upstreams: Arc::new(Upstreams::new(connectors, descriptors.idle_upstream)),
+            upstreams: Arc::new(UpstreamPool::new(connectors, descriptors.idle_upstream)),
             open: Arc::new(open),
         };
         loopback.connect(inner.clone(), deadline);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::config::snapshot::Limits;
+use crate::config::snapshot::IntakeLimits;
 use crate::error::GatewayError;
 use crate::gateway::listen::connection_table::ConnectionTable;
 use crate::gateway::listen::request_slots::{overloaded, too_many};
@@ -44,7 +44,7 @@ impl UpstreamSlots {
     pub(crate) fn enter(
         &self,
         open: &ConnectionTable,
-        limits: &Limits,
+        limits: &IntakeLimits,
         account: Option<&Arc<InUse>>,
     ) -> Result<UpstreamSlot, GatewayError> {
         let rule = PoolRule {

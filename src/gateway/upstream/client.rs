@@ -16,9 +16,9 @@ use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tollgate_outbound::{CodingError, ContentCoding, Decoder};
 
-use self::answer::{AnswerBody, Keep, ReadHead};
+use self::answer::{Keep, ReadHead, UnreadAnswer};
 use self::closed::EarlyClose;
-pub(crate) use self::pool::Upstreams;
+pub(crate) use self::pool::UpstreamPool;
 use self::pool::{UpstreamConnection, acked};
 use crate::balance::QuotaReport;
 use crate::config::snapshot::Upstream;
@@ -83,7 +83,7 @@ pub(crate) struct UpstreamCall {
     /// The way the connection ended, if it did before the first byte of an answer.
     closed: Option<EarlyClose>,
     /// Framing of the rest of the body.
-    body: AnswerBody,
+    body: UnreadAnswer,
     /// Decoder of a body that is compressed although no compression was requested.
     decoder: Option<Box<Decoder>>,
     keep: Keep,
@@ -113,7 +113,7 @@ impl UpstreamCall {
             informational: 0,
             early: None,
             closed: None,
-            body: AnswerBody::NONE,
+            body: UnreadAnswer::NONE,
             decoder: None,
             keep: Keep::No,
             quota: None,

@@ -14,7 +14,9 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tollgate_options::network::Destination;
-use tollgate_outbound::{AllowedAddresses, DialError, DialedConnection, Dialer, Name, read_roots};
+use tollgate_outbound::{
+    AllowedAddresses, DialError, DialedConnection, Dialer, ResolvedName, read_roots,
+};
 
 use crate::config::snapshot::{Snapshot, Upstream};
 
@@ -49,7 +51,7 @@ impl Connectors {
     pub(crate) async fn addresses_of(
         &self,
         to: &Destination,
-    ) -> Result<Option<Arc<Name>>, DialError> {
+    ) -> Result<Option<Arc<ResolvedName>>, DialError> {
         self.dialer.addresses_of(to).await
     }
 

@@ -40,8 +40,11 @@ pub async fn check_upstreams(
             match &upstream.health_check {
                 Some(rules) => {
                     let dialer = Arc::clone(connectors.dialer());
-                    let probe =
-                        Probe { upstream: Arc::clone(upstream), rules: rules.clone(), dialer };
+                    let probe = HealthProbe {
+                        upstream: Arc::clone(upstream),
+                        rules: rules.clone(),
+                        dialer,
+                    };
                     checks.spawn(check(probe, state, Arc::clone(&metrics)));
                 }
                 // Nothing would find it in order again.
@@ -57,7 +60,7 @@ pub async fn check_upstreams(
 }
 
 /// The check of one upstream.
-struct Probe {
+struct HealthProbe {
     upstream: Arc<Upstream>,
     rules: HealthCheck,
     dialer: Arc<Dialer>,
@@ -71,8 +74,8 @@ enum ProbeFailure {
     Answer(String),
 }
 
-async fn check(probe: Probe, state: Arc<UpstreamState>, metrics: Arc<Metrics>) {
-    let Probe { upstream, rules, .. } = &probe;
+async fn check(probe: HealthProbe, state: Arc<UpstreamState>, metrics: Arc<Metrics>) {
+    let HealthProbe { upstream, rules, .. } = &probe;
     let (mut passed, mut failed) = (0_u32, 0_u32);
     loop {
         // Not all at once, and not all gateways at once.
@@ -107,7 +110,7 @@ async fn check(probe: Probe, state: Arc<UpstreamState>, metrics: Arc<Metrics>) {
     }
 }
 
-impl Probe {
+impl HealthProbe {
     /// Connects, as calls do, and asks for a path if there is one.
     async fn run(&self) -> Result<(), ProbeFailure> {
         let Self { upstream, rules, dialer } = self;

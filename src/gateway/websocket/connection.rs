@@ -11,7 +11,7 @@ use pingora_proxy::Session;
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use super::events;
-use super::frames::{FrameError, Frames, PeerMessage};
+use super::frames::{FrameError, FrameReader, PeerMessage};
 use super::turn::LastResponse;
 use crate::gateway::listen::deadline::Deadline;
 use crate::gateway::receive::body::ReadLimits;
@@ -50,7 +50,7 @@ impl EndReason {
 /// A customer's WebSocket, from the 101 until it is closed.
 pub(super) struct CustomerSocket<'a> {
     session: &'a mut Session,
-    frames: Frames,
+    frames: FrameReader,
     /// Messages that wait for their turn.
     waiting: VecDeque<Bytes>,
     /// Memory of the current turn, in bytes.
@@ -77,7 +77,7 @@ impl<'a> CustomerSocket<'a> {
         session.set_read_timeout(None);
         Self {
             session,
-            frames: Frames::of_customer(limits.body_bytes_max),
+            frames: FrameReader::of_customer(limits.body_bytes_max),
             waiting: VecDeque::new(),
             of_turn: 0,
             in_mind: 0,
@@ -306,7 +306,7 @@ impl<'a> CustomerSocket<'a> {
         let is_readable = self.frames.is_between_messages();
         // Before anything waits for the other side: what has come so far is of no use any more, and may be
         // what there was no room for.
-        self.frames = Frames::of_customer(self.limits.body_bytes_max);
+        self.frames = FrameReader::of_customer(self.limits.body_bytes_max);
         self.waiting = VecDeque::new();
         self.holds(0, 0);
         if self.write(unsent).await.is_err() {

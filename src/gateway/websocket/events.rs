@@ -35,7 +35,7 @@ pub(super) fn bytes_to_send(outgoing: &[Outgoing]) -> usize {
 
 /// Outcome of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ResponseEnd {
     /// The response is complete and has this id.
     Done(String),
     /// The upstream or the gateway reported a failure.
@@ -47,7 +47,7 @@ pub(super) struct TurnEvents {
     events: Events,
     /// The items of its output, as far as they are done; `None` where there is no room for them.
     output: Option<Vec<Bytes>>,
-    end: Option<End>,
+    end: Option<ResponseEnd>,
 }
 
 impl TurnEvents {
@@ -82,7 +82,7 @@ impl TurnEvents {
     }
 
     /// Outcome of the response; `None` as long as it goes on.
-    pub(super) fn end(&self) -> Option<&End> {
+    pub(super) fn end(&self) -> Option<&ResponseEnd> {
         self.end.as_ref()
     }
 
@@ -104,7 +104,7 @@ impl TurnEvents {
 }
 
 /// Records the output and the end that an event reports.
-fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
+fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<ResponseEnd>) {
     // The client gets it all the same, as it would over HTTP.
     let Ok(event) = Object::parse(data) else { return };
     let kind = event.get("type").and_then(|kind| kind.as_str());
@@ -117,9 +117,9 @@ fn note(data: &[u8], output: &mut Option<Vec<Bytes>>, end: &mut Option<End>) {
         Some("response.completed" | "response.incomplete") => {
             let response = event.get("response").and_then(|response| response.as_object().ok());
             let id = response.and_then(|response| Some(response.get("id")?.as_str()?.into_owned()));
-            *end = Some(id.map_or(End::Failed, End::Done));
+            *end = Some(id.map_or(ResponseEnd::Failed, ResponseEnd::Done));
         }
-        Some("response.failed" | "error") => *end = Some(End::Failed),
+        Some("response.failed" | "error") => *end = Some(ResponseEnd::Failed),
         _ => {}
     }
 }
@@ -187,7 +187,7 @@ mod tests {
                 outgoing.extend(turn.take(&Bytes::copy_from_slice(piece)).expect("events"));
             }
             assert_eq!((outgoing.len(), &outgoing[0]), (4, &Outgoing::Alive), "{outgoing:?}");
-            assert_eq!(turn.end(), Some(&End::Done("resp_1".to_owned())));
+            assert_eq!(turn.end(), Some(&ResponseEnd::Done("resp_1".to_owned())));
             let output: Vec<&[u8]> = turn.output().expect("an output").collect();
             assert_eq!(output, [&b"{\"type\":\"message\", \"id\":\"msg_1\"}"[..]]);
             assert_eq!(turn.len(), output[0].len());
@@ -216,7 +216,7 @@ mod tests {
         ] {
             let mut turn = TurnEvents::new();
             turn.take(&format!("data: {data}\n\n").into()).expect("an event");
-            assert_eq!(turn.end(), Some(&End::Failed), "{data}");
+            assert_eq!(turn.end(), Some(&ResponseEnd::Failed), "{data}");
         }
     }
 

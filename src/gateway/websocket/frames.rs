@@ -17,7 +17,7 @@ use super::pipe::Pipe;
 const READ_BYTES: usize = 4 * 1024;
 
 /// The frames of one connection.
-pub(super) struct Frames {
+pub(super) struct FrameReader {
     context: WebSocketContext,
     config: WebSocketConfig,
     pipe: Pipe,
@@ -45,7 +45,7 @@ pub(super) struct FrameError {
     pub(super) reason: &'static str,
 }
 
-impl Frames {
+impl FrameReader {
     /// Frames of a customer, none of whose messages may be larger than `bytes_max`.
     pub(super) fn of_customer(bytes_max: usize) -> Self {
         let config = WebSocketConfig::default()
@@ -192,7 +192,7 @@ mod tests {
         bytes
     }
 
-    fn read(frames: &mut Frames) -> Vec<Result<PeerMessage, CloseCode>> {
+    fn read(frames: &mut FrameReader) -> Vec<Result<PeerMessage, CloseCode>> {
         let next = || match frames.next() {
             Ok(Some(PeerMessage::Close)) => None,
             Ok(received) => received.map(Ok),
@@ -225,7 +225,7 @@ mod tests {
         ]
         .concat();
         for size in [1, 2, 7, sent.len()] {
-            let mut frames = Frames::of_customer(1000);
+            let mut frames = FrameReader::of_customer(1000);
             let mut all = Vec::new();
             for piece in sent.chunks(size) {
                 frames.feed(Bytes::copy_from_slice(piece));
@@ -242,7 +242,7 @@ mod tests {
     fn memory_of_a_message_is_counted_as_it_comes_and_given_back_behind_it() {
         const LARGE: usize = 60_000;
         let large = frame(0x81, &[b'x'; LARGE]);
-        let mut frames = Frames::of_customer(10 * LARGE);
+        let mut frames = FrameReader::of_customer(10 * LARGE);
         frames.feed(Bytes::copy_from_slice(&large[..1]));
         assert_eq!(frames.next(), Ok(None));
         assert_eq!((frames.held_bytes(), frames.is_within_message()), (1, true), "of a header");
@@ -288,7 +288,7 @@ mod tests {
             // 8 EiB to come, of which nothing is waited for.
             ([&[0x81, 0xff, 0x7f][..], &[0xff; 7], &[0; 4]].concat(), CloseCode::Size),
         ] {
-            let mut frames = Frames::of_customer(1000);
+            let mut frames = FrameReader::of_customer(1000);
             frames.feed(bytes.clone().into());
             assert_eq!(read(&mut frames).last(), Some(&Err(code)), "{bytes:?}");
             frames.feed(bytes.into());
@@ -300,13 +300,13 @@ mod tests {
 
     #[test]
     fn a_close_is_answered_and_nothing_follows_it() {
-        let mut frames = Frames::of_customer(1000);
+        let mut frames = FrameReader::of_customer(1000);
         frames.feed(frame(0x88, &1000_u16.to_be_bytes()).into());
         assert_eq!(frames.next(), Ok(Some(PeerMessage::Close)));
         assert_eq!(frames.take_unsent(), &b"\x88\x02\x03\xe8"[..]);
         frames.send(Bytes::from_static(b"late"));
         assert!(frames.take_unsent().is_empty());
-        let mut frames = Frames::of_customer(1000);
+        let mut frames = FrameReader::of_customer(1000);
         frames.close(CloseCode::Away, "x");
         assert_eq!(frames.take_unsent(), &b"\x88\x03\x03\xe9x"[..]);
     }

@@ -48,9 +48,9 @@ use crate::gateway::wire::head::{self, X_REQUEST_ID};
 use crate::ids::RequestId;
 use crate::money::Nanousd;
 use connection::{CustomerSocket, EndReason};
-use events::{End, Outgoing, TurnEvents};
+use events::{Outgoing, ResponseEnd, TurnEvents};
 pub(crate) use handshake::{can_be_had, is_upgrade};
-use turn::{ClientMessage, LastResponse, Prompt};
+use turn::{ClientMessage, LastResponse, TurnHistory};
 
 /// Hop-by-hop headers of the handshake, which are not passed to the requests of its turns.
 const OF_CONNECTION: [HeaderName; 9] = [
@@ -197,7 +197,7 @@ impl Turns<'_> {
         &mut self,
         connection: &mut CustomerSocket<'_>,
         body: Bytes,
-        prompt: Option<Prompt>,
+        prompt: Option<TurnHistory>,
     ) -> Result<(), EndReason> {
         let answer = self.gateway.loopback.send(self.request(body));
         let mut reply = match connection.while_open(answer).await? {
@@ -243,7 +243,7 @@ impl Turns<'_> {
             }
         }
         match turn.end() {
-            Some(End::Done(id)) => {
+            Some(ResponseEnd::Done(id)) => {
                 let output = prompt.zip(turn.output());
                 let Some(conversation) = output.map(|(prompt, items)| prompt.followed_by(items))
                 else {
@@ -253,7 +253,7 @@ impl Turns<'_> {
                 drop(turn);
                 return self.remember(connection, id, conversation);
             }
-            Some(End::Failed) => {}
+            Some(ResponseEnd::Failed) => {}
             None => {
                 let message =
                     "The answer ended before it was whole. What was delivered is charged.";
@@ -270,7 +270,7 @@ impl Turns<'_> {
     }
 
     /// Memory of `prompt` beyond the remembered conversation, in bytes.
-    fn beside(&self, prompt: Option<&Prompt>) -> usize {
+    fn beside(&self, prompt: Option<&TurnHistory>) -> usize {
         let last = self.last.as_ref().map(|last| &last.conversation);
         prompt.map_or(0, |prompt| prompt.bytes_beside(last))
     }
@@ -281,7 +281,7 @@ impl Turns<'_> {
         &mut self,
         connection: &mut CustomerSocket<'_>,
         id: String,
-        conversation: Prompt,
+        conversation: TurnHistory,
     ) -> Result<(), EndReason> {
         let bytes = conversation.bytes();
         if bytes > connection.in_mind_max() {

@@ -32,17 +32,17 @@ pub(super) enum ClientMessage {
         /// The body of the request for it.
         body: Bytes,
         /// Everything that the turn consists of.
-        prompt: Prompt,
+        prompt: TurnHistory,
     },
     /// Remember this conversation for the next turn. It costs nothing.
-    WarmUp(Prompt),
+    WarmUp(TurnHistory),
     /// Nothing: Codex says when it has processed a response.
     Nothing,
 }
 
 /// Conversation behind a response, as far as the gateway has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Prompt {
+pub(super) struct TurnHistory {
     /// The response that an upstream keeps, from which the first of the items goes on.
     after: Option<String>,
     /// Items of the Responses API: of each turn those that were added, with commas between them. Clones
@@ -57,10 +57,10 @@ pub(super) struct LastResponse {
     /// Its id, as the customer was told it.
     pub(super) id: String,
     /// Input and output of the response.
-    pub(super) conversation: Prompt,
+    pub(super) conversation: TurnHistory,
 }
 
-impl Prompt {
+impl TurnHistory {
     /// Appends `items` to the prompt.
     pub(super) fn followed_by<'a>(mut self, items: impl Iterator<Item = &'a [u8]>) -> Self {
         let items: Vec<&[u8]> = items.filter(|item| !item.is_empty()).collect();
@@ -142,7 +142,7 @@ impl ClientMessage {
         let input = field("input");
         let before = match last {
             Some(last) => last.conversation.clone(),
-            None => Prompt { after: previous.map(Cow::into_owned), parts: Vec::new() },
+            None => TurnHistory { after: previous.map(Cow::into_owned), parts: Vec::new() },
         };
         let added = input.as_ref().map(items);
         let prompt = before.followed_by(added.iter().map(AsRef::as_ref));
@@ -175,7 +175,7 @@ fn items<'a>(input: &Value<'a>) -> Cow<'a, [u8]> {
 fn write(
     mut body: Vec<u8>,
     message: &Object<'_>,
-    prompt: Option<&Prompt>,
+    prompt: Option<&TurnHistory>,
     thinks: impl FnOnce(&str) -> bool,
 ) -> Vec<u8> {
     body.extend_from_slice(b"{\"stream\":true");
@@ -192,7 +192,7 @@ fn write(
         }
     }
     match prompt {
-        Some(Prompt { after, parts }) => {
+        Some(TurnHistory { after, parts }) => {
             if let Some(after) = after {
                 put("previous_response_id", &[json_string(after).as_bytes()]);
             }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Body of a turn, and the prompt that the connection keeps for the next one.
-    fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, Prompt) {
+    fn turn(message: &Json, last: Option<&LastResponse>) -> (Json, TurnHistory) {
         match read(message, last).expect("a turn") {
             ClientMessage::Turn { body, prompt } => {
                 (serde_json::from_slice(&body).expect("JSON"), prompt)
@@ -249,13 +249,13 @@ mod tests {
     }
 
     /// All items of a prompt, with commas between them.
-    fn items(prompt: &Prompt) -> Bytes {
+    fn items(prompt: &TurnHistory) -> Bytes {
         joined(&prompt.parts)
     }
 
     fn last(id: &str, after: Option<&str>, items: &[Json]) -> LastResponse {
         let texts: Vec<String> = items.iter().map(Json::to_string).collect();
-        let prompt = Prompt { after: after.map(str::to_owned), parts: Vec::new() };
+        let prompt = TurnHistory { after: after.map(str::to_owned), parts: Vec::new() };
         let conversation = prompt.followed_by(texts.iter().map(|text| text.as_bytes()));
         LastResponse { id: id.to_owned(), conversation }
     }
@@ -327,7 +327,7 @@ mod tests {
         let (_, other) = turn(&message, None);
         assert_eq!(other.bytes_beside(Some(&before.conversation)), other.bytes());
         // Thousands of short parts are one in the end.
-        let mut long = Prompt::default();
+        let mut long = TurnHistory::default();
         for _ in 0..2 * PARTS_MAX {
             long = long.followed_by([&b"1"[..]].into_iter());
         }

@@ -8,7 +8,9 @@ use tollgate::fleet::lease::{Loan, LoanRequest, SyncRefusal, SyncRequest, SyncRe
 use tollgate::fleet::postgres::Db;
 use tollgate::fleet::postgres::directory::DirectoryAppend;
 use tollgate::fleet::treasury::{AccountFunds, SuspenseRelease, Treasury};
-use tollgate::ledger::{AccountId, History, JournaledRecord, NodeId, Record, Seq, SuspenseEnd};
+use tollgate::ledger::{
+    AccountId, FleetHistory, JournaledRecord, NodeId, Record, Seq, SuspenseEnd,
+};
 use tollgate::ledger::{LeaseReport, LeaseSettlement};
 use tollgate::money::Nanousd;
 
@@ -418,7 +420,12 @@ impl Both {
                 returned: usd(returned),
             });
         }
-        LeaseReport { from, to: from + self.rng.u64(1..100), settled, history: History::default() }
+        LeaseReport {
+            from,
+            to: from + self.rng.u64(1..100),
+            settled,
+            history: FleetHistory::default(),
+        }
     }
 
     /// Most often a good one; else one that is repeated, or that something is wrong with.

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use tollgate::clock::UnixMs;
-use tollgate::fleet::borrower::{Local, Unreadable};
+use tollgate::fleet::borrower::{LocalFunds, Unreadable};
 use tollgate::ledger::LeaseReport;
 use tollgate::ledger::audit::state_hash;
 use tollgate::ledger::core::Core;
 use tollgate::ledger::{
-    AccountId, Balance, History, HoldId, NodeId, Record, RecoveryPolicy, Seq, settled,
+    AccountId, Balance, FleetHistory, HoldId, NodeId, Record, RecoveryPolicy, Seq, settled,
 };
 use tollgate::money::Nanousd;
 
@@ -206,7 +206,7 @@ impl Books {
     }
 }
 
-impl Local for Books {
+impl LocalFunds for Books {
     fn available(&self, account: AccountId) -> Nanousd {
         self.balance(account).available
     }
@@ -245,7 +245,7 @@ impl Local for Books {
             from,
             to: self.node.begin() + end as u64,
             settled: settled(&self.journal[begin..end]),
-            history: History::default(),
+            history: FleetHistory::default(),
         });
         Ok(report)
     }

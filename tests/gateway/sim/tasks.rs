@@ -10,7 +10,7 @@ use std::time::Duration;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
-use tollgate::sim::{Behaviour, Sim, TaskEnd, TaskProtocol, TaskState};
+use tollgate::sim::{Behaviour, Sim, SimulatedTaskState, TaskEnd, TaskProtocol};
 
 use super::{TIMEOUT, client, json_of, raw_at, sim};
 use crate::harness::within_async;
@@ -102,7 +102,11 @@ async fn tasks_are_listed_and_queries_counted() {
         let hash = Sha256::digest(body.to_string());
         let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!((task.protocol, task.id, task.queries), (protocol, id, 3), "{protocol:?}");
-        assert_eq!((task.body_sha256, task.state), (hash, TaskState::Running), "{protocol:?}");
+        assert_eq!(
+            (task.body_sha256, task.state),
+            (hash, SimulatedTaskState::Running),
+            "{protocol:?}"
+        );
         assert_eq!(body["model"], task.model.as_str(), "{protocol:?}");
     }
     let requests = sim.requests_total();
@@ -196,7 +200,7 @@ async fn the_submit_decides_what_becomes_of_a_task() {
     later.set_pair("task-running-ms=3600000").expect("a setting");
     sim.set_behaviour(later);
     within_async(TIMEOUT, "all tasks fail", async || {
-        sim.tasks().iter().all(|task| task.state == TaskState::Ended(TaskEnd::Failed))
+        sim.tasks().iter().all(|task| task.state == SimulatedTaskState::Ended(TaskEnd::Failed))
     })
     .await;
     for path in paths {

@@ -11,11 +11,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tollgate::clock::UnixMs;
 use tollgate::ledger::{
     AccountId, AppendOutcome, Balance, CallName, ChangeTask, DecideEnd, DeliveryAttempt, Grain,
-    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, LedgerError, ListedTask, Losses,
-    NodeId, NodeStatus, OpenHold, OpenTask, PreparedOpening, Record, RepeatKey, RepeatLookup, Seq,
-    SharedFunds, Shortfall, Task, TaskFilter, TaskId, TaskOpened, TaskPage, TaskPhase, TaskQuery,
-    TaskStore, TaskStoreError, Totals, UsageCell, UsageOfModel, UsageTotal, WriteLog, WritePage,
-    WriteTurn, is_unanswered,
+    HoldId, JournalProgress, JournaledRecord, KeyId, LeaseWait, LedgerError, ListedTask,
+    LossReport, NodeId, NodeStatus, OpenHold, OpenTask, PreparedOpening, Record, RepeatKey,
+    RepeatLookup, Seq, SharedFunds, Shortfall, Task, TaskFilter, TaskId, TaskOpened, TaskPage,
+    TaskPhase, TaskQuery, TaskStore, TaskStoreError, Totals, UsageCell, UsageOfModel, UsageTotal,
+    WriteLog, WritePage, WriteTurn, is_unanswered,
 };
 use tollgate::money::Nanousd;
 
@@ -453,7 +453,7 @@ impl SharedFunds for MemoryFleet {
         no_figures()
     }
 
-    async fn losses(&self, _limit: usize) -> Result<Losses, LedgerError> {
+    async fn losses(&self, _limit: usize) -> Result<LossReport, LedgerError> {
         no_figures()
     }
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use tollgate::sim::{ModelRequest, ModelScript, ModelTurn, ToolCall, TurnUsage};
+use tollgate::sim::{ModelRequest, ModelScript, ModelTurn, ScriptedToolCall, TurnUsage};
 
 /// The session as a file has it.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Answered {
 /// A call of the script, with the text that its result must contain.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedCall {
-    pub(crate) call: ToolCall,
+    pub(crate) call: ScriptedToolCall,
     pub(crate) shows: Vec<String>,
 }
 
@@ -118,7 +118,7 @@ fn calls(kit: &Value, work: &Path, turn: &Value) -> Vec<ExpectedCall> {
     };
     let shows = |step: &Value| step["shows"].as_str().map(str::to_owned);
     let call = |kind: &str, with: &[(&str, String)], shows: Vec<String>| ExpectedCall {
-        call: ToolCall {
+        call: ScriptedToolCall {
             name: kit[kind]["tool"].as_str().expect("a tool").to_owned(),
             input: filled(&kit[kind]["input"], with),
         },

@@ -14,7 +14,7 @@ const PAGE: usize = 50;
 
 /// Filter of the audit log, from the address.
 #[derive(Default, Deserialize)]
-pub(super) struct AuditQuery {
+pub(super) struct AuditPosition {
     before: Option<Seq>,
 }
 
@@ -28,7 +28,7 @@ struct AuditPage {
 
 #[derive(Template)]
 #[template(path = "operator_customer_audit.html")]
-struct OfCustomer {
+struct CustomerAuditPage {
     frame: PageFrame,
     head: CustomerHead,
     acts: Vec<ListedAct>,
@@ -38,7 +38,7 @@ struct OfCustomer {
 /// `GET /operator/audit`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(query): LenientQuery<AuditQuery>,
+    LenientQuery(query): LenientQuery<AuditPosition>,
 ) -> Response {
     match acts(&operator, None, query).await {
         Ok((acts, older)) => {
@@ -51,13 +51,13 @@ pub(super) async fn page(
 /// `GET /operator/customers/{account}/audit`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    LenientQuery(query): LenientQuery<AuditQuery>,
+    LenientQuery(query): LenientQuery<AuditPosition>,
 ) -> Response {
     let head = CustomerHead::new(operator.ledger(), &account, "/audit");
     match acts(&operator, Some(account.id), query).await {
         Ok((acts, older)) => {
             let frame = operator.frame(customer::HERE);
-            HtmlPage(OfCustomer { frame, head, acts, older }).into_response()
+            HtmlPage(CustomerAuditPage { frame, head, acts, older }).into_response()
         }
         Err(error) => operator.failed(error),
     }
@@ -67,7 +67,7 @@ pub(super) async fn of_customer(
 async fn acts(
     operator: &LoggedInOperator,
     account: Option<AccountId>,
-    query: AuditQuery,
+    query: AuditPosition,
 ) -> Result<(Vec<ListedAct>, Option<String>), LedgerError> {
     let mut acts = operator.ledger().acts(account, query.before, PAGE + 1).await?;
     let last = cut_page(&mut acts, PAGE, |last| last.seq);

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormRejection, FormResult};
 use crate::error::ApiError;
 use tollgate_ledger::{CodeId, CodeKind, IssuedCode, NewCode};
 use tollgate_types::clock::UnixMs;
@@ -92,7 +92,7 @@ async fn submit_code(operator: &LoggedInOperator, form: &Form) -> FormResult<Opt
     let kind = match form.text("kind") {
         "credit" => CodeKind::Credit,
         "invite" => CodeKind::Invite,
-        _ => return Err(FormError::at("kind", "Either credit or an invite.")),
+        _ => return Err(FormRejection::at("kind", "Either credit or an invite.")),
     };
     let amount = match kind {
         CodeKind::Credit => Some(form.amount_above_zero("amount")?),

@@ -9,7 +9,7 @@ use super::done;
 use super::form::FormResult;
 use crate as admin;
 use tollgate_config::{self as config, Change, Diagnostic, LastReload};
-use tollgate_reload::{self as reload, Attempt};
+use tollgate_reload::{self as reload, ReloadAttempt};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::secret::Secret;
 use tollgate_web_kit::{FlashLevel, Form, HtmlPage, PageFrame, new_submit_token, show};
@@ -32,7 +32,7 @@ struct Configuration {
     loaded_at: UnixMs,
     last: Option<Last>,
     tried: Option<AttemptOutcome>,
-    files: Files,
+    files: FilesState,
 }
 
 /// Outcome of the last reload.
@@ -51,21 +51,21 @@ struct AttemptOutcome {
 }
 
 /// State of the files on disk.
-enum Files {
+enum FilesState {
     Same,
-    Other { hash: String, changes: Vec<Difference>, left_out: usize },
+    Other { hash: String, changes: Vec<DifferenceRow>, left_out: usize },
     Broken(String),
 }
 
 /// One change, as `tollgate config diff` writes it.
-struct Difference {
+struct DifferenceRow {
     sign: &'static str,
     field: String,
     text: String,
     restart_only: bool,
 }
 
-impl From<&Change> for Difference {
+impl From<&Change> for DifferenceRow {
     fn from(change: &Change) -> Self {
         let shown = |value: &Option<_>| value.as_ref().map(|value| cut(&format!("{value}")));
         let (sign, text) = match (shown(&change.running), shown(&change.files)) {
@@ -124,21 +124,21 @@ async fn render(
     let (read, key) = (std::sync::Arc::clone(config), operator.admin().token.clone());
     // Two files are read and compared: some milliseconds with a thousand models.
     let files = tokio::task::spawn_blocking(move || files(&read, &key)).await;
-    let files = files.unwrap_or_else(|error| Files::Broken(error.to_string()));
+    let files = files.unwrap_or_else(|error| FilesState::Broken(error.to_string()));
     let (hash, loaded_at) = (running.hash.clone(), config.loaded_at());
     HtmlPage(Configuration { frame, once: new_submit_token(), hash, loaded_at, last, tried, files })
 }
 
-fn files(config: &config::ConfigHandle, key: &Secret) -> Files {
+fn files(config: &config::ConfigHandle, key: &Secret) -> FilesState {
     let running = config.load();
     match config.describe_files() {
-        Err(errors) => Files::Broken(rendered(&errors)),
-        Ok((hash, _)) if hash == running.hash => Files::Same,
+        Err(errors) => FilesState::Broken(rendered(&errors)),
+        Ok((hash, _)) if hash == running.hash => FilesState::Same,
         Ok((hash, files)) => {
             let changes = config::changes(&running.described.shown(key), &files.shown(key));
             let left_out = changes.len().saturating_sub(CHANGES_MAX);
-            let changes = changes.iter().take(CHANGES_MAX).map(Difference::from).collect();
-            Files::Other { hash, changes, left_out }
+            let changes = changes.iter().take(CHANGES_MAX).map(DifferenceRow::from).collect();
+            FilesState::Other { hash, changes, left_out }
         }
     }
 }
@@ -167,14 +167,14 @@ pub(super) async fn apply(operator: LoggedInOperator, form: Form) -> Response {
     render_attempt(&operator, &attempt, FlashLevel::Error, text).await
 }
 
-async fn put_in_force(operator: &LoggedInOperator, form: &Form) -> FormResult<Attempt> {
+async fn put_in_force(operator: &LoggedInOperator, form: &Form) -> FormResult<ReloadAttempt> {
     let by = operator.by(form)?;
     Ok(admin::config::put_in_force(operator.admin(), &operator.actor(), &by).await?)
 }
 
 async fn render_attempt(
     operator: &LoggedInOperator,
-    attempt: &Attempt,
+    attempt: &ReloadAttempt,
     level: FlashLevel,
     text: &str,
 ) -> Response {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormRejection, FormResult};
 use crate::error::ApiError;
 use tollgate_ledger::{AccountId, DoubtRefund, HoldId, InDoubt, Task, TaskId};
 use tollgate_tasks::{Resolution, given_up_at};
@@ -133,7 +133,7 @@ async fn submit_hold_resolution(
     let account: AccountId = form.text("account").parse().map_err(|_| unknown())?;
     let note = form::note(form, "note")?;
     if note.is_empty() {
-        return Err(FormError::at("note", "Say what came of it."));
+        return Err(FormRejection::at("note", "Say what came of it."));
     }
     let refund = match form.amount("refund")?.filter(|amount| !amount.is_zero()) {
         // The form's token is the id of the refund, so that a form sent twice refunds once.
@@ -168,7 +168,7 @@ async fn submit_task_resolution(
         "charge" => Resolution::Charge(form.amount_above_zero("charge")?),
         _ => {
             let text = "Give the money back, or charge an amount.";
-            return Err(FormError::at("resolution", text));
+            return Err(FormRejection::at("resolution", text));
         }
     };
     let by = operator.by(form)?;

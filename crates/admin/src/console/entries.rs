@@ -9,7 +9,7 @@ use super::customer::{CustomerHead, HERE, movement_id};
 use super::done;
 use super::form::{self, FormResult};
 use crate::error::ApiError;
-use tollgate_ledger::{Account, AccountId, Call, Entry, EntryKind, HoldId, Seq};
+use tollgate_ledger::{Account, AccountId, EntryKind, HoldId, Seq, StatementCall, StatementEntry};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Usage};
 use tollgate_types::clock::UnixMs;
@@ -43,14 +43,14 @@ struct EntryRow {
     /// A class of the style sheet.
     badge_class: &'static str,
     detail: String,
-    call: Option<Call>,
+    call: Option<StatementCall>,
     amount: Option<String>,
     /// Maximum amount of a refund.
     charged: Option<Nanousd>,
 }
 
-impl From<Entry> for EntryRow {
-    fn from(entry: Entry) -> Self {
+impl From<StatementEntry> for EntryRow {
+    fn from(entry: StatementEntry) -> Self {
         let plain = |what, badge_class, detail: String, amount| Self {
             at: entry.at,
             what,

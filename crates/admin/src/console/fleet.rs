@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormRejection, FormResult};
 use crate::error::ApiError;
 use crate::fleet;
 use tollgate_fleet::Fleet;
-use tollgate_fleet::postgres::{LeaseFilter, LeaseOut, NodeOverview, NodeState, Overview};
+use tollgate_fleet::postgres::{FleetOverview, LeaseFilter, LeaseOut, NodeOverview, NodeState};
 use tollgate_ledger::{AccountId, LedgerError, NodeId, NodeStatus, SuspenseEnd};
 use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
 
@@ -24,7 +24,7 @@ const PAGE: u32 = 50;
 
 /// The node whose leases are listed, and where their list goes on.
 #[derive(Default, Deserialize)]
-pub(super) struct LeasesQuery {
+pub(super) struct LeasePosition {
     node: Option<u16>,
     after: Option<AccountId>,
 }
@@ -38,14 +38,14 @@ struct FleetPage {
     /// The node and account of the form that was sent.
     sent: String,
     standing: NodeStatus,
-    overview: Overview,
+    overview: FleetOverview,
     suspense: Vec<LeaseOut>,
     more_suspense: bool,
     /// Leases of one node, if the address selects one.
-    of_node: Option<OfNode>,
+    of_node: Option<NodeLeases>,
 }
 
-struct OfNode {
+struct NodeLeases {
     node: u16,
     leases: Vec<LeaseOut>,
     more: Option<String>,
@@ -54,7 +54,7 @@ struct OfNode {
 /// `GET /operator/fleet`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(filter): LenientQuery<LeasesQuery>,
+    LenientQuery(filter): LenientQuery<LeasePosition>,
 ) -> Response {
     render(&operator, operator.frame(HERE), Form::default(), filter).await
 }
@@ -63,7 +63,7 @@ async fn render(
     operator: &LoggedInOperator,
     frame: PageFrame,
     form: Form,
-    filter: LeasesQuery,
+    filter: LeasePosition,
 ) -> Response {
     let (fleet, standing) =
         match (fleet::require_fleet(operator.admin()), operator.ledger().node_status()) {
@@ -90,9 +90,9 @@ async fn render(
     }
 }
 
-type Read = (Overview, (Vec<LeaseOut>, bool), Option<OfNode>);
+type FleetReading = (FleetOverview, (Vec<LeaseOut>, bool), Option<NodeLeases>);
 
-async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
+async fn read(fleet: &Fleet, filter: LeasePosition) -> Result<FleetReading, LedgerError> {
     let overview = fleet.db().overview().await?;
     let suspended = LeaseFilter { only_suspended: true, ..LeaseFilter::default() };
     let suspense = leases(fleet, suspended).await?;
@@ -105,7 +105,7 @@ async fn read(fleet: &Fleet, filter: LeasesQuery) -> Result<Read, LedgerError> {
             let node = node.number();
             let last = leases.last().filter(|_| has_more);
             let more = last.map(|last| format!("?node={node}&after={}#leases", last.account));
-            Some(OfNode { node, leases, more })
+            Some(NodeLeases { node, leases, more })
         }
     };
     Ok((overview, suspense, of_node))
@@ -127,7 +127,7 @@ pub(super) async fn resolve(operator: LoggedInOperator, form: Form) -> Response 
         Ok(()) => done::redirect(HERE, "suspense-resolved"),
         Err(error) => {
             let (status, form, frame) = form::refuse(form, error, operator.frame(HERE));
-            let page = render(&operator, frame, form, LeasesQuery::default()).await;
+            let page = render(&operator, frame, form, LeasePosition::default()).await;
             (status, page).into_response()
         }
     }
@@ -141,12 +141,12 @@ async fn submit_resolution(operator: &LoggedInOperator, form: &Form) -> FormResu
     let note = form::note(form, "note")?;
     // The audit log is the only place that tells later why money was released or charged.
     if note.is_empty() {
-        return Err(FormError::at("note", "Say what was found out."));
+        return Err(FormRejection::at("note", "Say what was found out."));
     }
     let end = match form.text("how") {
         "release" => SuspenseEnd::Release,
         "charge" => SuspenseEnd::Charge,
-        _ => return Err(FormError::at("how", "Give it back, or count it as spent.")),
+        _ => return Err(FormRejection::at("how", "Give it back, or count it as spent.")),
     };
     operator.by(form)?.resolve_suspense((node, account), end, note).await?;
     Ok(())
@@ -175,7 +175,7 @@ fn state(node: &NodeOverview) -> (&'static str, &'static str) {
 
 /// The fleet in a line, for the overview: `3 of 3 nodes alive, $0.00 in suspense`. Nodes that were
 /// stopped in order are not missed.
-pub(super) fn line(overview: &Overview) -> String {
+pub(super) fn line(overview: &FleetOverview) -> String {
     let count =
         |is_so: fn(&NodeOverview) -> bool| overview.nodes.iter().filter(|node| is_so(node)).count();
     let alive = count(|node| node.state == NodeState::Alive);

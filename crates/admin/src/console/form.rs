@@ -9,14 +9,14 @@ use tollgate_web_kit::{FieldError, FlashLevel, Form, PageFrame};
 
 /// Reason why a form had no effect.
 #[derive(Debug)]
-pub(super) enum FormError {
+pub(super) enum FormRejection {
     /// An error in one field.
     Field(FieldError),
     /// An error of the whole form, or of the requested action.
     Whole(ApiError),
 }
 
-impl FormError {
+impl FormRejection {
     /// An error of the field called `field`, with the sentence that stands beside it.
     pub(super) fn at(field: &'static str, text: impl Into<String>) -> Self {
         Self::Field(FieldError::new(field, text))
@@ -31,20 +31,20 @@ impl FormError {
     }
 }
 
-impl From<FieldError> for FormError {
+impl From<FieldError> for FormRejection {
     fn from(error: FieldError) -> Self {
         Self::Field(error)
     }
 }
 
-impl<E: Into<ApiError>> From<E> for FormError {
+impl<E: Into<ApiError>> From<E> for FormRejection {
     fn from(error: E) -> Self {
         Self::Whole(error.into())
     }
 }
 
 /// A value that was read from a form, or what came of a form.
-pub(super) type FormResult<T> = Result<T, FormError>;
+pub(super) type FormResult<T> = Result<T, FormRejection>;
 
 /// The token with which the form counts once.
 ///
@@ -74,7 +74,7 @@ pub(super) fn name<'a>(form: &'a Form, field: &'static str) -> FormResult<&'a st
         Err(TextError::TooLong) => format!("At most {NAME_BYTES_MAX} bytes."),
         Err(TextError::ControlCharacter) => "One line, please.".to_owned(),
     };
-    Err(FormError::at(field, text))
+    Err(FormRejection::at(field, text))
 }
 
 /// A note, which may be empty.
@@ -88,23 +88,23 @@ pub(super) fn note<'a>(form: &'a Form, field: &'static str) -> FormResult<&'a st
         Err(TextError::TooLong) => format!("At most {NOTE_CHARS_MAX} characters."),
         Err(TextError::Empty | TextError::ControlCharacter) => "One line, please.".to_owned(),
     };
-    Err(FormError::at(field, text))
+    Err(FormRejection::at(field, text))
 }
 
 /// The form once more, with what was typed and what is wrong with it: the status of its page, the form
 /// and the frame with a message.
 pub(super) fn refuse(
     mut form: Form,
-    error: FormError,
+    error: FormRejection,
     frame: PageFrame,
 ) -> (StatusCode, Form, PageFrame) {
     match error {
-        FormError::Field(error) => {
+        FormRejection::Field(error) => {
             form.errors.note(error.field, error.text);
             let text = "Nothing was done: something in the form is not in order.";
             (StatusCode::UNPROCESSABLE_ENTITY, form, frame.with_flash(FlashLevel::Error, text))
         }
-        FormError::Whole(error) => {
+        FormRejection::Whole(error) => {
             let frame = frame.with_flash(FlashLevel::Error, error.message());
             (error.status(), form, frame)
         }
@@ -112,11 +112,11 @@ pub(super) fn refuse(
 }
 
 /// Show the ledger's refusal of an amount at the field of the amount.
-pub(super) fn refuse_amount(field: &'static str, error: LedgerError) -> FormError {
+pub(super) fn refuse_amount(field: &'static str, error: LedgerError) -> FormRejection {
     match error {
         LedgerError::RefundTooLarge { .. }
         | LedgerError::NotOwed
-        | LedgerError::CreditInFlight(_) => FormError::at(field, format!("{error}.")),
+        | LedgerError::CreditInFlight(_) => FormRejection::at(field, format!("{error}.")),
         error => error.into(),
     }
 }

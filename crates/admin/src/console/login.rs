@@ -4,7 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 
 use super::access::{LoggedInOperator, Visit};
 use super::customer::{HERE, render};
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormRejection, FormResult};
 use crate::login::refused;
 use tollgate_ledger::{AccountId, LedgerError, normal_email};
 use tollgate_types::secret::Secret;
@@ -42,7 +42,7 @@ async fn submit_login(
     account: AccountId,
     form: &Form,
 ) -> FormResult<Option<Secret>> {
-    let wrong = |text: String| FormError::at("email", text);
+    let wrong = |text: String| FormRejection::at("email", text);
     let email = normal_email(form.text("email")).map_err(|error| wrong(format!("{error}.")))?;
     let password = Secret::new_token().expose().chars().take(CHARACTERS).collect();
     let password = Secret::new(password);

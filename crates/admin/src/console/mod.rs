@@ -46,7 +46,7 @@ use super::AdminState;
 use tollgate_client_address as forwarded;
 use tollgate_fleet::HasFleet;
 use tollgate_web_kit::{
-    self as web, Attempts, Client, ConsoleGuard, NavItem, PageFrame, Session, Sessions,
+    self as web, Client, ConsoleGuard, NavItem, PageFrame, Session, Sessions, TryCounter,
 };
 
 /// Path prefix of the console.
@@ -85,7 +85,7 @@ fn nav(admin: &AdminState) -> &'static [NavItem] {
 struct OperatorConsole {
     admin: AdminState,
     sessions: Arc<Sessions>,
-    attempts: Arc<Attempts<IpAddr>>,
+    attempts: Arc<TryCounter<IpAddr>>,
 }
 
 impl OperatorConsole {

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::response::{IntoResponse as _, Response};
 
 use super::access::LoggedInOperator;
-use super::series::{self, Day, Hour};
+use super::series::{self, DayTotal, Hour};
 use crate::upstreams::{self, TargetState};
 use tollgate_fleet::HasFleet;
 use tollgate_ledger::{LedgerError, Totals};
@@ -15,15 +15,15 @@ use tollgate_web_kit::{HtmlPage, PageFrame, show};
 
 #[derive(Template)]
 #[template(path = "operator_overview.html")]
-struct Overview {
+struct OverviewPage {
     frame: PageFrame,
-    figures: Figures,
+    figures: OverviewFigures,
     requests_chart: String,
     ttfb_chart: String,
     /// Data of the charts by hour, newest first.
     hours: Vec<Hour>,
     spend_chart: String,
-    days: Vec<Day>,
+    days: Vec<DayTotal>,
 }
 
 /// The part of the page that is refreshed.
@@ -31,10 +31,10 @@ struct Overview {
 #[template(path = "operator_figures.html")]
 struct OverviewFragment {
     base: &'static str,
-    figures: Figures,
+    figures: OverviewFigures,
 }
 
-struct Figures {
+struct OverviewFigures {
     at: UnixMs,
     version: &'static str,
     hash: String,
@@ -73,11 +73,11 @@ pub(super) async fn page(operator: LoggedInOperator) -> Response {
     }
 }
 
-async fn overview(operator: &LoggedInOperator) -> Result<Overview, LedgerError> {
+async fn overview(operator: &LoggedInOperator) -> Result<OverviewPage, LedgerError> {
     let minutes = operator.admin().metrics.recent().minutes;
     let now = UnixMs::now();
     let days = series::days(operator.ledger(), now).await?;
-    Ok(Overview {
+    Ok(OverviewPage {
         frame: operator.frame(""),
         figures: figures(operator).await?,
         requests_chart: series::requests(&minutes),
@@ -96,14 +96,14 @@ pub(super) async fn refreshed(operator: LoggedInOperator) -> Response {
     }
 }
 
-async fn figures(operator: &LoggedInOperator) -> Result<Figures, LedgerError> {
+async fn figures(operator: &LoggedInOperator) -> Result<OverviewFigures, LedgerError> {
     let admin = operator.admin();
     let totals = admin.ledger.totals().await?;
     let at = UnixMs::now();
     let (spent_hour, spent_today) = series::spent(&admin.ledger, at).await?;
     let upstreams = upstreams(operator);
     let warnings = warnings(operator, &upstreams).await?;
-    Ok(Figures {
+    Ok(OverviewFigures {
         at,
         now: admin.metrics.recent().now,
         spent_hour,

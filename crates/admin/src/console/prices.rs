@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::Value;
 
 use super::access::LoggedInOperator;
-use super::form::{self, FormError, FormResult};
+use super::form::{self, FormRejection, FormResult};
 use super::{done, rule_text};
 use crate::error::ApiError;
 use tollgate_ledger::{IfMatch, LedgerError, PriceGroup, PriceNote};
@@ -80,7 +80,7 @@ async fn submit_new(operator: &LoggedInOperator, form: &Form) -> FormResult<()> 
     let made = by.set_price_group(name, rules, IfMatch::Exactly(None)).await;
     made.map_err(|error| match error {
         LedgerError::Changed => {
-            FormError::at("name", "There is a group of this name: change that one.")
+            FormRejection::at("name", "There is a group of this name: change that one.")
         }
         error => error.into(),
     })?;

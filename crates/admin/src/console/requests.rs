@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::access::{LenientQuery, LoggedInOperator};
 use crate::error::ApiError;
 use tollgate_ledger::{AccountId, KeyId, RequestId};
-use tollgate_telemetry::request_log::{Position, Query, ReadError, RequestRecord, Scope};
+use tollgate_telemetry::request_log::{Query, ReadError, RequestRecord, RingPosition, Scope};
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::{HtmlPage, PageFrame, request_list, show};
 
@@ -19,7 +19,7 @@ const PAGE: usize = 50;
 
 /// The filter of the list, as it was typed.
 #[derive(Clone, Default, Deserialize)]
-pub(super) struct RequestsQuery {
+pub(super) struct RequestsForm {
     #[serde(default)]
     account: String,
     #[serde(default)]
@@ -30,14 +30,14 @@ pub(super) struct RequestsQuery {
     status: String,
     #[serde(default)]
     errors: String,
-    before: Option<Position>,
+    before: Option<RingPosition>,
 }
 
 #[derive(Template)]
 #[template(path = "operator_requests.html")]
 struct Requests {
     frame: PageFrame,
-    typed: RequestsQuery,
+    typed: RequestsForm,
     wrong: Option<(&'static str, &'static str)>,
     rows: Vec<RequestRecord>,
     older: Option<String>,
@@ -57,7 +57,7 @@ pub(super) struct RequestRow<'a> {
 /// `GET /operator/requests`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(typed): LenientQuery<RequestsQuery>,
+    LenientQuery(typed): LenientQuery<RequestsForm>,
 ) -> Response {
     let log = &operator.admin().requests;
     let frame = operator.frame(HERE);
@@ -84,7 +84,7 @@ pub(super) async fn page(
 }
 
 /// Parse the filters, or name the field that is invalid.
-fn query(typed: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'static str)> {
+fn query(typed: &RequestsForm) -> Result<(Scope, Query), (&'static str, &'static str)> {
     let account = typed.account.trim();
     let scope = match account {
         "" => Scope::All,
@@ -104,7 +104,7 @@ fn query(typed: &RequestsQuery) -> Result<(Scope, Query), (&'static str, &'stati
     Ok((scope, Query { before: typed.before, limit: PAGE, model, key, status, errors_only }))
 }
 
-fn link(typed: &RequestsQuery, before: Position) -> String {
+fn link(typed: &RequestsForm, before: RingPosition) -> String {
     let filter = [
         ("account", typed.account.as_str()),
         ("key", &typed.key),

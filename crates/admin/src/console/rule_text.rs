@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::form::{FormError, FormResult};
+use super::form::{FormRejection, FormResult};
 use crate::error::ApiError;
 use crate::prices::RuleBody;
 use crate::value::Time;
@@ -76,16 +76,16 @@ pub(super) fn replaced(form: &Form) -> FormResult<Vec<PriceRule>> {
 /// # Errors
 /// Which line is no rule, beside their field.
 pub(super) fn typed(form: &Form) -> FormResult<Vec<PriceRule>> {
-    read(form.text("rules")).map_err(|why| FormError::at("rules", why))
+    read(form.text("rules")).map_err(|why| FormRejection::at("rules", why))
 }
 
 /// The ledger's refusal of prices, as an error of the form. A newer version of the rules is shown beside it.
-pub(super) fn refuse(error: LedgerError) -> FormError {
+pub(super) fn refuse(error: LedgerError) -> FormRejection {
     match error {
         LedgerError::Changed => {
             let text = "They were changed meanwhile, by somebody else or on another page. Open this \
                         page again to see what they are.";
-            FormError::at("rules", text)
+            FormRejection::at("rules", text)
         }
         error => error.into(),
     }

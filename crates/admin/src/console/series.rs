@@ -43,7 +43,7 @@ impl Hour {
 }
 
 /// Charges of all customers on one day.
-pub(super) struct Day {
+pub(super) struct DayTotal {
     pub(super) begin: UnixMs,
     pub(super) total: UsageTotal,
 }
@@ -106,18 +106,18 @@ pub(super) async fn spent(ledger: &Ledger, now: UnixMs) -> Result<(Nanousd, Nano
 }
 
 /// The last days on which something was used, newest first.
-pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<Day>, LedgerError> {
+pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<DayTotal>, LedgerError> {
     let first = (now.0 / MS_PER_DAY * MS_PER_DAY).saturating_sub((DAYS - 1) * MS_PER_DAY);
     let rows = ledger.usage_of_all(Grain::Day, UnixMs(first)..UnixMs(now.0 + 1)).await?;
     let mut days: BTreeMap<UnixMs, UsageTotal> = BTreeMap::new();
     for row in rows {
         days.entry(row.begin).or_default().add(&row.total);
     }
-    Ok(days.into_iter().rev().map(|(begin, total)| Day { begin, total }).collect())
+    Ok(days.into_iter().rev().map(|(begin, total)| DayTotal { begin, total }).collect())
 }
 
 /// Charges by day up to now, days without usage included, in the form that app.js draws.
-pub(super) fn spend(days: &[Day], now: UnixMs) -> String {
+pub(super) fn spend(days: &[DayTotal], now: UnixMs) -> String {
     // Days without usage are drawn as zero; the ledger has no rows for them.
     let first = (now.0 / MS_PER_DAY + 1).saturating_sub(DAYS);
     let x: Vec<u64> = (first..first + DAYS).map(|day| day * MS_PER_DAY / 1000).collect();

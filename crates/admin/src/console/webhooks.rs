@@ -21,7 +21,7 @@ const PAGE: usize = 50;
 
 /// Position in the list of tasks.
 #[derive(Default, Deserialize)]
-pub(super) struct TasksQuery {
+pub(super) struct TaskPosition {
     after: Option<TaskId>,
 }
 
@@ -38,7 +38,7 @@ struct Webhooks {
 
 #[derive(Template)]
 #[template(path = "operator_customer_tasks.html")]
-struct OfCustomer {
+struct CustomerWebhooksPage {
     frame: PageFrame,
     head: CustomerHead,
     once: String,
@@ -50,7 +50,7 @@ struct OfCustomer {
 /// `GET /operator/webhooks`
 pub(super) async fn page(
     operator: LoggedInOperator,
-    LenientQuery(query): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TaskPosition>,
 ) -> Response {
     match tasks(&operator, None, query).await {
         Ok((tasks, older)) => {
@@ -64,13 +64,13 @@ pub(super) async fn page(
 /// `GET /operator/customers/{account}/tasks`
 pub(super) async fn of_customer(
     Visit { operator, account }: Visit,
-    LenientQuery(query): LenientQuery<TasksQuery>,
+    LenientQuery(query): LenientQuery<TaskPosition>,
 ) -> Response {
     match tasks(&operator, Some(account.id), query).await {
         Ok((tasks, older)) => {
             let head = CustomerHead::new(operator.ledger(), &account, "/tasks");
             let (frame, once) = (operator.frame(customer::HERE), new_submit_token());
-            HtmlPage(OfCustomer { frame, head, once, tasks, older, back: "customer" })
+            HtmlPage(CustomerWebhooksPage { frame, head, once, tasks, older, back: "customer" })
                 .into_response()
         }
         Err(error) => operator.failed(error),
@@ -80,7 +80,7 @@ pub(super) async fn of_customer(
 async fn tasks(
     operator: &LoggedInOperator,
     account: Option<AccountId>,
-    query: TasksQuery,
+    query: TaskPosition,
 ) -> Result<(Vec<ListedTask>, Option<String>), LedgerError> {
     let found = operator.ledger().tasks(account, None, query.after, PAGE).await;
     // `None` is a cursor that is no longer in the list: the page is empty, with a link to the first.

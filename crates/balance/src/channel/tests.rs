@@ -30,7 +30,7 @@ fn channel() -> (Arc<Target>, Arc<Channel>) {
 }
 
 fn planned(kind: CallKind, account: u64) -> PlannedCall {
-    PlannedCall { caller: Caller { account, tokens: 10 }, kind }
+    PlannedCall { caller: CallOrigin { account, tokens: 10 }, kind }
 }
 
 /// Make a call with this outcome if the circuit allows it. Returns true if it was made.

@@ -17,8 +17,8 @@ const READY: CircuitStanding = CircuitStanding::Ready { share: 1.0 };
 const A: u64 = 1;
 
 /// A call of `account` with a short prompt.
-fn short(account: u64) -> Caller {
-    Caller { account, tokens: 100 }
+fn short(account: u64) -> CallOrigin {
+    CallOrigin { account, tokens: 100 }
 }
 
 fn secs(count: u64) -> Duration {
@@ -33,7 +33,7 @@ fn it_opens_after_failures_in_a_row_and_closes_by_one_probe() {
     assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES), None);
     assert_eq!(circuit.report(short(A), Verdict::Bad, now, &RULES), None, "the row was broken");
     let opened = circuit.report(short(A), Verdict::Bad, now, &RULES);
-    assert_eq!(opened, Some(Change::OpenedForOne(secs(5))));
+    assert_eq!(opened, Some(CircuitTransition::OpenedForOne(secs(5))));
     for standing in [
         circuit.standing(short(A), now + secs(1), &RULES),
         circuit.standing_for_all(now + secs(1), &RULES),
@@ -46,7 +46,10 @@ fn it_opens_after_failures_in_a_row_and_closes_by_one_probe() {
     assert!(circuit.begin(A, due).is_any(), "the first finds out");
     assert!(!circuit.begin(A, due).is_any(), "one at a time");
     assert_eq!(circuit.standing(short(A), due, &RULES), CircuitStanding::Probing);
-    assert_eq!(circuit.report(short(A), Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert_eq!(
+        circuit.report(short(A), Verdict::Good, due, &RULES),
+        Some(CircuitTransition::Closed)
+    );
     assert_eq!(circuit.standing(short(A), due, &RULES), CircuitStanding::Ready { share: 0.1 });
     assert_eq!(
         circuit.standing(short(A), due + secs(5), &RULES),
@@ -104,7 +107,7 @@ fn a_share_of_failures_opens_it_and_old_ones_are_forgotten() {
     }
     circuit.report(short(A), Verdict::Good, later, &RULES);
     let opened = circuit.report(short(A), Verdict::Bad, later, &RULES);
-    assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "10 of 20");
+    assert_eq!(opened, Some(CircuitTransition::OpenedForOne(secs(5))), "10 of 20");
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn failures_of_several_accounts_open_it_for_all() {
     assert_eq!(circuit.report(short(1), Verdict::Bad, now, &RULES), None);
     assert_eq!(circuit.report(short(2), Verdict::Bad, now, &RULES), None);
     let opened = circuit.report(short(3), Verdict::Bad, now, &RULES);
-    assert_eq!(opened, Some(Change::Opened(secs(5))), "a third account");
+    assert_eq!(opened, Some(CircuitTransition::Opened(secs(5))), "a third account");
     assert_eq!(circuit.standing(short(4), now, &RULES), CircuitStanding::Open(secs(5)));
     assert_eq!(circuit.accounts_shut_out(now, &RULES), 0, "it is open for all");
 }
@@ -153,7 +156,7 @@ fn connections_that_do_not_come_about_count_whoever_asks() {
     circuit.report(short(1), Verdict::Down, now, &RULES);
     circuit.report(short(1), Verdict::Down, now, &RULES);
     let opened = circuit.report(short(1), Verdict::Down, now, &RULES);
-    assert_eq!(opened, Some(Change::Opened(secs(5))));
+    assert_eq!(opened, Some(CircuitTransition::Opened(secs(5))));
     assert_eq!(circuit.standing(short(2), now, &RULES), CircuitStanding::Open(secs(5)));
 }
 
@@ -168,7 +171,7 @@ fn a_repeated_failure_of_one_account_does_not_delay_others_probes() {
         due += secs(5);
         assert!(circuit.begin(account, due).is_any());
         let opened = circuit.report(short(account), Verdict::Bad, due, &RULES);
-        assert_eq!(opened, Some(Change::OpenedForOne(secs(5))), "its own pause");
+        assert_eq!(opened, Some(CircuitTransition::OpenedForOne(secs(5))), "its own pause");
     }
     due += secs(5);
     assert_eq!(
@@ -183,7 +186,10 @@ fn a_repeated_failure_of_one_account_does_not_delay_others_probes() {
         CircuitStanding::ProbeDue,
         "not for ever"
     );
-    assert_eq!(circuit.report(short(4), Verdict::Good, due, &RULES), Some(Change::Closed));
+    assert_eq!(
+        circuit.report(short(4), Verdict::Good, due, &RULES),
+        Some(CircuitTransition::Closed)
+    );
     assert!(matches!(circuit.standing(short(5), due, &RULES), CircuitStanding::Ready { .. }));
     assert_eq!(
         circuit.standing(short(3), due, &RULES),
@@ -309,8 +315,8 @@ fn an_upstream_that_fails_everybody_is_left_alone_and_found_again() {
 }
 
 /// A call of `account` with a prompt of so many tokens.
-fn sized(account: u64, tokens: u64) -> Caller {
-    Caller { account, tokens }
+fn sized(account: u64, tokens: u64) -> CallOrigin {
+    CallOrigin { account, tokens }
 }
 
 #[test]
@@ -361,11 +367,11 @@ fn other_kinds_of_calls_find_out_whether_it_can_be_reached_and_nothing_else() {
     assert_eq!(circuit.standing_for_other_kinds(now), CircuitStanding::Open(secs(5)));
     assert_eq!(circuit.standing_for_other_kinds(due), READY);
     let opened = circuit.report(short(1), Verdict::Down, due, &RULES);
-    assert_eq!(opened, Some(Change::Opened(secs(10))), "one has found out for all");
+    assert_eq!(opened, Some(CircuitTransition::Opened(secs(10))), "one has found out for all");
     assert_eq!(circuit.report(short(1), Verdict::Down, due, &RULES), None, "once");
     let due = due + secs(10);
     assert_eq!(circuit.standing(short(1), due, &RULES), CircuitStanding::ProbeDue);
-    assert_eq!(circuit.connected(due), Some(Change::Closed));
+    assert_eq!(circuit.connected(due), Some(CircuitTransition::Closed));
     assert!(matches!(circuit.standing(short(1), due, &RULES), CircuitStanding::Ready { .. }));
 
     // Rate limits and the failures of one account are nothing to other kinds.

@@ -16,7 +16,7 @@ struct IndexedListing<'a> {
 }
 
 /// The entries of all lists, with the label of each list.
-pub(super) struct Index<'a> {
+pub(super) struct ListingIndex<'a> {
     lists: Vec<(ListSummary, Vec<IndexedListing<'a>>)>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Witness<'a> {
     pub(super) listing: &'a Listing,
 }
 
-impl<'a> Index<'a> {
+impl<'a> ListingIndex<'a> {
     /// The index of these lists. One that is the only one of its format is labelled by that, and others
     /// with a number as well.
     pub(super) fn new(lists: &'a [NamedCatalogue]) -> Self {

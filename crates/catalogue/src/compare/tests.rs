@@ -229,7 +229,7 @@ fn a_name_is_matched_with_its_provider() {
         own.targets =
             vec![OwnTarget { upstream: upstream.to_owned(), model: model.map(str::to_owned) }];
         let lists = lists();
-        let index = Index::new(&lists);
+        let index = ListingIndex::new(&lists);
         let witnesses = index.witnesses(&own, std::slice::from_ref(&own));
         let names: Vec<_> =
             witnesses.iter().map(|witness| witness.listing.listed_as.as_str()).collect();
@@ -244,7 +244,7 @@ fn a_pattern_leaves_names_to_the_models_that_have_them() {
     let longer = chat("anthropic", "claude-sonnet-*", [1, 1, 1]);
     let all = [release, pattern, longer];
     let lists = lists();
-    let index = Index::new(&lists);
+    let index = ListingIndex::new(&lists);
     let [_, pattern, _] = &all;
     let names: BTreeSet<_> = index
         .witnesses(pattern, &all)

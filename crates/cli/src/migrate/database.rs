@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::super::terminal::{errln, outln};
 use crate::exit::{CODES, Failure, REFUSED};
 use crate::files::{self, Files};
-use crate::sheet::{Kind, Sheet};
+use crate::sheet::{Sheet, ValueFormat};
 use tollgate_fleet::postgres::migrate::{self, MIGRATIONS, SchemaState};
 use tollgate_fleet::postgres::{Db, DbError, PostgresOptions};
 
@@ -19,9 +19,9 @@ const OTHER_FILE: &str = "or name the file of a node with --routes";
 const STEPS: Sheet = Sheet::list(
     "/version",
     &[
-        ("step", "/version", Kind::Figure),
-        ("name", "/name", Kind::Text),
-        ("taken", "/applied_at", Kind::Text),
+        ("step", "/version", ValueFormat::Figure),
+        ("name", "/name", ValueFormat::Text),
+        ("taken", "/applied_at", ValueFormat::Text),
     ],
 );
 

@@ -11,7 +11,7 @@ use super::database;
 use crate::archive;
 use crate::exit::{CODES, Failure, REFUSED};
 use crate::files::{self, Files};
-use crate::sheet::{Kind, Sheet};
+use crate::sheet::{Sheet, ValueFormat};
 use tollgate_fleet::moving::{self, MoveError, MoveReport};
 use tollgate_fleet::postgres::Db;
 use tollgate_ledger::{Ledger, Options, RecoveryPolicy};
@@ -20,18 +20,18 @@ use tollgate_ledger::{Ledger, Options, RecoveryPolicy};
 const COUNTED: Sheet = Sheet::list(
     "/account",
     &[
-        ("account", "/account", Kind::Text),
-        ("granted", "/granted", Kind::Figure),
-        ("available", "/available", Kind::Figure),
-        ("held", "/held", Kind::Figure),
-        ("spent", "/spent", Kind::Figure),
-        ("debt", "/debt", Kind::Figure),
-        ("credit line", "/credit", Kind::Figure),
-        ("written off", "/written_off", Kind::Figure),
-        ("keys", "/keys", Kind::Figure),
-        ("tasks", "/tasks", Kind::Figure),
-        ("lines", "/lines", Kind::Figure),
-        ("calls", "/calls", Kind::Figure),
+        ("account", "/account", ValueFormat::Text),
+        ("granted", "/granted", ValueFormat::Figure),
+        ("available", "/available", ValueFormat::Figure),
+        ("held", "/held", ValueFormat::Figure),
+        ("spent", "/spent", ValueFormat::Figure),
+        ("debt", "/debt", ValueFormat::Figure),
+        ("credit line", "/credit", ValueFormat::Figure),
+        ("written off", "/written_off", ValueFormat::Figure),
+        ("keys", "/keys", ValueFormat::Figure),
+        ("tasks", "/tasks", ValueFormat::Figure),
+        ("lines", "/lines", ValueFormat::Figure),
+        ("calls", "/calls", ValueFormat::Figure),
     ],
 );
 
@@ -175,7 +175,7 @@ fn recover(dir: &std::path::Path, recovery: RecoveryChoice) -> anyhow::Result<()
 }
 
 fn say(moved: &MoveReport, as_json: bool) {
-    let row = |account: &str, tally: &moving::Tally| {
+    let row = |account: &str, tally: &moving::AccountTally| {
         let mut row = json!(tally);
         row["account"] = Value::from(account);
         row

@@ -6,7 +6,7 @@ use super::secrets::check_secret;
 use super::{check_name, listeners};
 use crate::document::{Document, Fault};
 use crate::snapshot::{Admin, Operator};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::{Overrides, raw};
 use tollgate_types::secret::Secret;
 
@@ -31,9 +31,13 @@ const PLACEHOLDERS: [&str; 8] = [
 const ADMIN: &str = "admin";
 
 /// Compiles valid settings, and reports the others.
-pub(super) fn compile(document: &mut Document, raw: raw::Admin, overrides: &Overrides) -> Admin {
+pub(super) fn compile(
+    document: &mut Document,
+    raw: raw::AdminSection,
+    overrides: &Overrides,
+) -> Admin {
     let token = raw.token.map(|token| token.0).filter(|token| !token.expose().is_empty());
-    let at = Path::root().key("admin");
+    let at = DocumentPath::root().key("admin");
     check_secret(document, &at.key("token"), token.as_ref());
     if let Some(token) = &token {
         check_token(document, &at.key("token"), token);
@@ -58,7 +62,7 @@ pub(super) fn compile(document: &mut Document, raw: raw::Admin, overrides: &Over
 }
 
 /// Reports a token that can be guessed.
-fn check_token(document: &mut Document, at: &Path, token: &Secret) {
+fn check_token(document: &mut Document, at: &DocumentPath, token: &Secret) {
     let text = token.expose();
     let letters: String =
         text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
@@ -78,7 +82,7 @@ fn check_token(document: &mut Document, at: &Path, token: &Secret) {
 
 fn check_operators(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     token: Option<&Secret>,
     operators: &[Operator],
 ) {

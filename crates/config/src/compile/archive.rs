@@ -9,7 +9,7 @@ use super::DAY;
 use super::reach::{ServerAddress, TypedProxy};
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::url::BaseUrl;
 use tollgate_options::archive::{Archive, ArchiveTo, BucketOptions};
 use tollgate_options::network::ProxyRules;
@@ -26,8 +26,8 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 /// Compiles valid settings, and reports the others. `at` is the path of `store`.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
-    raw: raw::Archive,
+    at: &DocumentPath,
+    raw: raw::ArchiveSection,
     data_dir: &std::path::Path,
     proxies: &ProxyRules,
 ) -> Option<Archive> {
@@ -56,7 +56,7 @@ pub(super) fn compile(
 
 fn directory(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     named: String,
     data_dir: &std::path::Path,
 ) -> PathBuf {
@@ -76,7 +76,7 @@ fn directory(
 /// Has a bucket reached through the proxy that the environment names for it.
 fn through_proxy(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     options: BucketOptions,
     rules: &ProxyRules,
 ) -> BucketOptions {
@@ -85,7 +85,11 @@ fn through_proxy(
     BucketOptions { proxy, ..options }
 }
 
-fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<BucketOptions> {
+fn bucket(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: raw::BucketSection,
+) -> Option<BucketOptions> {
     if !is_bucket(&raw.bucket) {
         let fault = Fault::at_value(&at.key("bucket"), "no bucket can be called so");
         document.note(fault.help("3 to 63 of `a` to `z`, `0` to `9`, `-` and `.`, without a path"));
@@ -142,7 +146,7 @@ fn bucket(document: &mut Document, at: &Path, raw: raw::Bucket) -> Option<Bucket
     Some(options)
 }
 
-fn endpoint(document: &mut Document, at: &Path, raw: &raw::Bucket) -> Option<Url> {
+fn endpoint(document: &mut Document, at: &DocumentPath, raw: &raw::BucketSection) -> Option<Url> {
     let text = match &raw.endpoint {
         Some(BaseUrl { tls, authority, path_prefix, .. }) => {
             let scheme = if *tls { "https" } else { "http" };

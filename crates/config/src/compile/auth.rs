@@ -4,7 +4,7 @@ use url::Url;
 
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::url::BaseUrl;
 use tollgate_options::auth::{Auth, AuthKind, EntraAuth, GoogleAuth};
 use tollgate_options::key_file;
@@ -33,8 +33,8 @@ pub(super) struct AuthFor<'a> {
 /// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
-    raw: &raw::Auth,
+    at: &DocumentPath,
+    raw: &raw::AuthSection,
     whose: AuthFor<'_>,
 ) -> Option<Auth> {
     let kind = match (&raw.entra, &raw.google, &raw.aws) {
@@ -57,7 +57,7 @@ pub(super) fn compile(
     Some(Auth::new(whose.upstream, whose.credential, kind))
 }
 
-fn entra(document: &mut Document, at: &Path, raw: &raw::Entra) -> Option<EntraAuth> {
+fn entra(document: &mut Document, at: &DocumentPath, raw: &raw::Entra) -> Option<EntraAuth> {
     let tenant = raw.tenant_id.as_str();
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
     // Endpoints for users of several tenants issue no tokens to an application.
@@ -97,7 +97,11 @@ fn entra(document: &mut Document, at: &Path, raw: &raw::Entra) -> Option<EntraAu
     })
 }
 
-fn google(document: &mut Document, at: &Path, raw: &raw::Google) -> Option<GoogleAuth> {
+fn google(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::GoogleSection,
+) -> Option<GoogleAuth> {
     let scope = raw.scope.as_deref().unwrap_or(GOOGLE_SCOPE);
     check_text(document, &at.key("scope"), scope, GOOGLE_SCOPE);
     let token_url = match &raw.token_url {
@@ -120,7 +124,7 @@ fn google(document: &mut Document, at: &Path, raw: &raw::Google) -> Option<Googl
 }
 
 /// The URL at which tokens are issued.
-fn url(document: &mut Document, at: &Path, typed: &BaseUrl) -> Option<Url> {
+fn url(document: &mut Document, at: &DocumentPath, typed: &BaseUrl) -> Option<Url> {
     let scheme = if typed.tls { "https" } else { "http" };
     let url = Url::parse(&format!("{scheme}://{}{}", typed.authority, typed.path_prefix)).ok()?;
     // An error, not a warning as for an API key: with it anybody can have tokens of the whole account.
@@ -139,7 +143,7 @@ fn is_safe(url: &Url) -> bool {
 }
 
 /// Reports an empty text, or one that cannot be sent in a request.
-fn check_text(document: &mut Document, at: &Path, text: &str, example: &str) {
+fn check_text(document: &mut Document, at: &DocumentPath, text: &str, example: &str) {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
         let fault = Fault::at_value(at, "this is empty, or has letters that do not belong here");
         document.note(fault.help(format!("such as {example}")));
@@ -147,7 +151,7 @@ fn check_text(document: &mut Document, at: &Path, text: &str, example: &str) {
 }
 
 /// Notes a secret that is empty, or cannot be one.
-fn check_given(document: &mut Document, at: &Path, secret: &Secret) {
+fn check_given(document: &mut Document, at: &DocumentPath, secret: &Secret) {
     if secret.expose().is_empty() {
         let fault = Fault::at_key(at, "there is nothing to sign in with");
         document.note(fault.help("take it from `${VAR}` or `{file: PATH}`"));

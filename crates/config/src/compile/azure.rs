@@ -4,13 +4,17 @@ use crate::document::{Document, Fault};
 use crate::names::Protocol;
 use crate::raw;
 use crate::snapshot::Azure;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 
 /// Base path of Azure's API with OpenAI's own paths.
 const V1: &str = "/openai/v1";
 
 /// Compiles valid settings, and reports the others; `None` for an upstream other than Azure.
-pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Upstream) -> Option<Azure> {
+pub(super) fn compile(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::UpstreamEntry,
+) -> Option<Azure> {
     let is_azure = raw.protocol.0 == Protocol::Azure;
     if !is_azure {
         if raw.api_version.is_some() {
@@ -31,7 +35,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Upstream) -
 }
 
 /// Notes a path that goes with no way to name deployments.
-fn check_url(document: &mut Document, at: &Path, prefix: &str, has_version: bool) {
+fn check_url(document: &mut Document, at: &DocumentPath, prefix: &str, has_version: bool) {
     let is_v1 = prefix.ends_with(V1);
     let (message, help) = match (is_v1, has_version) {
         (true, true) => (

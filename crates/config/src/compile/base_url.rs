@@ -5,7 +5,7 @@ use tollgate_protocols::{Dialect, Operation, codec};
 use crate::document::{Document, Fault};
 use crate::names::Protocol;
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 
 /// Endpoints that no codec uses.
 const OTHER_ENDPOINTS: [&str; 8] = [
@@ -23,7 +23,7 @@ const UNVERSIONED_HOSTS: [&str; 3] =
     ["api.deepseek.com", "api.perplexity.ai", "models.inference.ai.azure.com"];
 
 /// Warns of a URL that is an endpoint, has its version twice, or has none where one belongs.
-pub(super) fn check(document: &mut Document, path: &Path, raw: &raw::Upstream) {
+pub(super) fn check(document: &mut Document, path: &DocumentPath, raw: &raw::UpstreamEntry) {
     let (url, protocol) = (&raw.base_url, raw.protocol.0);
     let Some((message, help)) = fault(protocol, &url.host, &url.path_prefix) else { return };
     document.note(Fault::at_value(&path.key("base_url"), message).warning().help(help));

@@ -3,8 +3,8 @@
 use crate::document::{Document, Fault};
 use crate::memory;
 use crate::raw;
-use crate::snapshot::Limits;
-use crate::spans::Path;
+use crate::snapshot::IntakeLimits;
+use crate::spans::DocumentPath;
 
 /// Default memory for all bodies, if the machine has enough.
 const ALL_BYTES_DEFAULT: usize = 512 << 20;
@@ -31,7 +31,7 @@ pub(super) fn compile(document: &mut Document, raw: &raw::LimitsSection) -> Bodi
     let memory = memory::limit();
     let is_default = raw.body_memory_max.is_none();
     let all = raw.body_memory_max.map_or_else(|| all_of(memory), |size| size.0);
-    let path = Path::root().key("limits").key("body_max");
+    let path = DocumentPath::root().key("limits").key("body_max");
     let one = match raw.body_max {
         Some(requested) => {
             largest(document, &path, requested.0, all, is_default, "`body_memory_max`")
@@ -55,7 +55,7 @@ fn all_of(memory: Option<u64>) -> usize {
 /// together; where these follow from the memory that there is, it is made smaller.
 pub(super) fn largest(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     requested: usize,
     all: usize,
     is_default: bool,
@@ -82,9 +82,9 @@ pub(super) fn largest(
 /// bodies together may take, with an error or a warning where more was asked for.
 pub(super) fn largest_of(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     requested: usize,
-    limits: &Limits,
+    limits: &IntakeLimits,
 ) -> usize {
     let (all, is_default) = (limits.body_memory_bytes_max, limits.body_memory_is_default);
     largest(document, path, requested, all, is_default, "`body_memory_max` of `limits`")
@@ -92,7 +92,7 @@ pub(super) fn largest_of(
 
 /// Memory for the bodies of one account: its share, and never less than one of the largest with its upstream
 /// copy.
-pub(super) fn of_one_account(limits: &Limits, percent: u32, largest: usize) -> usize {
+pub(super) fn of_one_account(limits: &IntakeLimits, percent: u32, largest: usize) -> usize {
     let all = limits.body_memory_bytes_max;
     part_of(all, percent).max(largest.saturating_mul(2)).min(all)
 }

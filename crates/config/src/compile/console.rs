@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::hosted::wrong_path;
 use crate::document::{Document, Fault};
-use crate::snapshot::{Console, Mcp, PublicUrl, Route, SignUp};
-use crate::spans::Path;
+use crate::snapshot::{Console, Mcp, PublicUrl, Route, SignUpPolicy};
+use crate::spans::DocumentPath;
 use crate::url::BaseUrl;
 use crate::{Overrides, raw};
 use tollgate_money::money::Nanousd;
@@ -16,12 +16,12 @@ const DEMO_TRIAL_CREDIT: Nanousd = Nanousd::new(5_000_000_000);
 /// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    raw: raw::Console,
+    raw: raw::ConsoleSection,
     routes: &[Arc<Route>],
     mcp: &Mcp,
     overrides: &Overrides,
 ) -> Console {
-    let at = Path::root().key("console").key("path");
+    let at = DocumentPath::root().key("console").key("path");
     let others = if mcp.enabled { &[mcp.path.as_str()][..] } else { &[] };
     if raw.enabled
         && let Some(message) = wrong_path(&raw.path, routes, others)
@@ -36,9 +36,9 @@ pub(super) fn compile(
         enabled: raw.enabled,
         path: raw.path,
         sign_up: match raw.sign_up {
-            raw::SignUpMode::Closed => SignUp::Closed,
-            raw::SignUpMode::Invite => SignUp::Invite,
-            raw::SignUpMode::Open => SignUp::Open,
+            raw::SignUpMode::Closed => SignUpPolicy::Closed,
+            raw::SignUpMode::Invite => SignUpPolicy::Invite,
+            raw::SignUpMode::Open => SignUpPolicy::Open,
         },
         trial_credit: raw.trial_credit.0,
         session: raw.session.0,
@@ -46,7 +46,7 @@ pub(super) fn compile(
     };
     if overrides.every_upstream_at.is_some() {
         // Nothing costs anything there, and who tries the gateway out wants to see all of it.
-        console.sign_up = SignUp::Open;
+        console.sign_up = SignUpPolicy::Open;
         console.trial_credit = console.trial_credit.max(DEMO_TRIAL_CREDIT);
     }
     console

@@ -5,7 +5,7 @@ use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::{Target, TargetCost};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_money::money::{Factor, Nanousd, Rate};
 use tollgate_money::price::{PriceList, Unit, Usage};
 use tollgate_protocols::Operation;
@@ -47,8 +47,8 @@ pub(super) fn rank(targets: &mut [Target]) {
 /// or contradictory.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
-    raw: &raw::Cost,
+    at: &DocumentPath,
+    raw: &raw::CostSection,
     (sold, operations): (&PriceList, &[Operation]),
 ) -> Option<TargetCost> {
     let own = raw.prices();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_protocols::Operation;
 
 /// Each of them reads every request for the model that lists it.
@@ -22,7 +22,7 @@ pub(super) struct TypedOperations {
 
 impl TypedOperations {
     /// Reads the models of the whole file.
-    pub(super) fn new(document: &Document, models: &raw::Entries<raw::Model>) -> Self {
+    pub(super) fn new(document: &Document, models: &raw::OrderedMap<raw::ModelEntry>) -> Self {
         let ids = document.keys(&["models"]).into_iter().map(str::to_owned).collect();
         let read = models
             .0
@@ -35,7 +35,7 @@ impl TypedOperations {
     pub(super) fn compile(
         &self,
         document: &mut Document,
-        at: &Path,
+        at: &DocumentPath,
         id: &str,
         fallbacks: &[String],
     ) -> Vec<Arc<str>> {

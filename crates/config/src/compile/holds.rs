@@ -7,15 +7,15 @@ use tollgate_options::holds::{HoldOverrides, HoldRules, Means};
 use crate::document::{Document, Fault};
 use crate::names::MeansName;
 use crate::raw;
-use crate::spans::Path;
-use crate::window::Window;
+use crate::spans::DocumentPath;
+use crate::window::OptionalDuration;
 
 /// Longest permitted wait for an answer that has not begun.
 const WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// Compiles the rules for all models and accounts.
 pub(super) fn compile(document: &mut Document, raw: &raw::HoldsSection) -> HoldRules {
-    let at = Path::root().key("holds");
+    let at = DocumentPath::root().key("holds");
     check_tokens(document, &at, raw.output_floor, raw.slice);
     HoldRules {
         means: means(document, &at, &raw.means),
@@ -27,7 +27,11 @@ pub(super) fn compile(document: &mut Document, raw: &raw::HoldsSection) -> HoldR
 }
 
 /// The rules of one model.
-pub(super) fn of_model(document: &mut Document, at: &Path, raw: &raw::ModelHolds) -> HoldOverrides {
+pub(super) fn of_model(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::ModelHoldsSection,
+) -> HoldOverrides {
     let HoldRules { output_floor, slice, .. } = HoldRules::default();
     let floor = raw.output_floor.unwrap_or(output_floor);
     check_tokens(document, at, floor, raw.slice.unwrap_or(slice));
@@ -39,7 +43,7 @@ pub(super) fn of_model(document: &mut Document, at: &Path, raw: &raw::ModelHolds
     }
 }
 
-fn check_tokens(document: &mut Document, at: &Path, output_floor: u64, slice: u64) {
+fn check_tokens(document: &mut Document, at: &DocumentPath, output_floor: u64, slice: u64) {
     for (key, value, range) in [
         ("output_floor", output_floor, 1..=10_000_000),
         // A smaller slice would be extended for every few words.
@@ -52,7 +56,7 @@ fn check_tokens(document: &mut Document, at: &Path, output_floor: u64, slice: u6
     }
 }
 
-fn means(document: &mut Document, at: &Path, listed: &[MeansName]) -> Vec<Means> {
+fn means(document: &mut Document, at: &DocumentPath, listed: &[MeansName]) -> Vec<Means> {
     for (index, name) in listed.iter().enumerate() {
         if listed.iter().take(index).any(|earlier| earlier == name) {
             let path = at.key("means").index(index);
@@ -62,7 +66,7 @@ fn means(document: &mut Document, at: &Path, listed: &[MeansName]) -> Vec<Means>
     listed.iter().map(|name| name.0).collect()
 }
 
-fn wait(document: &mut Document, at: &Path, typed: Window) -> Duration {
+fn wait(document: &mut Document, at: &DocumentPath, typed: OptionalDuration) -> Duration {
     let wait = typed.0.unwrap_or(Duration::ZERO);
     if wait > WAIT_MAX {
         let fault = Fault::at_value(&at.key("wait"), "customers' clients give up before that");

@@ -6,7 +6,7 @@ use super::price_fields;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::Target;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_protocols::limits::{
     CallIds, ChatStyle, ChatTools, DOCUMENTS_MAX, Efforts, ImageLimits, Mode, ModelLimits,
     PassList, PricedFeatures, SEARCHES_MAX, SpeechLimits, ThinkingField, ThinkingStyle,
@@ -16,7 +16,7 @@ use tollgate_protocols::media::PictureFamily;
 use tollgate_protocols::{Dialect, Operation};
 
 /// The limits that are typed as one field, and whether it was typed.
-fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
+fn typed(raw: &raw::ModelLimitsSection) -> Vec<&'static str> {
     [
         ("context_tokens_max", raw.context_tokens_max.is_some()),
         ("output_tokens_max", raw.output_tokens_max.is_some()),
@@ -53,7 +53,11 @@ fn typed(raw: &raw::ModelLimits) -> Vec<&'static str> {
 }
 
 /// Compiles a model's limits, and notes what is missing, superfluous or contradictory.
-pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> ModelLimits {
+pub(super) fn compile(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
+) -> ModelLimits {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     let billed_by_tokens = raw.prices.output_per_1m_tokens.is_some();
     let reasoning = raw.reasoning.unwrap_or(true);
@@ -153,7 +157,7 @@ fn chat_tools(typed: raw::ChatToolsWords) -> ChatTools {
 }
 
 /// Compiles the options for translated requests.
-fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
+fn translation(raw: &raw::ModelEntry) -> Option<TranslationTarget> {
     let mode = match raw.translation {
         raw::Translation::Lenient => Mode::Lenient,
         raw::Translation::Strict => Mode::Strict,
@@ -163,9 +167,9 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
     Some(TranslationTarget {
         mode,
         thinking: match options.thinking {
-            raw::Thinking::Effort => ThinkingStyle::Effort,
-            raw::Thinking::Budget => ThinkingStyle::Budget,
-            raw::Thinking::None => ThinkingStyle::None,
+            raw::ThinkingParameter::Effort => ThinkingStyle::Effort,
+            raw::ThinkingParameter::Budget => ThinkingStyle::Budget,
+            raw::ThinkingParameter::None => ThinkingStyle::None,
         },
         takes_sampling: options.sampling,
         chat: match options.chat {
@@ -194,7 +198,7 @@ fn translation(raw: &raw::Model) -> Option<TranslationTarget> {
 
 /// The fields that translated requests have because the model is told by them to think, or not to: they
 /// are let through.
-pub(super) fn thinking_fields(raw: &raw::Model) -> &'static [&'static str] {
+pub(super) fn thinking_fields(raw: &raw::ModelEntry) -> &'static [&'static str] {
     match raw.translated.thinking_field {
         raw::ThinkingFieldWords::None | raw::ThinkingFieldWords::ReasoningEffort => &[],
         raw::ThinkingFieldWords::Thinking => &["thinking"],
@@ -205,7 +209,12 @@ pub(super) fn thinking_fields(raw: &raw::Model) -> &'static [&'static str] {
 
 /// Warns about limits of a pattern, which will also apply to future models. A pattern that ends in a date
 /// matches only releases of one model.
-pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &raw::ModelLimits) {
+pub(super) fn check_pattern(
+    document: &mut Document,
+    at: &DocumentPath,
+    id: &str,
+    raw: &raw::ModelLimitsSection,
+) {
     let Some(literal) = id.strip_suffix('*') else { return };
     // Releases of one model share its limits; only a pattern that fits other models goes out of date.
     if DATES.iter().any(|date| literal.ends_with(date)) {
@@ -229,7 +238,7 @@ pub(super) fn check_pattern(document: &mut Document, at: &Path, id: &str, raw: &
 /// Beginnings of a release date behind a model's name.
 const DATES: [&str; 2] = ["-20", "@20"];
 
-fn images(raw: &raw::ModelLimits) -> ImageLimits {
+fn images(raw: &raw::ModelLimitsSection) -> ImageLimits {
     let default = ImageLimits::default();
     ImageLimits {
         count_max: raw.images_max.unwrap_or(default.count_max),
@@ -253,7 +262,7 @@ fn images(raw: &raw::ModelLimits) -> ImageLimits {
     }
 }
 
-fn transcription(raw: &raw::ModelLimits) -> TranscriptionLimits {
+fn transcription(raw: &raw::ModelLimitsSection) -> TranscriptionLimits {
     let default = TranscriptionLimits::default();
     TranscriptionLimits {
         seconds_max: raw.seconds_max,
@@ -264,7 +273,7 @@ fn transcription(raw: &raw::ModelLimits) -> TranscriptionLimits {
     }
 }
 
-fn speech(raw: &raw::ModelLimits) -> SpeechLimits {
+fn speech(raw: &raw::ModelLimitsSection) -> SpeechLimits {
     let default = SpeechLimits::default();
     SpeechLimits {
         characters_max: raw.characters_max.unwrap_or(default.characters_max),
@@ -280,7 +289,7 @@ mod tests {
 
     #[test]
     fn rows_of_operations_name_fields_that_exist() {
-        let limits = shape::schema_of::<raw::ModelLimits>();
+        let limits = shape::schema_of::<raw::ModelLimitsSection>();
         let conditions = shape::schema_of::<raw::WhenSection>();
         let has = |schema: &schemars::Schema, field: &str| {
             schema.as_value()["properties"].get(field).is_some()

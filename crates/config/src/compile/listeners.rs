@@ -6,14 +6,14 @@ use std::sync::Arc;
 use crate::certificate::{Certificate, CertificateFile, CertificateFiles};
 use crate::document::{Document, Fault};
 use crate::snapshot::{Admin, Listener};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::{Overrides, raw};
 use tollgate_types::clock::UnixMs;
 
 /// Compiles valid listeners, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    raw: &[raw::Listener],
+    raw: &[raw::ListenerEntry],
     admin: &Admin,
     overrides: &Overrides,
 ) -> Vec<Listener> {
@@ -21,7 +21,7 @@ pub(super) fn compile(
         // The command line replaces the whole list: a test or a demo must not open other ports.
         return vec![Listener { address, h2c: true, proxy_protocol: false, tls: None }];
     }
-    let path = Path::root().key("listeners");
+    let path = DocumentPath::root().key("listeners");
     if raw.is_empty() {
         let help = "such as `- address: 0.0.0.0:8080`";
         document.note(Fault::at_key(&path, "there is no listener").help(help));
@@ -45,7 +45,7 @@ pub(super) fn compile(
 /// Reads the two files; `None` for a pair that cannot be used, which is noted.
 pub(super) fn certificate(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     raw: &raw::Tls,
 ) -> Option<Arc<Certificate>> {
     let files = CertificateFiles {

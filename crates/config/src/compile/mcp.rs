@@ -8,8 +8,8 @@ use super::bodies;
 use super::hosted::wrong_path;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::snapshot::{Limits, Mcp, Route};
-use crate::spans::Path;
+use crate::snapshot::{IntakeLimits, Mcp, Route};
+use crate::spans::DocumentPath;
 
 /// The largest request body where the file does not say: a long conversation, or an image in base64.
 /// What parses it makes several copies of it.
@@ -18,11 +18,11 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    raw: raw::Mcp,
-    limits: &Limits,
+    raw: raw::McpSection,
+    limits: &IntakeLimits,
     routes: &[Arc<Route>],
 ) -> Mcp {
-    let at = Path::root().key("mcp");
+    let at = DocumentPath::root().key("mcp");
     if raw.enabled
         && let Some(message) = wrong_path(&raw.path, routes, &[])
     {

@@ -3,7 +3,7 @@
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::Target;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_protocols::limits::MissingUsage;
 use tollgate_protocols::{Dialect, Operation};
 
@@ -46,8 +46,8 @@ const OUTPUT_TOKENS_MIN: u64 = 64_000;
 /// Warns about a model that may think without showing it, at an upstream that is not known to report usage.
 pub(super) fn check(
     document: &mut Document,
-    at: &Path,
-    raw: &raw::Model,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
     operations: &[Operation],
     targets: &[Target],
 ) {
@@ -79,10 +79,10 @@ fn reports(host: &str) -> bool {
 }
 
 /// Compiles `missing_usage`, which is `estimate` by default.
-pub(super) fn compile(raw: Option<raw::MissingUsage>) -> MissingUsage {
+pub(super) fn compile(raw: Option<raw::MissingUsageRule>) -> MissingUsage {
     match raw {
-        None | Some(raw::MissingUsage::Estimate) => MissingUsage::Estimate,
-        Some(raw::MissingUsage::Bound) => MissingUsage::Bound,
+        None | Some(raw::MissingUsageRule::Estimate) => MissingUsage::Estimate,
+        Some(raw::MissingUsageRule::Bound) => MissingUsage::Bound,
     }
 }
 

@@ -9,7 +9,7 @@ use super::described;
 use super::document::{Document, Fault};
 use super::raw;
 use super::snapshot::{Model, NAME_BYTES_MAX, Snapshot, Upstream};
-use super::spans::{Path, Step};
+use super::spans::{DocumentPath, Step};
 use super::{Overrides, diagnostic};
 use tollgate_options::network::ProxyRules;
 use tollgate_types::limit::Rates;
@@ -58,7 +58,7 @@ const CREDENTIAL_FIELDS: [&str; 7] =
     ["credential", "credentials", "auth", "auths", "headers", "proxy", "tls"];
 
 /// The upstreams of `routes.yaml`, in whatever state they are.
-struct Upstreams {
+struct CompiledUpstreams {
     /// Valid, enabled upstreams.
     on: HashMap<String, Arc<Upstream>>,
     /// All configured names; `None` if the mapping cannot be read.
@@ -86,14 +86,14 @@ pub(super) fn compile(
     let are_simulated = overrides.every_upstream_at.is_some();
     let compiled = raw_routes.map(|raw| routes::compile(routes, raw, overrides, proxies));
     let upstreams = match &compiled {
-        Some(compiled) => Upstreams {
+        Some(compiled) => CompiledUpstreams {
             on: compiled.upstreams.clone(),
             typed: Some(routes.keys(&["upstreams"]).into_iter().map(str::to_owned).collect()),
             prefer,
             are_simulated,
         },
         // Without a readable list no target is reported for naming an unknown upstream.
-        None => Upstreams { on: HashMap::new(), typed: None, prefer, are_simulated },
+        None => CompiledUpstreams { on: HashMap::new(), typed: None, prefer, are_simulated },
     };
     let listed = raw_models.map(|raw| models::compile(models, raw, &upstreams));
     // Not before both files are compiled: one run reports the errors of both.
@@ -101,7 +101,7 @@ pub(super) fn compile(
         return None;
     }
     let (compiled, (listed, unserved)) = (compiled?, listed?);
-    let models_path = Path::root().key("models");
+    let models_path = DocumentPath::root().key("models");
     if !unserved.is_empty() {
         let ids: Vec<&str> = unserved.iter().map(String::as_str).collect();
         let (left_out, all) = (ids.len(), ids.len() + listed.len());
@@ -206,7 +206,7 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
 /// Warns once of all that is missing. A key counts as given; what depends on anything else is left out
 /// when the file is read.
 fn pass_unfilled(document: &mut Document) {
-    let is_key = |path: &Path| {
+    let is_key = |path: &DocumentPath| {
         matches!(path.steps(), [Step::Key(map), _, Step::Key(field), ..]
             if map == "upstreams" && matches!(field.as_str(), "credential" | "credentials"))
     };
@@ -223,7 +223,7 @@ fn pass_unfilled(document: &mut Document) {
 }
 
 /// Compiles rate limits. The reading of the field has already noted zeros.
-fn rates(raw: &raw::Rates) -> Rates {
+fn rates(raw: &raw::RatesSection) -> Rates {
     let limit = |count: Option<u32>| count.and_then(NonZeroU32::new);
     Rates {
         requests_per_minute: limit(raw.requests_per_minute),
@@ -233,7 +233,7 @@ fn rates(raw: &raw::Rates) -> Rates {
 }
 
 /// Notes an error at a name that is empty, too long or has letters that do not belong there.
-fn check_name(document: &mut Document, path: &Path, name: &str, letters: &str) {
+fn check_name(document: &mut Document, path: &DocumentPath, name: &str, letters: &str) {
     // Names become labels of metrics, words in logs and parts of URLs.
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || letters.as_bytes().contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_letter) {

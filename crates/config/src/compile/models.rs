@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use super::fallbacks::TypedOperations;
 use super::{
-    Upstreams, check_name, cost, limits, missing_usage, pass, price_fields, price_tiers, prices,
+    CompiledUpstreams, check_name, cost, limits, missing_usage, pass, price_fields, price_tiers,
+    prices,
 };
 use crate::diagnostic::did_you_mean;
 use crate::document::{Document, Fault};
@@ -13,7 +14,7 @@ use crate::raw;
 use crate::snapshot::{
     MODEL_PUNCTUATION, Model, OnDisconnect, OwnPricing, PassedHeaders, Pricing, Target, Upstream,
 };
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_money::price::PriceList;
 use tollgate_protocols::limits::ModelLimits;
 use tollgate_protocols::{Dialect, Operation};
@@ -23,9 +24,9 @@ use tollgate_protocols::{Dialect, Operation};
 pub(super) fn compile(
     document: &mut Document,
     raw: raw::Models,
-    upstreams: &Upstreams,
+    upstreams: &CompiledUpstreams,
 ) -> (Vec<Arc<Model>>, Vec<String>) {
-    let path = Path::root().key("models");
+    let path = DocumentPath::root().key("models");
     if document.keys(&["models"]).is_empty() {
         document.note(Fault::at_key(&path, "there is no model"));
     }
@@ -55,7 +56,7 @@ pub(super) fn compile(
 }
 
 /// The operations of a model; reports a list that is empty or names one twice.
-fn operations(document: &mut Document, at: &Path, raw: &raw::Model) -> Vec<Operation> {
+fn operations(document: &mut Document, at: &DocumentPath, raw: &raw::ModelEntry) -> Vec<Operation> {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     if operations.is_empty() {
         document.note(Fault::at_key(at, "there is no operation").help("such as `[chat]`"));
@@ -71,10 +72,10 @@ fn operations(document: &mut Document, at: &Path, raw: &raw::Model) -> Vec<Opera
 
 fn model(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     id: String,
-    mut raw: raw::Model,
-    upstreams: &Upstreams,
+    mut raw: raw::ModelEntry,
+    upstreams: &CompiledUpstreams,
     index: &mut usize,
 ) -> Model {
     let operations = operations(document, &at.key("operations"), &raw);
@@ -172,7 +173,12 @@ fn translated(
 }
 
 /// Notes what says how requests are read that this model does not get.
-fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
+fn check_reading(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
+    operations: &[Operation],
+) {
     let has_prompts = operations.iter().any(|operation| operation.info().is_prompt);
     let of_prompts = [
         ("reasoning", raw.reasoning.is_some()),
@@ -194,8 +200,8 @@ fn check_reading(document: &mut Document, at: &Path, raw: &raw::Model, operation
 /// Warns of entries for fields of objects where requests have top-level fields alone looked at.
 fn check_pass_paths(
     document: &mut Document,
-    at: &Path,
-    raw: &raw::Model,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
     operations: &[Operation],
 ) {
     let passes_nested = operations.iter().any(|operation| operation.info().passes_nested_fields);
@@ -224,11 +230,11 @@ struct ModelOperations<'a> {
 /// The targets whose upstreams are on, best first.
 fn targets(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     id: &str,
     sold: &ModelOperations<'_>,
-    raw: Vec<raw::Target>,
-    upstreams: &Upstreams,
+    raw: Vec<raw::TargetEntry>,
+    upstreams: &CompiledUpstreams,
     prices: &PriceList,
 ) -> Vec<Target> {
     let ModelOperations { operations, translates } = *sold;
@@ -288,7 +294,12 @@ fn targets(
 }
 
 /// Notes operations that an upstream has no path for although its dialect has them.
-fn check_paths(document: &mut Document, at: &Path, upstream: &Upstream, operations: &[Operation]) {
+fn check_paths(
+    document: &mut Document,
+    at: &DocumentPath,
+    upstream: &Upstream,
+    operations: &[Operation],
+) {
     let is_missing = |operation: &&Operation| {
         tollgate_protocols::is_served(**operation, upstream.dialect)
             && !upstream.offers(**operation)
@@ -305,7 +316,7 @@ fn check_paths(document: &mut Document, at: &Path, upstream: &Upstream, operatio
 
 /// A target with its position in the file and the protocol of its upstream.
 struct PlacedTarget {
-    at: Path,
+    at: DocumentPath,
     dialect: Dialect,
 }
 
@@ -339,7 +350,7 @@ fn check_dialects(
 /// Warns of a target that gets no calls because it answers otherwise than the targets before it.
 fn check_speech(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     dialect: Dialect,
     operations: &[Operation],
     before: &[Target],

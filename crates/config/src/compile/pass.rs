@@ -2,7 +2,7 @@
 
 use crate::document::{Document, Fault};
 use crate::snapshot::{PassedHeaders, Upstream};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_protocols::limits::{PassList, has};
 
 /// Maximum length of a permitted name, in bytes.
@@ -121,7 +121,7 @@ pub(super) struct Lists<'a> {
 /// Compiles the lists that stand at `at`, and notes what cannot be let through.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     lists: &Lists<'_>,
 ) -> (PassList, PassedHeaders) {
     let pass = PassList {
@@ -182,11 +182,15 @@ pub(super) fn with(mut own: PassList, upstreams: PassList) -> PassList {
 }
 
 /// Ids that all customers may name.
-pub(super) fn shared_ids(document: &mut Document, at: &Path, ids: &[String]) -> Vec<String> {
+pub(super) fn shared_ids(
+    document: &mut Document,
+    at: &DocumentPath,
+    ids: &[String],
+) -> Vec<String> {
     names(document, at, ids)
 }
 
-fn names(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
+fn names(document: &mut Document, at: &DocumentPath, names: &[String]) -> Vec<String> {
     for (index, name) in names.iter().enumerate() {
         let plain = name.strip_suffix('*').unwrap_or(name);
         let is_name = !plain.is_empty()
@@ -202,7 +206,11 @@ fn names(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
 
 /// The fields that are left out of requests to an upstream, and what cannot be one of them noted: what
 /// has a meaning or a price is never left out.
-pub(super) fn left_out_fields(document: &mut Document, at: &Path, names: &[String]) -> Vec<String> {
+pub(super) fn left_out_fields(
+    document: &mut Document,
+    at: &DocumentPath,
+    names: &[String],
+) -> Vec<String> {
     for (index, name) in names.iter().enumerate() {
         if !HINTS.contains(&name.as_str()) {
             let message =
@@ -217,7 +225,7 @@ pub(super) fn left_out_fields(document: &mut Document, at: &Path, names: &[Strin
 /// The names of headers of answers, and what cannot be one of them noted.
 pub(super) fn response_headers(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     names: &[String],
 ) -> Vec<String> {
     let mut passed = Vec::with_capacity(names.len());
@@ -246,7 +254,7 @@ pub(super) fn response_headers(
     passed
 }
 
-fn headers(document: &mut Document, at: &Path, lines: &[String]) -> PassedHeaders {
+fn headers(document: &mut Document, at: &DocumentPath, lines: &[String]) -> PassedHeaders {
     let mut passed = PassedHeaders::default();
     for (index, line) in lines.iter().enumerate() {
         let (name, beta) = match line.split_once(':') {

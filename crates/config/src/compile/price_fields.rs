@@ -13,13 +13,13 @@ pub(super) fn field(unit: Unit) -> &'static str {
 }
 
 /// The units whose prices were typed.
-pub(super) fn typed(prices: &raw::Prices) -> Vec<Unit> {
+pub(super) fn typed(prices: &raw::PricesSection) -> Vec<Unit> {
     Unit::ALL.iter().copied().filter(|unit| prices.rate(*unit).is_some()).collect()
 }
 
 /// The rates. Input that is read from or written to a cache costs what plain input costs, unless the
 /// file says otherwise.
-pub(super) fn prices(raw: &raw::Prices) -> Prices {
+pub(super) fn prices(raw: &raw::PricesSection) -> Prices {
     Prices::of_each(|unit, before| {
         let default = || unit.priced_as.map_or(Rate::default(), |other| before[other]);
         raw.rate(unit.unit).unwrap_or_else(default)

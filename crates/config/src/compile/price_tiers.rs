@@ -4,7 +4,7 @@
 use super::price_fields::field;
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_money::price::Unit;
 
 /// Models that cost more above so many input tokens, by the provider's name. A test holds them against
@@ -40,7 +40,7 @@ const TIERS: &[(&str, &[u64])] = &[
 
 /// Notes a model whose provider asks more for long prompts than its prices do, at each length from
 /// which it does.
-pub(super) fn check(document: &mut Document, at: &Path, id: &str, raw: &raw::Model) {
+pub(super) fn check(document: &mut Document, at: &DocumentPath, id: &str, raw: &raw::ModelEntry) {
     if raw.free {
         return;
     }
@@ -84,7 +84,7 @@ fn tiers_of(name: &str) -> Option<&'static (&'static str, &'static [u64])> {
 
 /// The known lengths that prompts can exceed and that no price is for: each needs one from there on, or
 /// from a shorter length that is above the one before.
-fn missing(tiers: &[u64], raw: &raw::Model) -> Vec<u64> {
+fn missing(tiers: &[u64], raw: &raw::ModelEntry) -> Vec<u64> {
     // Of a price for one tier alone, those of the others are still missing.
     let is_general = |when: &raw::WhenSection| {
         when.service_tier.is_none() && when.speed.is_none() && when.inference_geo.is_none()

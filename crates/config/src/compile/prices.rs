@@ -5,7 +5,7 @@ use super::prices_when;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::Target;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_money::money::Rate;
 use tollgate_money::price::{Condition, PriceList, Prices, ServiceTier, Unit};
 use tollgate_protocols::limits::PricedFeatures;
@@ -17,7 +17,11 @@ const MILLION: u64 = 1_000_000;
 const LEAST_RATE: Rate = Rate::from_femtousd(1_000_000);
 
 /// Compiles a model's prices and notes what is missing, superfluous or contradictory.
-pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> PriceList {
+pub(super) fn compile(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
+) -> PriceList {
     let operations: Vec<Operation> = raw.operations.iter().map(|name| name.0).collect();
     let typed = typed(&raw.prices);
     let prices_at = at.key("prices");
@@ -49,7 +53,7 @@ pub(super) fn compile(document: &mut Document, at: &Path, raw: &raw::Model) -> P
 }
 
 /// Words and units that requests may use because they have prices of their own.
-pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> PricedFeatures {
+pub(super) fn priced(list: &PriceList, raw: &raw::ModelEntry) -> PricedFeatures {
     let mut words = Vec::new();
     let mut thinking = false;
     for (Condition { traits, .. }, _) in &list.when {
@@ -71,7 +75,7 @@ pub(super) fn priced(list: &PriceList, raw: &raw::Model) -> PricedFeatures {
 /// Notes a video that would be billed by tokens over an upstream that reports none: it would be free.
 pub(super) fn check_reported(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     prices: &Prices,
     targets: &[Target],
     operations: &[Operation],
@@ -86,7 +90,12 @@ pub(super) fn check_reported(
 }
 
 /// Notes prices of units that the model's operations do not use.
-fn without_effect(document: &mut Document, at: &Path, typed: &[Unit], operations: &[Operation]) {
+fn without_effect(
+    document: &mut Document,
+    at: &DocumentPath,
+    typed: &[Unit],
+    operations: &[Operation],
+) {
     for unit in typed.iter().filter(|unit| !has_effect(**unit, operations)) {
         let message = format!("`{}` has no effect on {}", field(*unit), listed(operations));
         document.note(Fault::at_key(&at.key(field(*unit)), message).warning());
@@ -127,7 +136,12 @@ pub(crate) fn lacking(typed: &[Unit], operations: &[Operation]) -> Vec<Unit> {
 }
 
 /// Warns about prices that look like a different figure, also under conditions.
-fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: &[Operation]) {
+fn suspicious(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: &raw::ModelEntry,
+    operations: &[Operation],
+) {
     let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_at = at.key("prices");
     suspicious_prices(document, &prices_at, (&raw.prices, &raw.prices), is_text);
@@ -140,8 +154,8 @@ fn suspicious(document: &mut Document, at: &Path, raw: &raw::Model, operations: 
 /// Warns of those that were `typed` at one place, where `whole` are the prices that hold with them.
 fn suspicious_prices(
     document: &mut Document,
-    at: &Path,
-    (typed_here, whole): (&raw::Prices, &raw::Prices),
+    at: &DocumentPath,
+    (typed_here, whole): (&raw::PricesSection, &raw::PricesSection),
     is_text: bool,
 ) {
     // The slip costs most where it goes unseen: a price per token in the place of one per million.

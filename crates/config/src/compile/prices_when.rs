@@ -4,7 +4,7 @@
 use super::price_fields::{field, listed, prices, typed};
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_money::price::{Condition, Prices, ServiceTier, Traits, Unit};
 use tollgate_protocols::Operation;
 
@@ -12,8 +12,8 @@ use tollgate_protocols::Operation;
 /// that have no base.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
-    (when, base): (&[raw::PricesWhen], &raw::Prices),
+    at: &DocumentPath,
+    (when, base): (&[raw::PricesWhenEntry], &raw::PricesSection),
     operations: &[Operation],
 ) -> Vec<(Condition, Prices)> {
     let mut compiled: Vec<(Condition, Prices)> = Vec::with_capacity(when.len());
@@ -45,7 +45,12 @@ pub(super) fn compile(
 }
 
 /// Notes what is wrong with one entry, whatever stands above it.
-fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: &[Operation]) {
+fn check(
+    document: &mut Document,
+    at: &DocumentPath,
+    one: &raw::PricesWhenEntry,
+    operations: &[Operation],
+) {
     let conditions = conditions(&one.when);
     if conditions.is_empty() {
         document.note(Fault::at_key(&at.key("when"), "there is no condition"));
@@ -73,12 +78,12 @@ fn check(document: &mut Document, at: &Path, one: &raw::PricesWhen, operations: 
 /// long prompts at the price of short ones are half of the bill.
 fn left_out(
     document: &mut Document,
-    at: &Path,
-    when: &[raw::PricesWhen],
-    one: &raw::PricesWhen,
-    base: &raw::Prices,
+    at: &DocumentPath,
+    when: &[raw::PricesWhenEntry],
+    one: &raw::PricesWhenEntry,
+    base: &raw::PricesSection,
 ) {
-    let changes = |entry: &raw::PricesWhen, unit: Unit| {
+    let changes = |entry: &raw::PricesWhenEntry, unit: Unit| {
         entry.prices.rate(unit).is_some_and(|rate| Some(rate) != base.rate(unit))
     };
     let is_left_out = |unit: Unit| {
@@ -87,7 +92,7 @@ fn left_out(
         }
         let mut followed =
             std::iter::successors(unit.info().priced_as, |like| like.info().priced_as);
-        let is_length = |entry: &&raw::PricesWhen| entry.when.input_tokens_above.is_some();
+        let is_length = |entry: &&raw::PricesWhenEntry| entry.when.input_tokens_above.is_some();
         let mut lengths = when.iter().filter(is_length);
         followed.any(|like| changes(one, like))
             || is_length(&one) && lengths.any(|entry| changes(entry, unit))

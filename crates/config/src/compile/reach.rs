@@ -10,7 +10,7 @@ use url::Url;
 use crate::certificate::{Certificate, CertificateFile, CertificateFiles};
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_options::network::{ClientTls, Destination, Proxy, ProxyRules};
 use tollgate_options::postgres::authorities_of;
 use tollgate_types::clock::UnixMs;
@@ -53,7 +53,11 @@ impl<'a> ServerAddress<'a> {
 
 impl TypedProxy {
     /// The proxy of an upstream; notes a text that is none.
-    pub(super) fn compile(document: &mut Document, path: &Path, raw: &raw::Upstream) -> Self {
+    pub(super) fn compile(
+        document: &mut Document,
+        path: &DocumentPath,
+        raw: &raw::UpstreamEntry,
+    ) -> Self {
         let Some(typed) = &raw.proxy else { return Self::Default };
         match typed.0.expose().trim() {
             NO_PROXY => Self::Fixed(None),
@@ -72,7 +76,7 @@ impl TypedProxy {
     pub(super) fn before(
         &self,
         document: &mut Document,
-        path: &Path,
+        path: &DocumentPath,
         rules: &ProxyRules,
         place: ServerAddress<'_>,
     ) -> Option<Arc<Proxy>> {
@@ -93,8 +97,8 @@ impl TypedProxy {
 /// Compile the connection settings of the upstream at `path`, as far as they are valid.
 pub(super) fn compile(
     document: &mut Document,
-    path: &Path,
-    raw: &raw::Upstream,
+    path: &DocumentPath,
+    raw: &raw::UpstreamEntry,
     proxy: &TypedProxy,
     rules: &ProxyRules,
 ) -> Destination {
@@ -117,7 +121,7 @@ pub(super) fn compile(
     Destination { host: url.host.clone(), port: url.port, tls, proxy }
 }
 
-fn client_tls(document: &mut Document, path: &Path, raw: &raw::UpstreamTls) -> ClientTls {
+fn client_tls(document: &mut Document, path: &DocumentPath, raw: &raw::UpstreamTls) -> ClientTls {
     let mut hasher = Sha256::new();
     let authorities =
         raw.ca_file.as_deref().and_then(|file| match authorities_of(&document.beside(file)) {
@@ -169,7 +173,7 @@ fn add(hasher: &mut Sha256, authorities: &RootCertStore) {
 
 fn client_certificate(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     raw: &raw::UpstreamTls,
 ) -> Option<Certificate> {
     let (certificate, key) = match (&raw.certificate, &raw.key) {

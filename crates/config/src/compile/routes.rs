@@ -10,11 +10,11 @@ use ipnet::IpNet;
 use super::{bodies, upstreams};
 use crate::document::{Document, Fault};
 use crate::snapshot::{
-    AccessLog, Admin, Balancing, CircuitRules, Console, FreeCallLimits, Limits, Listener, Mcp,
-    PerAccount, RateLimits, Reload, RequestLog, RetryRules, Route, Store, Tasks,
-    UnauthenticatedLimits, Upstream, WebhookHost, WebhookShares,
+    AccessLog, Admin, Balancing, CircuitRules, Console, FreeCallLimits, IntakeLimits, Listener,
+    Mcp, PerAccount, RateLimits, Reload, RequestLogSettings, RetryRules, Route, StorageSettings,
+    TaskPolicy, UnauthenticatedLimits, Upstream, WebhookHost, WebhookShares,
 };
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::{Overrides, raw};
 use tollgate_options::holds::HoldRules;
 use tollgate_options::ledger::REPEATED_WITHIN;
@@ -35,19 +35,19 @@ pub(super) struct CompiledRoutes {
     pub(super) listeners: Vec<Listener>,
     pub(super) trusted_proxies: Vec<IpNet>,
     pub(super) admin: Admin,
-    pub(super) store: Store,
+    pub(super) store: StorageSettings,
     pub(super) shutdown_delay: Duration,
     pub(super) shutdown_grace: Duration,
     pub(super) reload: Reload,
-    pub(super) limits: Limits,
+    pub(super) limits: IntakeLimits,
     pub(super) rate_limits: RateLimits,
     pub(super) holds: HoldRules,
-    pub(super) tasks: Tasks,
+    pub(super) tasks: TaskPolicy,
     pub(super) mcp: Mcp,
     pub(super) balancing: Balancing,
     pub(super) console: Console,
     pub(super) access_log: AccessLog,
-    pub(super) request_log: RequestLog,
+    pub(super) request_log: RequestLogSettings,
     pub(super) upstreams: HashMap<String, Arc<Upstream>>,
     pub(super) routes: Vec<Arc<Route>>,
 }
@@ -103,22 +103,22 @@ pub(super) fn compile(
     }
 }
 
-fn request_log(document: &mut Document, raw: &raw::RequestLogSection) -> RequestLog {
+fn request_log(document: &mut Document, raw: &raw::RequestLogSection) -> RequestLogSettings {
     let size_max = raw.size_max.0 as u64;
     if size_max < SIZE_MIN {
-        let path = Path::root().key("request_log").key("size_max");
+        let path = DocumentPath::root().key("request_log").key("size_max");
         let fault = Fault::at_value(&path, "a log of this size keeps next to nothing");
         document.note(fault.help("from `1MiB`"));
     }
-    RequestLog { enabled: raw.enabled, size_max }
+    RequestLogSettings { enabled: raw.enabled, size_max }
 }
 
-fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -> Limits {
+fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -> IntakeLimits {
     let bodies = bodies::compile(document, raw);
     let (strangers, account) = (&raw.unauthenticated, &raw.per_account);
     let of_account = |all, percent| bodies::part_of(all, percent);
     let waiting_max = usize::try_from(waiting_max).unwrap_or(usize::MAX);
-    Limits {
+    IntakeLimits {
         body_bytes_max: bodies.one,
         body_memory_bytes_max: bodies.all,
         json_values_max: raw.json_values_max,
@@ -153,7 +153,7 @@ fn limits(document: &mut Document, raw: &raw::LimitsSection, waiting_max: u32) -
     }
 }
 
-fn free_calls(raw: &raw::FreeCalls) -> FreeCallLimits {
+fn free_calls(raw: &raw::FreeCallsSection) -> FreeCallLimits {
     // Of 0 the schema has said that it is none.
     let at_least_one = |limit| NonZeroU32::new(limit).unwrap_or(NonZeroU32::MIN);
     FreeCallLimits {
@@ -164,8 +164,8 @@ fn free_calls(raw: &raw::FreeCalls) -> FreeCallLimits {
     }
 }
 
-fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides) -> Tasks {
-    let path = Path::root().key("tasks");
+fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides) -> TaskPolicy {
+    let path = DocumentPath::root().key("tasks");
     if raw.poll_min.0 > raw.poll_max.0 {
         let message = "young tasks would be asked about less often than old ones";
         document.note(Fault::at_value(&path.key("poll_min"), message).help("at most `poll_max`"));
@@ -179,7 +179,7 @@ fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides)
         let message = "a receiver would be waited for longer than a node keeps a task to itself";
         document.note(Fault::at_value(&path.key("webhook_timeout"), message).help("at most `15s`"));
     }
-    Tasks {
+    TaskPolicy {
         poll_min: raw.poll_min.0,
         poll_max: raw.poll_max.0,
         waiting_max: raw.waiting_max,
@@ -196,10 +196,10 @@ fn tasks(document: &mut Document, raw: raw::TasksSection, overrides: &Overrides)
     }
 }
 
-fn balancing(document: &mut Document, raw: &raw::Balancing) -> Balancing {
+fn balancing(document: &mut Document, raw: &raw::BalancingSection) -> Balancing {
     let (circuit, retries) = (&raw.circuit, &raw.retries);
     if circuit.open.0 > circuit.open_max.0 {
-        let path = Path::root().key("balancing").key("circuit").key("open");
+        let path = DocumentPath::root().key("balancing").key("circuit").key("open");
         let message = "a target would get no calls for longer at first than at most";
         document.note(Fault::at_value(&path, message).help("at most `open_max`"));
     }
@@ -227,7 +227,7 @@ fn is_served(operation: Operation) -> bool {
 }
 
 /// The values that a JSON body of this kind may have where its route does not say.
-fn json_values_max(limits: &Limits, operation: Operation) -> usize {
+fn json_values_max(limits: &IntakeLimits, operation: Operation) -> usize {
     match operation.info().body {
         BodyKind::JsonWithTokenIds => limits.json_values_max.saturating_mul(TOKEN_IDS_FACTOR),
         BodyKind::Json | BodyKind::ModelInPath | BodyKind::Form => limits.json_values_max,
@@ -236,8 +236,8 @@ fn json_values_max(limits: &Limits, operation: Operation) -> usize {
 
 fn routes(
     document: &mut Document,
-    raw: Option<Vec<raw::Route>>,
-    limits: &Limits,
+    raw: Option<Vec<raw::RouteEntry>>,
+    limits: &IntakeLimits,
 ) -> Vec<Arc<Route>> {
     let body_bytes_max = limits.body_bytes_max;
     let Some(raw) = raw else {
@@ -252,7 +252,7 @@ fn routes(
     let mut seen = HashSet::new();
     let mut routes = Vec::with_capacity(raw.len());
     for (index, raw) in raw.into_iter().enumerate() {
-        let at = Path::root().key("routes").index(index);
+        let at = DocumentPath::root().key("routes").index(index);
         let path_at = at.key("path");
         // Unreserved characters of RFC 3986 alone: paths are compared byte by byte, without percent-decoding.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);

@@ -1,14 +1,14 @@
 //! Keys that were copied with something around them. None of what is said of them shows any of them.
 
 use crate::document::{Document, Fault};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_types::secret::Secret;
 
 /// Schemes that stand before a credential in the header `Authorization`.
 const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 /// Notes what cannot be a key, or is sent with more than the key.
-pub(super) fn check_key(document: &mut Document, path: &Path, secret: &Secret) {
+pub(super) fn check_key(document: &mut Document, path: &DocumentPath, secret: &Secret) {
     let text = secret.expose();
     if let Some((message, help)) = pasted(text) {
         document.note(Fault::at_value(path, message).help(help));
@@ -20,7 +20,7 @@ pub(super) fn check_key(document: &mut Document, path: &Path, secret: &Secret) {
 
 /// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
 /// it is.
-pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<&Secret>) {
+pub(super) fn check_secret(document: &mut Document, path: &DocumentPath, secret: Option<&Secret>) {
     if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";
         document.note(Fault::at_value(path, message));
@@ -28,7 +28,7 @@ pub(super) fn check_secret(document: &mut Document, path: &Path, secret: Option<
 }
 
 /// Warns of a text in quotation marks: YAML takes its own away, and what is in a variable or file does not.
-pub(super) fn check_quotes(document: &mut Document, path: &Path, text: &str) {
+pub(super) fn check_quotes(document: &mut Document, path: &DocumentPath, text: &str) {
     let is_mark = |letter: char| matches!(letter, '"' | '\'' | '`');
     if text.starts_with(is_mark) || text.ends_with(is_mark) {
         let message = "this is in quotation marks, which are sent with it";

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::DAY;
 use super::{archive, check_name};
 use crate::document::{Document, Fault};
-use crate::snapshot::{Postgres, Store};
-use crate::spans::Path;
+use crate::snapshot::{Postgres, StorageSettings};
+use crate::spans::DocumentPath;
 use crate::{Overrides, raw};
 use tollgate_options::database_url::Host;
 use tollgate_options::ledger::{Pruning, RecoveryPolicy};
@@ -38,25 +38,25 @@ pub(super) fn compile(
     raw: raw::StoreSection,
     overrides: &Overrides,
     proxies: &ProxyRules,
-) -> Store {
-    let at = Path::root().key("store");
+) -> StorageSettings {
+    let at = DocumentPath::root().key("store");
     if raw.data_dir.is_empty() {
         let fault = Fault::at_value(&at.key("data_dir"), "the data directory has no name");
         document.note(fault.help("such as `data`"));
     }
     let recovery = match raw.recovery {
-        raw::Recovery::Void => RecoveryPolicy::Void,
-        raw::Recovery::Floor => RecoveryPolicy::Floor,
+        raw::RecoveryMode::Void => RecoveryPolicy::Void,
+        raw::RecoveryMode::Floor => RecoveryPolicy::Floor,
     };
     let data_dir = overrides.data_dir.clone().unwrap_or_else(|| PathBuf::from(raw.data_dir));
     let postgres = raw.postgres.map(|raw| postgres(document, &at.key("postgres"), raw));
     let archive = raw.journal.archive;
     let archive = archive.and_then(|raw| archive::compile(document, &at, raw, &data_dir, proxies));
     let pruning = pruning(document, &at.key("statements"), &raw.statements);
-    Store { data_dir, recovery, postgres, archive, pruning }
+    StorageSettings { data_dir, recovery, postgres, archive, pruning }
 }
 
-fn pruning(document: &mut Document, at: &Path, raw: &raw::Statements) -> Pruning {
+fn pruning(document: &mut Document, at: &DocumentPath, raw: &raw::Statements) -> Pruning {
     if !(1..=KEEP_DAYS_MAX).contains(&raw.keep_days) {
         let fault = Fault::at_value(&at.key("keep_days"), "this is not a number of days");
         document.note(fault.help(format!("from 1 to {KEEP_DAYS_MAX}")));
@@ -69,7 +69,11 @@ fn pruning(document: &mut Document, at: &Path, raw: &raw::Statements) -> Pruning
     Pruning { keep: DAY * u32::from(raw.keep_days), lines_max, ..Pruning::default() }
 }
 
-pub(super) fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -> Postgres {
+pub(super) fn postgres(
+    document: &mut Document,
+    at: &DocumentPath,
+    raw: raw::PostgresSection,
+) -> Postgres {
     let is_here = raw.url.hosts.iter().all(Host::is_here);
     let tls = match raw.tls {
         Some(raw::DatabaseTls::VerifyFull) => TlsMode::VerifyFull,
@@ -118,7 +122,7 @@ pub(super) fn postgres(document: &mut Document, at: &Path, raw: raw::Postgres) -
     Postgres { options, node, lease, cover: raw.cover.map_or(lease, |cover| cover.0) }
 }
 
-fn check_authorities(document: &mut Document, at: &Path, file: &str, tls: TlsMode) {
+fn check_authorities(document: &mut Document, at: &DocumentPath, file: &str, tls: TlsMode) {
     if tls == TlsMode::Disable {
         let fault = Fault::at_key(at, "without TLS there is no certificate to check");
         document.note(fault.help("add `tls: verify-full`, or remove this"));

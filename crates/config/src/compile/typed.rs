@@ -51,7 +51,7 @@ pub(crate) fn typed_models(document: &mut Document) -> Option<Vec<TypedModel>> {
     Some(typed.collect())
 }
 
-fn rates(prices: &raw::Prices) -> Vec<(Unit, Rate)> {
+fn rates(prices: &raw::PricesSection) -> Vec<(Unit, Rate)> {
     let typed = |unit: &Unit| prices.rate(*unit).map(|rate| (*unit, rate));
     Unit::ALL.iter().filter_map(typed).collect()
 }

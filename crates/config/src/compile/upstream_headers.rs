@@ -8,7 +8,7 @@ use super::secrets;
 use crate::document::{Document, Fault};
 use crate::raw;
 use crate::snapshot::{Azure, UpstreamHeader};
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 
 /// Headers that say how a message is read, that are about one connection, or that the gateway sets for
 /// each request.
@@ -40,8 +40,8 @@ const VALUE_BYTES_MAX: usize = 4096;
 /// Compiles valid headers, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    upstream: &Path,
-    raw: &raw::Upstream,
+    upstream: &DocumentPath,
+    raw: &raw::UpstreamEntry,
     azure: Option<&Azure>,
 ) -> Vec<UpstreamHeader> {
     let (path, mut seen) = (upstream.key("headers"), HashSet::new());
@@ -86,7 +86,7 @@ pub(super) fn compile(
 /// The reason why operators cannot set this header, and an alternative.
 fn refused(
     name: &HeaderName,
-    raw: &raw::Upstream,
+    raw: &raw::UpstreamEntry,
     azure: Option<&Azure>,
 ) -> Option<(String, &'static str)> {
     let name = name.as_str();

@@ -12,7 +12,7 @@ use crate::scalar::SecretText;
 use crate::snapshot::{
     Credential, CredentialKind, HealthCheck, PassedHeaders, Upstream, UpstreamTimeouts,
 };
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use crate::{Overrides, raw};
 use tollgate_options::network::{Destination, ProxyRules};
 use tollgate_protocols::limits::PassList;
@@ -30,11 +30,11 @@ const CREDENTIAL_BYTES_MIN: usize = 8;
 /// Compiles valid settings, and reports the others.
 pub(super) fn compile(
     document: &mut Document,
-    raw: Vec<(String, raw::Upstream)>,
+    raw: Vec<(String, raw::UpstreamEntry)>,
     overrides: &Overrides,
     proxies: &ProxyRules,
 ) -> HashMap<String, Arc<Upstream>> {
-    let path = Path::root().key("upstreams");
+    let path = DocumentPath::root().key("upstreams");
     if document.keys(&["upstreams"]).is_empty() {
         document.note(Fault::at_key(&path, "there is no upstream"));
     }
@@ -108,7 +108,7 @@ fn simulated(address: SocketAddr) -> Destination {
 /// Has a credential's tokens fetched as the upstream is reached.
 fn lead_through(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     credential: &mut Credential,
     proxy: &TypedProxy,
     rules: &ProxyRules,
@@ -123,7 +123,7 @@ fn lead_through(
 
 fn upstream(
     name: &str,
-    raw: raw::Upstream,
+    raw: raw::UpstreamEntry,
     destination: Destination,
     overrides: &Overrides,
 ) -> Upstream {
@@ -159,7 +159,7 @@ fn upstream(
     }
 }
 
-fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) {
+fn check_credentials(document: &mut Document, path: &DocumentPath, raw: &raw::UpstreamEntry) {
     check_one_kind(document, path, raw);
     let one = raw.credential.iter().map(|secret| (path.key("credential"), secret));
     let pool = path.key("credentials");
@@ -194,7 +194,7 @@ fn check_credentials(document: &mut Document, path: &Path, raw: &raw::Upstream) 
 }
 
 /// Configured fields that define credentials.
-fn kinds(raw: &raw::Upstream) -> Vec<&'static str> {
+fn kinds(raw: &raw::UpstreamEntry) -> Vec<&'static str> {
     let typed = [
         ("credential", raw.credential.is_some()),
         ("credentials", !raw.credentials.0.is_empty()),
@@ -205,7 +205,7 @@ fn kinds(raw: &raw::Upstream) -> Vec<&'static str> {
 }
 
 /// Reports several fields that define credentials.
-fn check_one_kind(document: &mut Document, path: &Path, raw: &raw::Upstream) {
+fn check_one_kind(document: &mut Document, path: &DocumentPath, raw: &raw::UpstreamEntry) {
     let kinds = kinds(raw);
     let [first, others @ ..] = kinds.as_slice() else { return };
     for other in others {
@@ -231,7 +231,11 @@ fn check_one_kind(document: &mut Document, path: &Path, raw: &raw::Upstream) {
     }
 }
 
-fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::HealthCheck>) {
+fn check_health_check(
+    document: &mut Document,
+    path: &DocumentPath,
+    raw: Option<&raw::HealthCheckSection>,
+) {
     let Some(raw) = raw else { return };
     let is_plain = |path: &str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic());
     if raw.path.as_deref().is_some_and(|path| !is_plain(path)) {
@@ -247,9 +251,9 @@ fn check_health_check(document: &mut Document, path: &Path, raw: Option<&raw::He
 /// Compiles the credentials of an upstream, leaving out faulty ones.
 fn credentials(
     document: &mut Document,
-    path: &Path,
+    path: &DocumentPath,
     upstream: &str,
-    raw: &raw::Upstream,
+    raw: &raw::UpstreamEntry,
 ) -> Vec<Credential> {
     let key = |(name, secret): (&str, &SecretText)| Credential::key(name, secret.0.clone());
     let one = raw.credential.iter().map(|secret| ("", secret));
@@ -268,7 +272,7 @@ fn credentials(
     credentials
 }
 
-fn health_check(raw: raw::HealthCheck) -> HealthCheck {
+fn health_check(raw: raw::HealthCheckSection) -> HealthCheck {
     HealthCheck {
         path: raw.path,
         interval: raw.interval.0,

@@ -13,7 +13,7 @@ use tollgate_protocols::{Dialect, Operation};
 const WEIGHT_MAX: u64 = 1000;
 
 /// A figure of an entry, if it has it.
-type Limit = fn(&Deployment) -> Option<u64>;
+type LimitField = fn(&Deployment) -> Option<u64>;
 
 impl Migration<'_> {
     /// Makes one model of all entries of a name.
@@ -78,12 +78,12 @@ impl Migration<'_> {
 
     /// Limits of single targets become one of the model, if each of them has one.
     fn rates(&mut self, deployments: &[Deployment], model: &mut PlannedModel) {
-        let limits: [(&str, Limit); 3] = [
+        let limits: [(&str, LimitField); 3] = [
             ("requests_per_minute", |deployment| deployment.rpm),
             ("tokens_per_minute", |deployment| deployment.tpm),
             ("concurrent_requests", |deployment| deployment.concurrent),
         ];
-        let sum = |limit: Limit| {
+        let sum = |limit: LimitField| {
             // A sum of some targets alone would be lower than what the model can take.
             deployments.iter().map(limit).sum::<Option<u64>>().filter(|sum| *sum <= RATE_MAX)
         };
@@ -193,7 +193,7 @@ fn listed_names(operations: &[Operation]) -> String {
 /// Weights as they are said, or else in the proportion of the rates, as LiteLLM draws them; within
 /// what can be written.
 fn weights(deployments: &[Deployment]) -> Vec<u64> {
-    let all = |share: Limit| deployments.iter().map(share).collect::<Option<Vec<u64>>>();
+    let all = |share: LimitField| deployments.iter().map(share).collect::<Option<Vec<u64>>>();
     let shares =
         all(|one| one.weight).or_else(|| all(|one| one.rpm)).or_else(|| all(|one| one.tpm));
     let shares = shares.unwrap_or_else(|| {

@@ -6,8 +6,8 @@ use tollgate_protocols::{Dialect, Operation};
 use super::field::{INFO, PARAMS, PRICES, offers};
 use super::place::{host_name, is_region};
 use super::plan::PlannedUpstream;
-use super::provider::{self, ApiLocation, Provider};
-use super::tree::Node;
+use super::provider::{self, ApiLocation, LitellmProvider};
+use super::tree::YamlNode;
 use super::values::Values;
 use super::{Migration, figure, listed};
 use crate::snapshot::{MODEL_PUNCTUATION, NAME_BYTES_MAX};
@@ -47,7 +47,7 @@ pub(super) struct Deployment {
 
 impl Migration<'_> {
     /// Reads one entry; `None` when it cannot be served, which is said.
-    pub(super) fn deployment(&mut self, entry: &Node, root: &Node) -> Option<Deployment> {
+    pub(super) fn deployment(&mut self, entry: &YamlNode, root: &YamlNode) -> Option<Deployment> {
         let (Some(name), Some(params)) = (entry.text_of("model_name"), entry.get("litellm_params"))
         else {
             let help = "an entry has a `model_name`, and `litellm_params` with a `model`";
@@ -55,7 +55,7 @@ impl Migration<'_> {
             return None;
         };
         let mark = entry.get("model_name").map_or(entry.mark, |name| name.mark);
-        let nothing = Node { mark: params.mark, value: super::tree::Value::Nothing };
+        let nothing = YamlNode { mark: params.mark, value: super::tree::YamlValue::Nothing };
         let info = entry.get("model_info").unwrap_or(&nothing);
         self.sort_out(params, PARAMS);
         self.sort_out(info, INFO);
@@ -70,7 +70,7 @@ impl Migration<'_> {
         let operations = self.operations(provider, info, &own, listed.as_ref(), mark)?;
         let values = Values { params, shared: self.shared_values(params, root) };
         let mut upstream = self.upstream(provider, &values, *operations.first()?)?;
-        let whole = |node: &Node, field: &str, max| {
+        let whole = |node: &YamlNode, field: &str, max| {
             node.text_of(field).and_then(|text| figure::whole(text, 1..=max))
         };
         if provider.protocol.dialect() == Dialect::Anthropic {
@@ -100,9 +100,9 @@ impl Migration<'_> {
     fn provider(
         &mut self,
         name: &str,
-        params: &Node,
+        params: &YamlNode,
         mark: Mark,
-    ) -> Option<(&'static Provider, String)> {
+    ) -> Option<(&'static LitellmProvider, String)> {
         let model = params.text_of("model").unwrap_or_default();
         let found = provider::find(model, params.text_of("custom_llm_provider"));
         let found = found.and_then(|(provider, own)| {
@@ -161,8 +161,8 @@ impl Migration<'_> {
     /// The operations of a model: by its mode or its name, as far as the provider's protocol has them.
     fn operations(
         &mut self,
-        provider: &Provider,
-        info: &Node,
+        provider: &LitellmProvider,
+        info: &YamlNode,
         own: &str,
         listed: Option<&listed::ShippedModel>,
         mark: Mark,
@@ -198,7 +198,7 @@ impl Migration<'_> {
     /// The upstream of an entry; reports an entry without one and returns `None`.
     fn upstream(
         &mut self,
-        provider: &Provider,
+        provider: &LitellmProvider,
         values: &Values<'_>,
         operation: Operation,
     ) -> Option<PlannedUpstream> {
@@ -231,7 +231,7 @@ impl Migration<'_> {
         }
         let mut headers = Vec::new();
         for field in ["extra_headers", "headers"] {
-            for header in values.params.get(field).map(Node::fields).unwrap_or_default() {
+            for header in values.params.get(field).map(YamlNode::fields).unwrap_or_default() {
                 let value = match is_secret(&header.key) {
                     true => self.secret(&header.node),
                     false => header.node.text().map(Self::filled),
@@ -245,9 +245,9 @@ impl Migration<'_> {
     }
 
     /// The shared credential of an entry, from `credential_list`.
-    fn shared_values<'r>(&mut self, params: &Node, root: &'r Node) -> Option<&'r Node> {
+    fn shared_values<'r>(&mut self, params: &YamlNode, root: &'r YamlNode) -> Option<&'r YamlNode> {
         let name = params.get("litellm_credential_name")?;
-        let list = root.get("credential_list").map(Node::items).unwrap_or_default();
+        let list = root.get("credential_list").map(YamlNode::items).unwrap_or_default();
         let found = list.iter().find(|item| item.text_of("credential_name") == name.text());
         if found.is_none() {
             let help = "name an entry of `credential_list`";
@@ -256,7 +256,7 @@ impl Migration<'_> {
         found.and_then(|item| item.get("credential_values"))
     }
 
-    fn prices(&mut self, params: &Node, info: &Node) -> Vec<(Unit, String)> {
+    fn prices(&mut self, params: &YamlNode, info: &YamlNode) -> Vec<(Unit, String)> {
         let mut prices = Vec::new();
         for (theirs, unit) in PRICES {
             let Some(node) = info.get(theirs).or_else(|| params.get(theirs)) else { continue };
@@ -282,7 +282,7 @@ fn is_secret(header: &str) -> bool {
 }
 
 /// The provider's own name for a model, without what LiteLLM puts before it.
-fn own_name<'a>(provider: &Provider, own: &'a str) -> &'a str {
+fn own_name<'a>(provider: &LitellmProvider, own: &'a str) -> &'a str {
     if provider.place != ApiLocation::Bedrock {
         return own;
     }
@@ -297,7 +297,7 @@ fn own_name<'a>(provider: &Provider, own: &'a str) -> &'a str {
 }
 
 /// An upstream for Anthropic's OpenAI-compatible API, beside the native one.
-fn compatible(provider: &Provider, upstream: &PlannedUpstream) -> Option<PlannedUpstream> {
+fn compatible(provider: &LitellmProvider, upstream: &PlannedUpstream) -> Option<PlannedUpstream> {
     (provider.protocol.dialect() == Dialect::Anthropic).then(|| PlannedUpstream {
         name: format!("{}-chat", upstream.name),
         protocol: Dialect::Openai.as_str(),
@@ -324,7 +324,7 @@ fn by_name(own: &str) -> Operation {
 }
 
 /// The limits of a request, from `model_info`.
-fn limits(info: &Node) -> Vec<(String, String)> {
+fn limits(info: &YamlNode) -> Vec<(String, String)> {
     let whole = |field: &str| {
         let text = info.text_of(field)?;
         figure::whole(text, 1..=RATE_MAX).map(|count| count.to_string())

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use super::tree::{self, Field, Node};
+use super::tree::{self, MappingField, YamlNode};
 use tollgate_money::price::Unit;
 use tollgate_protocols::Operation;
 
@@ -23,13 +23,13 @@ pub(super) struct ShippedModel {
 }
 
 /// The list, read once: a file to migrate may have thousands of models.
-static LIST: LazyLock<Option<Node>> =
+static LIST: LazyLock<Option<YamlNode>> =
     LazyLock::new(|| tree::parse(include_str!("../../../../models.yaml")).ok());
 /// The places of models in the list, by an upstream and either name that they have there.
 static PLACES: LazyLock<HashMap<(&str, &str), usize>> = LazyLock::new(|| {
     let mut places = HashMap::new();
     for (field, place) in models().iter().zip(0..) {
-        let targets = field.node.get("targets").map(Node::items).unwrap_or_default();
+        let targets = field.node.get("targets").map(YamlNode::items).unwrap_or_default();
         let mut upstreams = HashSet::new();
         for target in targets {
             let Some(upstream) = target.text_of("upstream") else { continue };
@@ -44,27 +44,27 @@ static PLACES: LazyLock<HashMap<(&str, &str), usize>> = LazyLock::new(|| {
     places
 });
 
-fn models() -> &'static [Field] {
-    let list: Option<&'static Node> = LIST.as_ref();
-    list.and_then(|list| list.get("models")).map(Node::fields).unwrap_or_default()
+fn models() -> &'static [MappingField] {
+    let list: Option<&'static YamlNode> = LIST.as_ref();
+    list.and_then(|list| list.get("models")).map(YamlNode::fields).unwrap_or_default()
 }
 
 /// Finds a model by the name that it has at an upstream of the list.
 pub(super) fn find(upstream: &str, model: &str) -> Option<ShippedModel> {
     let found = models().get(*PLACES.get(&(upstream, model))?)?;
     let free = found.node.text_of("free") == Some("true");
-    let operations = found.node.get("operations").map(Node::items).unwrap_or_default();
+    let operations = found.node.get("operations").map(YamlNode::items).unwrap_or_default();
     let operations: Vec<Operation> = operations.iter().filter_map(operation).collect();
-    let prices = found.node.get("prices").map(Node::fields).unwrap_or_default();
+    let prices = found.node.get("prices").map(YamlNode::fields).unwrap_or_default();
     let typed = |unit: &Unit| {
         let field = prices.iter().find(|field| field.key == unit.info().price)?;
         Some((*unit, field.node.text()?.to_owned()))
     };
     let prices = Unit::ALL.iter().filter_map(typed).collect();
-    let limits = found.node.get("limits").map(Node::fields).unwrap_or_default();
+    let limits = found.node.get("limits").map(YamlNode::fields).unwrap_or_default();
     let limits = limits.iter().filter_map(|field| Some((field.key.clone(), written(&field.node)?)));
     let limits = limits.collect();
-    let when = found.node.get("prices_when").map(Node::items).unwrap_or_default();
+    let when = found.node.get("prices_when").map(YamlNode::items).unwrap_or_default();
     let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_when: Option<Vec<String>> =
         when.iter().filter(|entry| !is_text || is_of_length(entry)).map(entry_as_written).collect();
@@ -72,20 +72,20 @@ pub(super) fn find(upstream: &str, model: &str) -> Option<ShippedModel> {
     Some(ShippedModel { operations, free, prices, prices_when: prices_when?, limits })
 }
 
-fn operation(node: &Node) -> Option<Operation> {
+fn operation(node: &YamlNode) -> Option<Operation> {
     let word = node.text()?;
     Operation::ALL.into_iter().find(|operation| operation.as_str() == word)
 }
 
 /// True for an entry of `prices_when` that depends on the length of a prompt alone.
-fn is_of_length(entry: &Node) -> bool {
-    let conditions = entry.get("when").map(Node::fields).unwrap_or_default();
+fn is_of_length(entry: &YamlNode) -> bool {
+    let conditions = entry.get("when").map(YamlNode::fields).unwrap_or_default();
     conditions.iter().all(|field| field.key == "input_tokens_above")
 }
 
 /// An entry of `prices_when` as it is written.
-fn entry_as_written(entry: &Node) -> Option<String> {
-    let pairs = |node: &Node| {
+fn entry_as_written(entry: &YamlNode) -> Option<String> {
+    let pairs = |node: &YamlNode| {
         let pairs = node
             .fields()
             .iter()
@@ -97,11 +97,11 @@ fn entry_as_written(entry: &Node) -> Option<String> {
 }
 
 /// A limit as it is written: a word, or several in brackets.
-fn written(node: &Node) -> Option<String> {
+fn written(node: &YamlNode) -> Option<String> {
     if let Some(text) = node.text() {
         return Some(text.to_owned());
     }
-    let words: Option<Vec<&str>> = node.items().iter().map(Node::text).collect();
+    let words: Option<Vec<&str>> = node.items().iter().map(YamlNode::text).collect();
     Some(format!("[{}]", words?.join(", ")))
 }
 

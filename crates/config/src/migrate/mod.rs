@@ -18,8 +18,8 @@ mod listed;
 mod write;
 
 use field::{Fate, fate};
-use plan::Plan;
-use tree::{Node, Value};
+use plan::MigrationPlan;
+use tree::{YamlNode, YamlValue};
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<MigratedConfig, Box<Diagnosti
     let mut migration = Migration {
         file,
         lines,
-        plan: Plan::default(),
+        plan: MigrationPlan::default(),
         found: Vec::new(),
         places: HashMap::new(),
         keys: HashMap::new(),
@@ -89,7 +89,7 @@ pub fn litellm(file: &str, bytes: &[u8]) -> Result<MigratedConfig, Box<Diagnosti
 struct Migration<'a> {
     file: &'a str,
     lines: Vec<&'a str>,
-    plan: Plan,
+    plan: MigrationPlan,
     found: Vec<Diagnostic>,
     /// The places of the plan's models, by id.
     places: HashMap<String, usize>,
@@ -102,7 +102,7 @@ struct Migration<'a> {
 }
 
 impl Migration<'_> {
-    fn run(&mut self, root: &Node) {
+    fn run(&mut self, root: &YamlNode) {
         self.sort_out(root, field::TOP);
         for section in ["litellm_settings", "router_settings", "general_settings"] {
             let fates = match section {
@@ -124,7 +124,7 @@ impl Migration<'_> {
     }
 
     /// Reports the fields of a mapping that are not converted.
-    fn sort_out(&mut self, node: &Node, fates: &'static [(&'static str, Fate)]) {
+    fn sort_out(&mut self, node: &YamlNode, fates: &'static [(&'static str, Fate)]) {
         for field in node.fields() {
             let name = &field.key;
             match fate(fates, name) {
@@ -173,7 +173,7 @@ impl Migration<'_> {
 
     /// Converts a secret of LiteLLM to a variable. A literal secret is not copied: the new files name a
     /// variable, which must be set.
-    fn secret(&mut self, node: &Node) -> Option<String> {
+    fn secret(&mut self, node: &YamlNode) -> Option<String> {
         let text = node.text().filter(|text| !matches!(*text, "" | "none" | "None" | "null"))?;
         if text.starts_with("os.environ/") {
             return Some(Self::filled(text));
@@ -189,12 +189,12 @@ impl Migration<'_> {
 }
 
 /// True for a value that means "none" or "off".
-fn is_off(node: &Node) -> bool {
+fn is_off(node: &YamlNode) -> bool {
     match &node.value {
-        Value::Nothing => true,
-        Value::Text(text) => text.eq_ignore_ascii_case("false"),
-        Value::List(items) => items.is_empty(),
-        Value::Fields(fields) => fields.is_empty(),
+        YamlValue::Nothing => true,
+        YamlValue::Text(text) => text.eq_ignore_ascii_case("false"),
+        YamlValue::List(items) => items.is_empty(),
+        YamlValue::Fields(fields) => fields.is_empty(),
     }
 }
 

@@ -3,8 +3,8 @@
 use tollgate_protocols::Operation;
 
 use super::Migration;
-use super::provider::{ApiLocation, Provider};
-use super::tree::Node;
+use super::provider::{ApiLocation, LitellmProvider};
+use super::tree::YamlNode;
 use super::values::Values;
 use crate::scalar::Scalar as _;
 use crate::url::BaseUrl;
@@ -19,7 +19,7 @@ impl Migration<'_> {
     /// The base URL; `None`, with a note, where it is unknown.
     pub(super) fn base_url(
         &mut self,
-        provider: &Provider,
+        provider: &LitellmProvider,
         values: &Values<'_>,
         operation: Operation,
     ) -> Option<String> {
@@ -63,7 +63,7 @@ impl Migration<'_> {
     /// The default base URL of the provider.
     fn untyped(
         &mut self,
-        provider: &Provider,
+        provider: &LitellmProvider,
         values: &Values<'_>,
         operation: Operation,
     ) -> Option<String> {
@@ -125,7 +125,7 @@ pub(super) fn is_region(part: &str) -> bool {
 }
 
 /// The name of an upstream at a place of one's own: the first part of its host.
-pub(super) fn host_name(url: &Node, provider: &str) -> Option<String> {
+pub(super) fn host_name(url: &YamlNode, provider: &str) -> Option<String> {
     use crate::snapshot::NAME_BYTES_MAX;
     let host = url.text()?.split_once("://").map_or("", |(_, rest)| rest);
     let host = host.split(['/', ':', '?']).next().unwrap_or_default();

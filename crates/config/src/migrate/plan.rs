@@ -7,7 +7,7 @@ use tollgate_protocols::Operation;
 
 /// Both files to be.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub(super) struct MigrationPlan {
     pub(super) upstreams: Vec<PlannedUpstream>,
     added: AddedUpstreams,
     pub(super) models: Vec<PlannedModel>,
@@ -91,7 +91,7 @@ pub(super) struct PlannedModel {
     pub(super) missing: Vec<&'static str>,
 }
 
-impl Plan {
+impl MigrationPlan {
     /// The name of the upstream that is like this one, which is added if there is none. `name` is
     /// what it would be called.
     pub(super) fn upstream(&mut self, upstream: PlannedUpstream) -> String {

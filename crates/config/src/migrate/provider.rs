@@ -6,7 +6,7 @@ use crate::names::Protocol;
 
 /// A provider known to LiteLLM.
 #[derive(Debug)]
-pub(super) struct Provider {
+pub(super) struct LitellmProvider {
     /// The word before the first slash of `litellm_params.model`.
     pub(super) name: &'static str,
     /// Protocol of the provider.
@@ -40,32 +40,37 @@ pub(super) enum ApiLocation {
     Cohere,
 }
 
-const fn openai(name: &'static str, base_url: &'static str, key: &'static str) -> Provider {
+const fn openai(name: &'static str, base_url: &'static str, key: &'static str) -> LitellmProvider {
     let place = if base_url.is_empty() { ApiLocation::Typed } else { ApiLocation::At(base_url) };
     let protocol = Protocol::Dialect(Dialect::Openai);
-    Provider { name, protocol, place, key, listed_as: "", has_responses: false }
+    LitellmProvider { name, protocol, place, key, listed_as: "", has_responses: false }
 }
 
-const fn listed(name: &'static str, base_url: &'static str, key: &'static str) -> Provider {
-    Provider { listed_as: name, ..openai(name, base_url, key) }
+const fn listed(name: &'static str, base_url: &'static str, key: &'static str) -> LitellmProvider {
+    LitellmProvider { listed_as: name, ..openai(name, base_url, key) }
 }
 
-const fn speaking(dialect: Dialect, provider: Provider) -> Provider {
-    Provider { protocol: Protocol::Dialect(dialect), ..provider }
+const fn speaking(dialect: Dialect, provider: LitellmProvider) -> LitellmProvider {
+    LitellmProvider { protocol: Protocol::Dialect(dialect), ..provider }
 }
 
-const fn placed(place: ApiLocation, provider: Provider) -> Provider {
-    Provider { place, ..provider }
+const fn placed(place: ApiLocation, provider: LitellmProvider) -> LitellmProvider {
+    LitellmProvider { place, ..provider }
 }
 
-const fn azure(name: &'static str, key: &'static str) -> Provider {
+const fn azure(name: &'static str, key: &'static str) -> LitellmProvider {
     let provider = placed(ApiLocation::Azure, openai(name, "", key));
-    Provider { protocol: Protocol::Azure, listed_as: "openai", has_responses: true, ..provider }
+    LitellmProvider {
+        protocol: Protocol::Azure,
+        listed_as: "openai",
+        has_responses: true,
+        ..provider
+    }
 }
 
 /// All supported providers.
-pub(super) static PROVIDERS: &[Provider] = &[
-    Provider {
+pub(super) static PROVIDERS: &[LitellmProvider] = &[
+    LitellmProvider {
         has_responses: true,
         ..listed("openai", "https://api.openai.com/v1", "OPENAI_API_KEY")
     },
@@ -77,11 +82,11 @@ pub(super) static PROVIDERS: &[Provider] = &[
     ),
     speaking(Dialect::Bedrock, placed(ApiLocation::Bedrock, openai("bedrock", "", ""))),
     speaking(Dialect::Bedrock, placed(ApiLocation::Bedrock, openai("bedrock_converse", "", ""))),
-    Provider {
+    LitellmProvider {
         listed_as: "gemini",
         ..speaking(Dialect::Vertex, placed(ApiLocation::Vertex, openai("vertex_ai", "", "")))
     },
-    Provider {
+    LitellmProvider {
         listed_as: "gemini",
         ..speaking(Dialect::Vertex, placed(ApiLocation::Vertex, openai("vertex_ai_beta", "", "")))
     },
@@ -90,7 +95,7 @@ pub(super) static PROVIDERS: &[Provider] = &[
     placed(ApiLocation::Cohere, openai("cohere_chat", "", "COHERE_API_KEY")),
     placed(ApiLocation::Ollama, openai("ollama", "", "")),
     placed(ApiLocation::Ollama, openai("ollama_chat", "", "")),
-    Provider {
+    LitellmProvider {
         listed_as: "qwen",
         ..openai(
             "dashscope",
@@ -98,13 +103,16 @@ pub(super) static PROVIDERS: &[Provider] = &[
             "DASHSCOPE_API_KEY",
         )
     },
-    Provider { listed_as: "grok", ..openai("xai", "https://api.x.ai/v1", "XAI_API_KEY") },
+    LitellmProvider { listed_as: "grok", ..openai("xai", "https://api.x.ai/v1", "XAI_API_KEY") },
     listed("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     speaking(Dialect::Voyage, listed("voyage", "https://api.voyageai.com/v1", "VOYAGE_API_KEY")),
     listed("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
     listed("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
     listed("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
-    Provider { listed_as: "zhipu", ..openai("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY") },
+    LitellmProvider {
+        listed_as: "zhipu",
+        ..openai("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY")
+    },
     openai("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     openai("together_ai", "https://api.together.xyz/v1", "TOGETHERAI_API_KEY"),
     openai("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
@@ -162,7 +170,7 @@ const MODEL_PREFIXES: &[(&str, &str)] = &[
 pub(super) fn find(
     model: &str,
     custom_provider: Option<&str>,
-) -> Result<(&'static Provider, String), String> {
+) -> Result<(&'static LitellmProvider, String), String> {
     let by_name = |name: &str| PROVIDERS.iter().find(|provider| provider.name == name);
     if let Some(name) = custom_provider {
         // With `custom_llm_provider` the prefix is optional, and other slashes belong to the name.
@@ -194,7 +202,7 @@ fn unspoken(name: &str) -> String {
     )
 }
 
-impl Provider {
+impl LitellmProvider {
     /// Prompt operations that the provider serves: native ones, then translated ones.
     pub(super) fn prompts(&self) -> Vec<Operation> {
         let dialect = self.protocol.dialect();

@@ -6,7 +6,7 @@ use super::Migration;
 use super::deployment::{Deployment, RATE_MAX};
 use super::figure;
 use super::plan::PlannedModel;
-use super::tree::{Node, Value};
+use super::tree::{YamlNode, YamlValue};
 use crate::spans::Mark;
 use tollgate_protocols::Operation;
 
@@ -32,13 +32,13 @@ const COPIED_TARGETS_MAX: usize = 100_000;
 
 impl Migration<'_> {
     /// Reads `model_list`, and then what refers to its names.
-    pub(super) fn models(&mut self, root: &Node) {
+    pub(super) fn models(&mut self, root: &YamlNode) {
         let general = root.get("general_settings");
         self.concurrent = general
             .and_then(|general| general.text_of("max_parallel_requests"))
             .or_else(|| root.get("router_settings")?.text_of("default_max_parallel_requests"))
             .and_then(|text| figure::whole(text, 1..=RATE_MAX));
-        let entries = root.get("model_list").map(Node::items).unwrap_or_default();
+        let entries = root.get("model_list").map(YamlNode::items).unwrap_or_default();
         let mut groups: Vec<Vec<Deployment>> = Vec::new();
         let mut places: HashMap<String, usize> = HashMap::new();
         for entry in entries {
@@ -63,13 +63,13 @@ impl Migration<'_> {
 
     /// `fallbacks: [{model: [other]}]`: the other model serves when no target of the first can, at its
     /// own price.
-    fn fallbacks(&mut self, root: &Node) {
+    fn fallbacks(&mut self, root: &YamlNode) {
         let sections = ["router_settings", "litellm_settings"];
-        let sections: Vec<&Node> = sections.iter().filter_map(|name| root.get(name)).collect();
+        let sections: Vec<&YamlNode> = sections.iter().filter_map(|name| root.get(name)).collect();
         let mut for_all: Vec<(String, Mark)> = Vec::new();
         for (list, lost) in FALLBACKS {
             for typed in sections.iter().filter_map(|section| section.get(list)) {
-                for field in typed.items().iter().flat_map(Node::fields) {
+                for field in typed.items().iter().flat_map(YamlNode::fields) {
                     let others = self.names(&field.node);
                     if field.key == "*" {
                         for_all.extend(others.into_iter().map(|other| (other, field.mark)));
@@ -114,7 +114,7 @@ impl Migration<'_> {
     }
 
     /// The names in a list of fallbacks; one with parameters of its own is left out.
-    fn names(&mut self, list: &Node) -> Vec<String> {
+    fn names(&mut self, list: &YamlNode) -> Vec<String> {
         let mut names = Vec::new();
         for item in list.items() {
             match item.text() {
@@ -195,7 +195,7 @@ impl Migration<'_> {
     }
 
     /// `model_group_alias: {name: model}`: the same model by another name.
-    fn aliases(&mut self, aliases: &Node) {
+    fn aliases(&mut self, aliases: &YamlNode) {
         let mut copied = 0_usize;
         for field in aliases.fields() {
             let id = field.node.text().or_else(|| field.node.text_of("model"));
@@ -220,8 +220,8 @@ impl Migration<'_> {
     }
 
     /// Times, retries, circuits and the master key.
-    pub(super) fn settings(&mut self, root: &Node) {
-        let empty = Node { mark: root.mark, value: Value::Nothing };
+    pub(super) fn settings(&mut self, root: &YamlNode) {
+        let empty = YamlNode { mark: root.mark, value: YamlValue::Nothing };
         let section = |name: &str| root.get(name).unwrap_or(&empty);
         let (litellm, router) = (section("litellm_settings"), section("router_settings"));
         let either = |field: &str| router.get(field).or_else(|| litellm.get(field));
@@ -244,7 +244,7 @@ impl Migration<'_> {
                 self.left_out(retries.mark, "`num_retries` is left out", "0 to 15 can be said");
             }
         }
-        let failures = either("allowed_fails").and_then(Node::text);
+        let failures = either("allowed_fails").and_then(YamlNode::text);
         self.plan.failures = failures.and_then(|text| figure::whole(text, 1..=1000));
         let open = router.text_of("cooldown_time");
         // The longest is two minutes, unless that is said as well.

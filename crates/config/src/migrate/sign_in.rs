@@ -3,14 +3,14 @@
 use super::Migration;
 use super::place::{region, region_in};
 use super::plan::{PlannedAuth, quoted};
-use super::provider::{ApiLocation, Provider};
+use super::provider::{ApiLocation, LitellmProvider};
 use super::values::Values;
 
 impl Migration<'_> {
     /// The `auth` of the upstream; `None` where a key is enough.
     pub(super) fn sign_in(
         &mut self,
-        provider: &Provider,
+        provider: &LitellmProvider,
         values: &Values<'_>,
     ) -> Option<PlannedAuth> {
         match provider.place {

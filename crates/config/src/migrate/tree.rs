@@ -16,43 +16,43 @@ const DEPTH_MAX: usize = 32;
 
 /// A YAML value with its position.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) mark: Mark,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
 /// The value of a node.
 #[derive(Clone, Debug)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     /// `null`, or nothing at all.
     Nothing,
     /// A scalar as it was typed, without quotes.
     Text(String),
     /// A sequence, in its order.
-    List(Vec<Node>),
+    List(Vec<YamlNode>),
     /// A mapping, in the order of the file.
-    Fields(Vec<Field>),
+    Fields(Vec<MappingField>),
 }
 
 /// A key of a mapping, where it is, and its value.
 #[derive(Clone, Debug)]
-pub(super) struct Field {
+pub(super) struct MappingField {
     pub(super) key: String,
     pub(super) mark: Mark,
-    pub(super) node: Node,
+    pub(super) node: YamlNode,
 }
 
-impl Node {
+impl YamlNode {
     /// The value of a field; `None` where it is not there, or holds nothing.
     pub(super) fn get(&self, key: &str) -> Option<&Self> {
         let field = self.fields().iter().find(|field| field.key == key)?;
-        Some(&field.node).filter(|node| !matches!(node.value, Value::Nothing))
+        Some(&field.node).filter(|node| !matches!(node.value, YamlValue::Nothing))
     }
 
     /// The text of a scalar.
     pub(super) fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Text(text) => Some(text),
+            YamlValue::Text(text) => Some(text),
             _ => None,
         }
     }
@@ -63,9 +63,9 @@ impl Node {
     }
 
     /// The fields of a mapping; none for anything else.
-    pub(super) fn fields(&self) -> &[Field] {
+    pub(super) fn fields(&self) -> &[MappingField] {
         match &self.value {
-            Value::Fields(fields) => fields,
+            YamlValue::Fields(fields) => fields,
             _ => &[],
         }
     }
@@ -73,7 +73,7 @@ impl Node {
     /// The items of a sequence; none for anything else.
     pub(super) fn items(&self) -> &[Self] {
         match &self.value {
-            Value::List(items) => items,
+            YamlValue::List(items) => items,
             _ => &[],
         }
     }
@@ -86,7 +86,7 @@ impl Node {
 
 /// A text that cannot be read, with the reason.
 #[derive(Debug)]
-pub(super) struct Unreadable {
+pub(super) struct TreeError {
     pub(super) mark: Mark,
     pub(super) message: String,
 }
@@ -95,13 +95,13 @@ pub(super) struct Unreadable {
 ///
 /// # Errors
 /// What keeps the text from being YAML.
-pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
-    let mut builder = Builder::default();
+pub(super) fn parse(text: &str) -> Result<YamlNode, TreeError> {
+    let mut builder = TreeBuilder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
             let at = error.marker();
             let mark = Mark { line: at.line().max(1), column: at.col() + 1, width: 1 };
-            Unreadable { mark, message: format!("this is not YAML: {}", error.info()) }
+            TreeError { mark, message: format!("this is not YAML: {}", error.info()) }
         })?;
         let mark = Mark {
             line: span.start.line().max(1),
@@ -113,32 +113,33 @@ pub(super) fn parse(text: &str) -> Result<Node, Unreadable> {
             },
         };
         let is_last = matches!(event, Event::DocumentEnd);
-        builder.take(event, mark).map_err(|message| Unreadable { mark, message })?;
+        builder.take(event, mark).map_err(|message| TreeError { mark, message })?;
         if is_last {
             break;
         }
     }
-    let nothing = Node { mark: Mark { line: 1, column: 1, width: 1 }, value: Value::Nothing };
+    let nothing =
+        YamlNode { mark: Mark { line: 1, column: 1, width: 1 }, value: YamlValue::Nothing };
     Ok(builder.root.unwrap_or(nothing))
 }
 
 /// Builds the tree out of the parser's events.
 #[derive(Default)]
-struct Builder {
-    root: Option<Node>,
+struct TreeBuilder {
+    root: Option<YamlNode>,
     open: Vec<OpenNode>,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, YamlNode>,
     nodes: usize,
 }
 
 /// A mapping or sequence whose end has not come yet.
 struct OpenNode {
     anchor: usize,
-    node: Node,
+    node: YamlNode,
     key: Option<(String, Mark)>,
 }
 
-impl Builder {
+impl TreeBuilder {
     fn take(&mut self, event: Event<'_>, mark: Mark) -> Result<(), String> {
         let (value, anchor) = match event {
             Event::Alias(anchor) => {
@@ -146,23 +147,23 @@ impl Builder {
                     return Err("an alias of something that is not there".to_owned());
                 };
                 // The place is that of the use: it is what a person has to change.
-                return self.place(Node { mark, ..node });
+                return self.place(YamlNode { mark, ..node });
             }
             Event::Scalar(text, style, anchor, _) => {
                 let is_plain = style == ScalarStyle::Plain;
                 let is_nothing = is_plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 let text = text.into_owned();
-                (if is_nothing { Value::Nothing } else { Value::Text(text) }, anchor)
+                (if is_nothing { YamlValue::Nothing } else { YamlValue::Text(text) }, anchor)
             }
             Event::MappingStart(anchor, _) => {
-                return self.open(anchor, Node { mark, value: Value::Fields(Vec::new()) });
+                return self.open(anchor, YamlNode { mark, value: YamlValue::Fields(Vec::new()) });
             }
             Event::SequenceStart(anchor, _) => {
-                return self.open(anchor, Node { mark, value: Value::List(Vec::new()) });
+                return self.open(anchor, YamlNode { mark, value: YamlValue::List(Vec::new()) });
             }
             Event::MappingEnd | Event::SequenceEnd => {
                 let Some(mut closed) = self.open.pop() else { return Ok(()) };
-                if let Value::Fields(fields) = &mut closed.node.value {
+                if let YamlValue::Fields(fields) = &mut closed.node.value {
                     merge(fields);
                 }
                 // Known only once it is closed, so a value cannot contain itself.
@@ -173,14 +174,14 @@ impl Builder {
             }
             _ => return Ok(()),
         };
-        let node = Node { mark, value };
+        let node = YamlNode { mark, value };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
         self.place(node)
     }
 
-    fn open(&mut self, anchor: usize, node: Node) -> Result<(), String> {
+    fn open(&mut self, anchor: usize, node: YamlNode) -> Result<(), String> {
         if self.open.len() == DEPTH_MAX {
             return Err("nested too deeply".to_owned());
         }
@@ -189,7 +190,7 @@ impl Builder {
     }
 
     /// Adds a value to its parent: as a key, a field's value, an item, or the document itself.
-    fn place(&mut self, node: Node) -> Result<(), String> {
+    fn place(&mut self, node: YamlNode) -> Result<(), String> {
         // By what aliases expand to: a few lines of them can stand for billions of values.
         self.nodes += node.count();
         if self.nodes > NODES_MAX {
@@ -200,12 +201,14 @@ impl Builder {
             return Ok(());
         };
         match (&mut open.node.value, open.key.take()) {
-            (Value::Fields(fields), Some((key, mark))) => fields.push(Field { key, mark, node }),
-            (Value::Fields(_), None) => {
+            (YamlValue::Fields(fields), Some((key, mark))) => {
+                fields.push(MappingField { key, mark, node })
+            }
+            (YamlValue::Fields(_), None) => {
                 let text = node.text().unwrap_or_default().to_owned();
                 open.key = Some((text, node.mark));
             }
-            (Value::List(items), _) => items.push(node),
+            (YamlValue::List(items), _) => items.push(node),
             _ => {}
         }
         Ok(())
@@ -213,20 +216,20 @@ impl Builder {
 }
 
 /// Adds the fields that merge keys name and that are not there themselves.
-fn merge(fields: &mut Vec<Field>) {
+fn merge(fields: &mut Vec<MappingField>) {
     if fields.iter().all(|field| field.key != "<<") {
         return;
     }
-    let (merged, mut own): (Vec<Field>, Vec<Field>) =
+    let (merged, mut own): (Vec<MappingField>, Vec<MappingField>) =
         std::mem::take(fields).into_iter().partition(|field| field.key == "<<");
     // A key of the mapping itself wins over merged ones, and an earlier source over a later one (YAML merge type).
     let mut keys: HashSet<String> = own.iter().map(|field| field.key.clone()).collect();
-    for Field { node, .. } in &merged {
-        let sources: &[Node] = match &node.value {
-            Value::List(items) => items,
+    for MappingField { node, .. } in &merged {
+        let sources: &[YamlNode] = match &node.value {
+            YamlValue::List(items) => items,
             _ => std::slice::from_ref(node),
         };
-        for field in sources.iter().flat_map(Node::fields).filter(|field| field.key != "<<") {
+        for field in sources.iter().flat_map(YamlNode::fields).filter(|field| field.key != "<<") {
             if keys.insert(field.key.clone()) {
                 own.push(field.clone());
             }
@@ -245,7 +248,7 @@ mod tests {
         assert_eq!(root.text_of("a"), Some("0.00000015"), "no float");
         let b = root.get("b").expect("a list");
         assert_eq!(b.items()[0].text(), Some("1e-7"));
-        assert!(matches!(b.items()[1].value, Value::Nothing));
+        assert!(matches!(b.items()[1].value, YamlValue::Nothing));
         assert_eq!(b.mark, Mark { line: 2, column: 4, width: 1 });
     }
 

@@ -1,24 +1,24 @@
 //! The values of a deployment, with those of a shared credential.
 
 use super::Migration;
-use super::tree::Node;
+use super::tree::YamlNode;
 
 /// The values of a deployment, its own before those of a shared credential.
 pub(super) struct Values<'a> {
     /// The deployment's own `litellm_params`.
-    pub(super) params: &'a Node,
+    pub(super) params: &'a YamlNode,
     /// The entry's shared credential in `credential_list`.
-    pub(super) shared: Option<&'a Node>,
+    pub(super) shared: Option<&'a YamlNode>,
 }
 
 impl<'a> Values<'a> {
     /// The value of a field.
-    pub(super) fn get(&self, field: &str) -> Option<&'a Node> {
+    pub(super) fn get(&self, field: &str) -> Option<&'a YamlNode> {
         self.params.get(field).or_else(|| self.shared.and_then(|values| values.get(field)))
     }
 
     /// A field as text of ours, with variables of ours.
     pub(super) fn filled(&self, field: &str) -> Option<String> {
-        self.get(field).and_then(Node::text).map(Migration::filled)
+        self.get(field).and_then(YamlNode::text).map(Migration::filled)
     }
 }

@@ -1,14 +1,14 @@
 //! A plan as two files for people.
 
-use super::plan::{Plan, PlannedModel, PlannedTarget, PlannedUpstream, quoted};
+use super::plan::{MigrationPlan, PlannedModel, PlannedTarget, PlannedUpstream, quoted};
 use tollgate_money::price::UNITS;
 
 /// Writes `routes.yaml` and `models.yaml`; `file` is the source of the conversion.
-pub(super) fn files(file: &str, plan: &Plan) -> (String, String) {
+pub(super) fn files(file: &str, plan: &MigrationPlan) -> (String, String) {
     (routes(file, plan), models(file, plan))
 }
 
-fn routes(file: &str, plan: &Plan) -> String {
+fn routes(file: &str, plan: &MigrationPlan) -> String {
     let mut out = String::new();
     let file = file.replace(char::is_control, " ");
     line(
@@ -37,8 +37,8 @@ fn routes(file: &str, plan: &Plan) -> String {
     out
 }
 
-fn balancing(out: &mut String, plan: &Plan) {
-    let Plan { tries_max, failures, open, .. } = plan;
+fn balancing(out: &mut String, plan: &MigrationPlan) {
+    let MigrationPlan { tries_max, failures, open, .. } = plan;
     if tries_max.is_none() && failures.is_none() && open.is_none() {
         return;
     }
@@ -86,7 +86,7 @@ fn upstream(upstream: &PlannedUpstream) -> String {
     out
 }
 
-fn models(file: &str, plan: &Plan) -> String {
+fn models(file: &str, plan: &MigrationPlan) -> String {
     let mut out = String::new();
     let file = file.replace(char::is_control, " ");
     line(

@@ -7,14 +7,14 @@ use crate::url::BaseUrl;
 
 /// Sign-in to the provider where a key in a header is not enough: one of these.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Auth {
+#[serde(deny_unknown_fields, rename = "Auth")]
+pub(crate) struct AuthSection {
     /// Tokens of Microsoft Entra, for an application with a client secret.
     #[serde(default)]
     pub(crate) entra: Option<Entra>,
     /// Tokens of Google, for a service account.
     #[serde(default)]
-    pub(crate) google: Option<Google>,
+    pub(crate) google: Option<GoogleSection>,
     /// Requests signed with an AWS access key or role.
     #[serde(default)]
     pub(crate) aws: Option<Aws>,
@@ -42,8 +42,8 @@ pub(crate) struct Entra {
 
 /// A Google service account.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Google {
+#[serde(deny_unknown_fields, rename = "Google")]
+pub(crate) struct GoogleSection {
     /// The text of the account's key file, in JSON: `{file: PATH}`, or out of `${VAR}`.
     pub(crate) service_account_key: SecretText,
     /// Scope of the tokens. Default: `https://www.googleapis.com/auth/cloud-platform`.
@@ -73,13 +73,13 @@ pub(crate) struct Aws {
     pub(crate) service: Option<String>,
     /// Role that is assumed with the key. Default: none; requests are signed with the key.
     #[serde(default)]
-    pub(crate) assume_role: Option<AssumeRole>,
+    pub(crate) assume_role: Option<AssumeRoleSection>,
 }
 
 /// An AWS role.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct AssumeRole {
+#[serde(deny_unknown_fields, rename = "AssumeRole")]
+pub(crate) struct AssumeRoleSection {
     /// The role, such as `arn:aws:iam::123456789012:role/tollgate`.
     pub(crate) role_arn: String,
     /// External id that the role's trust policy requires from other accounts.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use crate::names::MeansName;
-use crate::scalar::Period;
-use crate::window::Window;
+use crate::scalar::DurationText;
+use crate::window::OptionalDuration;
 
 /// Holds of requests that exceed the account's balance, for all models and accounts without their own rules.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
@@ -24,9 +24,9 @@ pub(crate) struct HoldsSection {
     pub(crate) slice: u64,
     /// Maximum time for which a request waits for other requests of its account to end; `none` disables
     /// waiting. Default: `none`.
-    pub(crate) wait: Window,
+    pub(crate) wait: OptionalDuration,
     /// Timeout for a provider's token count. Default: `2s`.
-    pub(crate) count_timeout: Period,
+    pub(crate) count_timeout: DurationText,
 }
 
 impl Default for HoldsSection {
@@ -36,16 +36,16 @@ impl Default for HoldsSection {
             means: rules.means.into_iter().map(MeansName).collect(),
             output_floor: rules.output_floor,
             slice: rules.slice,
-            wait: Window(None),
-            count_timeout: Period(Duration::from_secs(2)),
+            wait: OptionalDuration(None),
+            count_timeout: DurationText(Duration::from_secs(2)),
         }
     }
 }
 
 /// Rules of one model. Each replaces the rule in `holds` of `routes.yaml`.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ModelHolds {
+#[serde(deny_unknown_fields, default, rename = "ModelHolds")]
+pub(crate) struct ModelHoldsSection {
     /// The means of this model, in order. Default: those of `routes.yaml`.
     pub(crate) means: Option<Vec<MeansName>>,
     /// Lowest output limit, in tokens, to which a request to this model is clamped.
@@ -55,5 +55,5 @@ pub(crate) struct ModelHolds {
     #[schemars(range(min = 256, max = 1_000_000))]
     pub(crate) slice: Option<u64>,
     /// The longest time that a request to this model waits, or `none`.
-    pub(crate) wait: Option<Window>,
+    pub(crate) wait: Option<OptionalDuration>,
 }

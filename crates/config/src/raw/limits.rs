@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use crate::scalar::Period;
+use crate::scalar::DurationText;
 
 /// Limits for requests without a valid key and for the console. They are counted separately from customers'
 /// requests.
@@ -18,7 +18,7 @@ pub(crate) struct UnauthenticatedSection {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(crate) per_address_max: usize,
     /// Timeout for receiving their bodies and for sending answers. Default: `10s`.
-    pub(crate) timeout: Period,
+    pub(crate) timeout: DurationText,
 }
 
 impl Default for UnauthenticatedSection {
@@ -26,7 +26,7 @@ impl Default for UnauthenticatedSection {
         Self {
             requests_in_flight_max: 256,
             per_address_max: 32,
-            timeout: Period(Duration::from_secs(10)),
+            timeout: DurationText(Duration::from_secs(10)),
         }
     }
 }
@@ -34,8 +34,8 @@ impl Default for UnauthenticatedSection {
 /// Limits for free calls, such as token counts: accounts without money can make them, and they use the
 /// operator's credentials.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct FreeCalls {
+#[serde(deny_unknown_fields, default, rename = "FreeCalls")]
+pub(crate) struct FreeCallsSection {
     /// The calls of one account in a minute; a whole minute's may come at once. Default: 1200.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) account_requests_per_minute: u32,
@@ -51,7 +51,7 @@ pub(crate) struct FreeCalls {
     pub(crate) account_percent: u32,
 }
 
-impl Default for FreeCalls {
+impl Default for FreeCallsSection {
     fn default() -> Self {
         // Claude Code counts some 200 texts of a session at one time, and little else. Providers take 2,000
         // to 8,000 counts a minute (Anthropic, by tier) or 3,000 (Google) from an operator that pays.
@@ -66,8 +66,8 @@ impl Default for FreeCalls {
 
 /// Shares of the gateway's capacity for one account, for all its keys together.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct PerAccount {
+#[serde(deny_unknown_fields, default, rename = "PerAccount")]
+pub(crate) struct PerAccountSection {
     /// Share of `requests_in_flight_max` for one account, in percent. Default: 25.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) requests_in_flight_percent: u32,
@@ -87,7 +87,7 @@ pub(crate) struct PerAccount {
     pub(crate) reads_max: u32,
 }
 
-impl Default for PerAccount {
+impl Default for PerAccountSection {
     fn default() -> Self {
         Self {
             requests_in_flight_percent: 25,
@@ -102,8 +102,8 @@ impl Default for PerAccount {
 
 /// Rate limits.
 #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Rates {
+#[serde(deny_unknown_fields, default, rename = "Rates")]
+pub(crate) struct RatesSection {
     /// Requests per minute; a full minute's requests may arrive at once. Default: no limit.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) requests_per_minute: Option<u32>,

@@ -2,14 +2,14 @@
 
 use schemars::JsonSchema;
 
-use crate::scalar::Address;
+use crate::scalar::ListenAddress;
 
 /// An address on which the gateway accepts customers.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Listener {
+#[serde(deny_unknown_fields, rename = "Listener")]
+pub(crate) struct ListenerEntry {
     /// The IP address and port to listen on, such as `0.0.0.0:8080`. Port 0 takes any free port.
-    pub(crate) address: Address,
+    pub(crate) address: ListenAddress,
     /// `true` accepts HTTP/2 without TLS beside HTTP/1.1. Default: `true`.
     #[serde(default = "yes")]
     pub(crate) h2c: bool,

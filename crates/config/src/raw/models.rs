@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Entries, ModelHolds, Rates};
+use super::{ModelHoldsSection, OrderedMap, RatesSection};
 use crate::names::{
     AudioFormatName, ImageFormatName, InferenceGeoName, OperationName, PictureFamilyName,
     QualityName, ResolutionName, ResponseFormatName, ServiceTierName, SpeedName,
 };
 use crate::rate::{PerMillion, PerThousand, PerUnit, Times};
-use crate::scalar::{DayWindow, ImageSize, Period, Size};
+use crate::scalar::{ByteSize, DayWindowText, DurationText, ImageSizeText};
 use tollgate_money::each_unit;
 use tollgate_money::money::Rate;
 use tollgate_money::price::Unit;
@@ -20,17 +20,17 @@ use tollgate_money::price::Unit;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Models {
     /// The models, by the id that customers use, in the order in which they are listed.
-    pub(crate) models: Entries<Model>,
+    pub(crate) models: OrderedMap<ModelEntry>,
 }
 
 /// A model that customers request by its id.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Model {
+#[serde(deny_unknown_fields, rename = "Model")]
+pub(crate) struct ModelEntry {
     /// Operations that the model serves.
     pub(crate) operations: Vec<OperationName>,
     /// Upstreams that serve the model.
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<TargetEntry>,
     /// Models, in order, that serve a request if none of the model's targets can. Their own fallbacks are
     /// ignored. The highest price of all is held, and the price of the serving model is charged. Default:
     /// none.
@@ -39,27 +39,27 @@ pub(crate) struct Model {
     pub(crate) fallbacks: Vec<String>,
     /// Prices, in US dollars.
     #[serde(default)]
-    pub(crate) prices: Prices,
+    pub(crate) prices: PricesSection,
     /// Prices that depend on the request. The first entry whose conditions all hold replaces the prices that
     /// it names.
     #[serde(default)]
-    pub(crate) prices_when: Vec<PricesWhen>,
+    pub(crate) prices_when: Vec<PricesWhenEntry>,
     /// Limits of one request.
     #[serde(default)]
-    pub(crate) limits: ModelLimits,
+    pub(crate) limits: ModelLimitsSection,
     /// Rate limits of all customers together. Default: no limit.
     #[serde(default)]
-    pub(crate) rate_limits: Rates,
+    pub(crate) rate_limits: RatesSection,
     /// Holds of requests that exceed the account's balance. Default: `holds` of `routes.yaml`.
     #[serde(default)]
-    pub(crate) holds: ModelHolds,
+    pub(crate) holds: ModelHoldsSection,
     /// `owned_by` in model lists. Default: the first target's upstream.
     #[serde(default)]
     pub(crate) owned_by: Option<String>,
     /// Reading of an answer for its usage after the client disconnected. Applies where the cost is known only
     /// at the end: with reasoning, with media, or without streaming.
     #[serde(default)]
-    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) on_disconnect: OnDisconnectSection,
     /// True if the model is free. Default: `false`; a missing price is then an error.
     #[serde(default)]
     pub(crate) free: bool,
@@ -70,7 +70,7 @@ pub(crate) struct Model {
     /// Charge for a complete answer without a reported usage, from a model that may think without showing it.
     /// Default: `estimate`.
     #[serde(default)]
-    pub(crate) missing_usage: Option<MissingUsage>,
+    pub(crate) missing_usage: Option<MissingUsageRule>,
     /// Maximum number of web searches per request, added to requests in which the customer sets no limit. `0`
     /// adds none and holds the price of ten contexts. Default: `5`.
     #[serde(default)]
@@ -120,7 +120,7 @@ pub(crate) enum Translation {
 pub(crate) struct TranslationOptions {
     /// Thinking parameter of one of Anthropic's models, over the protocols `anthropic` and `bedrock`.
     /// Default: `effort`.
-    pub(crate) thinking: Thinking,
+    pub(crate) thinking: ThinkingParameter,
     /// `true` sends `temperature`, `top_p` and `top_k`; they are hints. Default: `true`.
     pub(crate) sampling: bool,
     /// Vocabulary of chat completions that the upstream understands. Default: `common`.
@@ -146,7 +146,7 @@ pub(crate) struct TranslationOptions {
 impl Default for TranslationOptions {
     fn default() -> Self {
         Self {
-            thinking: Thinking::default(),
+            thinking: ThinkingParameter::default(),
             sampling: true,
             chat: ChatWords::default(),
             call_ids: CallIdWords::default(),
@@ -160,8 +160,8 @@ impl Default for TranslationOptions {
 
 /// Thinking parameter of a model of Anthropic's protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Thinking {
+#[serde(rename_all = "snake_case", rename = "Thinking")]
+pub(crate) enum ThinkingParameter {
     /// `output_config.effort`, as in models since Opus 4.6.
     #[default]
     Effort,
@@ -262,8 +262,8 @@ impl EffortWords {
 
 /// Charge for a complete answer without usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum MissingUsage {
+#[serde(rename_all = "snake_case", rename = "MissingUsage")]
+pub(crate) enum MissingUsageRule {
     /// The usage seen in the answer. The remaining possible cost is recorded as a loss of the operator.
     Estimate,
     /// The maximum possible cost.
@@ -273,24 +273,24 @@ pub(crate) enum MissingUsage {
 /// Limits for reading an answer after the customer has disconnected. One that takes more is cancelled, and
 /// the most that it can cost is charged.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct OnDisconnect {
+#[serde(deny_unknown_fields, default, rename = "OnDisconnect")]
+pub(crate) struct OnDisconnectSection {
     /// Time after the client disconnected; `timeouts.total` of the upstream also applies. Default: `1h`.
-    pub(crate) time: Period,
+    pub(crate) time: DurationText,
     /// The bytes that are read and thrown away. Default: `64MiB`.
-    pub(crate) bytes: Size,
+    pub(crate) bytes: ByteSize,
 }
 
-impl Default for OnDisconnect {
+impl Default for OnDisconnectSection {
     fn default() -> Self {
-        Self { time: Period(Duration::from_secs(3600)), bytes: Size(64 << 20) }
+        Self { time: DurationText(Duration::from_secs(3600)), bytes: ByteSize(64 << 20) }
     }
 }
 
 /// One place where a model is served.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Target {
+#[serde(deny_unknown_fields, rename = "Target")]
+pub(crate) struct TargetEntry {
     /// The name of an upstream in routes.yaml.
     pub(crate) upstream: String,
     /// The upstream's name for the model. Default: the model's id.
@@ -306,7 +306,7 @@ pub(crate) struct Target {
     pub(crate) weight: u32,
     /// Cost for the operator, in US dollars. Customers never see it. Default: unknown.
     #[serde(default)]
-    pub(crate) cost: Option<Cost>,
+    pub(crate) cost: Option<CostSection>,
 }
 
 /// Source of a target's cost.
@@ -332,12 +332,12 @@ macro_rules! prices {
     )+) => {
         /// Prices of a model, in US dollars. At most nine decimals for a million, fifteen for one.
         #[derive(Clone, Debug, Default, serde::Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
-        pub(crate) struct Prices {
+        #[serde(deny_unknown_fields, default, rename = "Prices")]
+        pub(crate) struct PricesSection {
             $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
         }
 
-        impl Prices {
+        impl PricesSection {
             /// The price of one unit, if it was typed.
             pub(crate) fn rate(&self, unit: Unit) -> Option<Rate> {
                 match unit {
@@ -364,21 +364,21 @@ macro_rules! cost {
     )+) => {
         /// Cost of a target for the operator, in US dollars: prices of its own, or their source.
         #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-        #[serde(deny_unknown_fields, default)]
-        pub(crate) struct Cost {
+        #[serde(deny_unknown_fields, default, rename = "Cost")]
+        pub(crate) struct CostSection {
             /// Source of the cost, instead of prices.
             pub(crate) of: Option<CostOf>,
             /// Factor for the model's prices, with `of: list`. Default: 1.
             pub(crate) times: Option<Times>,
             /// Different prices under some conditions.
-            pub(crate) prices_when: Vec<PricesWhen>,
+            pub(crate) prices_when: Vec<PricesWhenEntry>,
             $($(#[$price_doc])* pub(crate) $price: Option<$typed>),+
         }
 
-        impl Cost {
+        impl CostSection {
             /// The configured prices.
-            pub(crate) fn prices(&self) -> Prices {
-                Prices { $($price: self.$price),+ }
+            pub(crate) fn prices(&self) -> PricesSection {
+                PricesSection { $($price: self.$price),+ }
             }
         }
     };
@@ -389,12 +389,12 @@ each_unit!(cost);
 /// Prices for requests that meet conditions. The first entry whose conditions all hold applies, so list
 /// special cases before general ones.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PricesWhen {
+#[serde(deny_unknown_fields, rename = "PricesWhen")]
+pub(crate) struct PricesWhenEntry {
     /// Conditions, all of which must hold.
     pub(crate) when: WhenSection,
     /// The prices that differ.
-    pub(crate) prices: Prices,
+    pub(crate) prices: PricesSection,
 }
 
 /// Conditions on a request, all of which must hold. Some are known when the request arrives. Input, tier,
@@ -416,11 +416,11 @@ pub(crate) struct WhenSection {
     /// `true` for requests in which the model thinks before it answers.
     pub(crate) thinking: Option<bool>,
     /// Time of day in UTC at which the request arrives, such as `16:30-00:30`.
-    pub(crate) time_utc: Option<DayWindow>,
+    pub(crate) time_utc: Option<DayWindowText>,
     /// The resolution of a video, such as `720p`.
     pub(crate) resolution: Option<ResolutionName>,
     /// The size of an image, width by height, such as `1024x1024`.
-    pub(crate) size: Option<ImageSize>,
+    pub(crate) size: Option<ImageSizeText>,
     /// The quality of an image.
     pub(crate) quality: Option<QualityName>,
     /// `true` for videos with sound.
@@ -433,8 +433,8 @@ pub(crate) struct WhenSection {
 
 /// Limits of one request to a model.
 #[derive(Debug, Default, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct ModelLimits {
+#[serde(deny_unknown_fields, default, rename = "ModelLimits")]
+pub(crate) struct ModelLimitsSection {
     /// The context window: the tokens of input that the model takes. Needed for chat.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub(crate) context_tokens_max: Option<u64>,
@@ -469,7 +469,7 @@ pub(crate) struct ModelLimits {
     pub(crate) reference_images_max: Option<u32>,
     /// Image sizes that customers may request, width by height. Default: any that `side_max` and the related
     /// limits allow.
-    pub(crate) sizes: Vec<ImageSize>,
+    pub(crate) sizes: Vec<ImageSizeText>,
     /// The longest side of an image of a size that is not listed, in pixels.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) side_max: Option<u16>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 
 use crate::database_url::DatabaseUrl;
-use crate::scalar::{Period, SecretText, Size};
+use crate::scalar::{ByteSize, DurationText, SecretText};
 use crate::url::BaseUrl;
 
 /// Storage of the ledger.
@@ -16,10 +16,10 @@ pub(crate) struct StoreSection {
     /// The directory of the ledger, for one process at a time. Default: `data`.
     pub(crate) data_dir: String,
     /// Charge for calls interrupted by a crash. Default: `void`.
-    pub(crate) recovery: Recovery,
+    pub(crate) recovery: RecoveryMode,
     /// The database of a fleet: several gateways that spend the same money. Default: none, and this
     /// gateway is the only one.
-    pub(crate) postgres: Option<Postgres>,
+    pub(crate) postgres: Option<PostgresSection>,
     /// Files of the journal.
     pub(crate) journal: JournalSection,
     /// Retention in sled, where statements and usage are read fastest.
@@ -35,12 +35,12 @@ pub(crate) struct Statements {
     pub(crate) keep_days: u16,
     /// Approximate maximum size of the lines kept in sled, from `16MiB`; older lines are read from the
     /// journal. Default: `128MiB`.
-    pub(crate) size_max: Size,
+    pub(crate) size_max: ByteSize,
 }
 
 impl Default for Statements {
     fn default() -> Self {
-        Self { keep_days: 90, size_max: Size(128 << 20) }
+        Self { keep_days: 90, size_max: ByteSize(128 << 20) }
     }
 }
 
@@ -48,7 +48,7 @@ impl Default for StoreSection {
     fn default() -> Self {
         let (data_dir, journal) = ("data".to_owned(), JournalSection::default());
         let statements = Statements::default();
-        Self { data_dir, recovery: Recovery::Void, postgres: None, journal, statements }
+        Self { data_dir, recovery: RecoveryMode::Void, postgres: None, journal, statements }
     }
 }
 
@@ -59,17 +59,17 @@ impl Default for StoreSection {
 pub(crate) struct JournalSection {
     /// Archive of closed journal files that startup does not need. Default: none; all files stay in the data
     /// directory.
-    pub(crate) archive: Option<Archive>,
+    pub(crate) archive: Option<ArchiveSection>,
 }
 
 /// Archive of closed journal files: a directory or a bucket.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Archive {
+#[serde(deny_unknown_fields, rename = "Archive")]
+pub(crate) struct ArchiveSection {
     /// A directory, preferably on another disk. Each ledger creates its own subdirectory.
     pub(crate) directory: Option<String>,
     /// A bucket of an object store with the S3 API. Each ledger uses its own prefix.
-    pub(crate) s3: Option<Bucket>,
+    pub(crate) s3: Option<BucketSection>,
     /// Number of days for which a file stays in the data directory after its last record. Default: `30`.
     #[serde(default = "keep_days")]
     pub(crate) keep_days: u16,
@@ -77,8 +77,8 @@ pub(crate) struct Archive {
 
 /// A bucket and the settings to reach it.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Bucket {
+#[serde(deny_unknown_fields, rename = "Bucket")]
+pub(crate) struct BucketSection {
     /// Name of the header.
     pub(crate) bucket: String,
     /// Prefix of all object keys, such as `tollgate/eu`. Default: none.
@@ -98,15 +98,15 @@ pub(crate) struct Bucket {
     pub(crate) secret_key: SecretText,
     /// Timeout without data from the store, from `1s` to `10m`. Default: `30s`.
     #[serde(default = "store_timeout")]
-    pub(crate) timeout: Period,
+    pub(crate) timeout: DurationText,
 }
 
 fn region() -> String {
     "us-east-1".to_owned()
 }
 
-fn store_timeout() -> Period {
-    Period(Duration::from_secs(30))
+fn store_timeout() -> DurationText {
+    DurationText(Duration::from_secs(30))
 }
 
 fn keep_days() -> u16 {
@@ -115,9 +115,9 @@ fn keep_days() -> u16 {
 
 /// Resolution of calls that a crash left open.
 #[derive(Clone, Copy, Debug, serde::Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", rename = "Recovery")]
 #[schemars(title = "a way of recovery", inline)]
-pub(crate) enum Recovery {
+pub(crate) enum RecoveryMode {
     /// The customer pays nothing.
     Void,
     /// The customer pays the least that the call must have cost: its estimated input.
@@ -126,8 +126,8 @@ pub(crate) enum Recovery {
 
 /// The database of a fleet, and this gateway's place in it.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Postgres {
+#[serde(deny_unknown_fields, rename = "Postgres")]
+pub(crate) struct PostgresSection {
     /// URL of the database, without a password. Of several hosts with commas between them, the one that
     /// accepts writes is used.
     pub(crate) url: DatabaseUrl,
@@ -146,19 +146,19 @@ pub(crate) struct Postgres {
     /// Time for which this gateway continues without the database, from `2s` to `60s`. Must be equal for all
     /// gateways of a fleet. Default: `10s`.
     #[serde(default = "lease")]
-    pub(crate) lease: Period,
+    pub(crate) lease: DurationText,
     /// Period for which this gateway leases money in advance, at its customers' current rate of spending.
     /// Calls continue for that long without the database, as far as the lease allows. From `1s` to `10m`.
     /// Default: `lease`.
-    pub(crate) cover: Option<Period>,
+    pub(crate) cover: Option<DurationText>,
 }
 
 fn connections() -> u32 {
     10
 }
 
-fn lease() -> Period {
-    Period(Duration::from_secs(10))
+fn lease() -> DurationText {
+    DurationText(Duration::from_secs(10))
 }
 
 /// Encryption of the connection to the database.

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 
-use super::{Auth, Entries};
+use super::{AuthSection, OrderedMap};
 use crate::names::{ProtocolName, RepeatAfterName};
-use crate::scalar::{Period, SecretText};
+use crate::scalar::{DurationText, SecretText};
 use crate::url::BaseUrl;
-use crate::window::Window;
+use crate::window::OptionalDuration;
 
 /// A provider's API.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Upstream {
+#[serde(deny_unknown_fields, rename = "Upstream")]
+pub(crate) struct UpstreamEntry {
     /// Protocol of the upstream.
     pub(crate) protocol: ProtocolName,
     /// Base URL of the API, such as `https://api.openai.com/v1`. For the protocols `openai`, `voyage` and
@@ -30,21 +30,21 @@ pub(crate) struct Upstream {
     /// Several keys at the provider, by names that you choose, instead of `credential`. Calls are distributed
     /// among them; a refused or busy key is avoided.
     #[serde(default)]
-    pub(crate) credentials: Entries<SecretText>,
+    pub(crate) credentials: OrderedMap<SecretText>,
     /// Sign-in instead of a `credential`: with tokens of Microsoft Entra or Google, or with AWS's signatures.
     #[serde(default)]
-    pub(crate) auth: Option<Auth>,
+    pub(crate) auth: Option<AuthSection>,
     /// Several ways to sign in, by names that you choose, instead of `auth`. Calls are distributed among them
     /// as with `credentials`.
     #[serde(default)]
-    pub(crate) auths: Entries<Auth>,
+    pub(crate) auths: OrderedMap<AuthSection>,
     /// Headers that are added to every request to the upstream, including health checks. They replace headers
     /// of the same name from the client. Values can come from a variable or a file, like keys.
     #[serde(default)]
-    pub(crate) headers: Entries<SecretText>,
+    pub(crate) headers: OrderedMap<SecretText>,
     /// Regular health checks of the upstream. Default: none; only calls reveal failures.
     #[serde(default)]
-    pub(crate) health_check: Option<HealthCheck>,
+    pub(crate) health_check: Option<HealthCheckSection>,
     /// Switches the upstream off, with a warning, when a variable or file that it names is missing.
     /// Default: `false`, which makes that an error.
     #[serde(default)]
@@ -55,7 +55,7 @@ pub(crate) struct Upstream {
     pub(crate) optional: bool,
     /// Timeouts.
     #[serde(default)]
-    pub(crate) timeouts: Timeouts,
+    pub(crate) timeouts: TimeoutsSection,
     /// The forward proxy through which it is reached, such as
     /// `http://user:${PROXY_PASSWORD}@proxy.internal:3128`, or `none` for no proxy. The URL begins with
     /// `http://`, `https://`, `socks5://` or `socks5h://`. Tokens for it are fetched through the same
@@ -124,15 +124,15 @@ pub(crate) struct UpstreamRetries {
 
 /// Active health check of an upstream.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct HealthCheck {
+#[serde(deny_unknown_fields, default, rename = "HealthCheck")]
+pub(crate) struct HealthCheckSection {
     /// Path that is requested with `GET` and no credential; any status below 500 counts as healthy. Default:
     /// a successful connection is enough.
     pub(crate) path: Option<String>,
     /// Interval of checks. Default: `10s`.
-    pub(crate) interval: Period,
+    pub(crate) interval: DurationText,
     /// Timeout of an answer. Default: `5s`.
-    pub(crate) timeout: Period,
+    pub(crate) timeout: DurationText,
     /// Number of consecutive failures that mark the upstream as unhealthy. Default: 3.
     #[schemars(range(min = 1, max = 100))]
     pub(crate) unhealthy_after: u32,
@@ -141,9 +141,9 @@ pub(crate) struct HealthCheck {
     pub(crate) healthy_after: u32,
 }
 
-impl Default for HealthCheck {
+impl Default for HealthCheckSection {
     fn default() -> Self {
-        let seconds = |count| Period(Duration::from_secs(count));
+        let seconds = |count| DurationText(Duration::from_secs(count));
         Self {
             path: None,
             interval: seconds(10),
@@ -156,25 +156,25 @@ impl Default for HealthCheck {
 
 /// Timeouts of an upstream.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Timeouts {
+#[serde(deny_unknown_fields, default, rename = "Timeouts")]
+pub(crate) struct TimeoutsSection {
     /// Timeout of the TCP and TLS handshakes. Default: `5s`.
-    pub(crate) connect: Period,
+    pub(crate) connect: DurationText,
     /// Timeout without data, before an answer begins and within it. Default: `610s`.
-    pub(crate) read: Period,
+    pub(crate) read: DurationText,
     /// Timeout for writing a piece of a request. Default: `30s`.
-    pub(crate) write: Period,
+    pub(crate) write: DurationText,
     /// Maximum duration from the beginning of the request. A longer stream is ended with an error event, and
     /// what was delivered is charged. Default: `1h`.
-    pub(crate) total: Period,
+    pub(crate) total: DurationText,
     /// Time for which an idle connection is kept; choose less than the upstream's own. A shorter `Keep-Alive:
     /// timeout` of the upstream takes precedence. `none` keeps no connections. Default: `10s`.
-    pub(crate) idle: Window,
+    pub(crate) idle: OptionalDuration,
 }
 
-impl Default for Timeouts {
+impl Default for TimeoutsSection {
     fn default() -> Self {
-        let seconds = |count| Period(Duration::from_secs(count));
+        let seconds = |count| DurationText(Duration::from_secs(count));
         Self {
             connect: seconds(5),
             // SDKs wait for 600 s, and proxies in front for 620 s: who waits longest hears of the others.
@@ -182,7 +182,7 @@ impl Default for Timeouts {
             write: seconds(30),
             total: seconds(3600),
             // OpenAI and Anthropic close after 15 s.
-            idle: Window(Some(Duration::from_secs(10))),
+            idle: OptionalDuration(Some(Duration::from_secs(10))),
         }
     }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::key_names::KeyNames;
 use tollgate_ledger::KeyId;
-use tollgate_telemetry::request_log::{Position, Query, StatusFilter};
+use tollgate_telemetry::request_log::{Query, RingPosition, StatusFilter};
 use tollgate_web_kit::request_list;
 
 /// The longest model id, in bytes.
@@ -38,7 +38,7 @@ pub(super) struct Filter {
     pub(super) status_wrong: &'static str,
     status_filter: Option<StatusFilter>,
     pub(super) errors_only: bool,
-    pub(super) before: Option<Position>,
+    pub(super) before: Option<RingPosition>,
     before_wrong: bool,
 }
 
@@ -99,7 +99,7 @@ impl Filter {
     }
 
     /// The query of the next page's address.
-    pub(super) fn older(&self, next: Position) -> String {
+    pub(super) fn older(&self, next: RingPosition) -> String {
         let key = self.key.map_or_else(String::new, |key| key.to_string());
         let filter = [
             ("model", self.model.as_str()),

@@ -17,7 +17,7 @@ use crate::videos;
 use tollgate_ledger::{CallMoney, CallName, EntryKind, RequestId, Task};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::PriceVersion;
-use tollgate_telemetry::request_log::{Position, RequestRecord, Scope};
+use tollgate_telemetry::request_log::{RequestRecord, RingPosition, Scope};
 use tollgate_web_kit::{HtmlPage, PageFrame, PriceLine, price_lines, request_list, show};
 
 #[derive(Template)]
@@ -92,7 +92,7 @@ impl Facts {
 /// Position in the request log, as lists pass it.
 #[derive(Deserialize)]
 pub(crate) struct LogPositionQuery {
-    at: Option<Position>,
+    at: Option<RingPosition>,
 }
 
 /// `GET /requests/{id}`

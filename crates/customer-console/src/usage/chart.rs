@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::UsagePeriod;
-use super::sums::Sums;
+use super::sums::UsageSums;
 use tollgate_ledger::UsageTotal;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Side;
@@ -16,12 +16,12 @@ use tollgate_types::clock::UnixMs;
 const MODELS_MAX: usize = 7;
 
 /// Charges of each model by day, in the form that the chart's script reads.
-pub(super) fn cost(period: &UsagePeriod, sums: &Sums) -> String {
+pub(super) fn cost(period: &UsagePeriod, sums: &UsageSums) -> String {
     series(period, sums, "$", |total| dollars(total.charged))
 }
 
 /// The tokens of each model on each day.
-pub(super) fn tokens(period: &UsagePeriod, sums: &Sums) -> String {
+pub(super) fn tokens(period: &UsagePeriod, sums: &UsageSums) -> String {
     series(period, sums, "", |total| {
         let usage = &total.usage;
         json!(usage.input_tokens_total().saturating_add(usage.total(Side::Output)))
@@ -30,7 +30,7 @@ pub(super) fn tokens(period: &UsagePeriod, sums: &Sums) -> String {
 
 fn series(
     period: &UsagePeriod,
-    sums: &Sums,
+    sums: &UsageSums,
     unit: &str,
     value: impl Fn(&UsageTotal) -> Value,
 ) -> String {

@@ -8,7 +8,7 @@ use tollgate_types::clock::UnixMs;
 
 /// The sums of a page.
 #[derive(Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct UsageSums {
     pub(super) total: UsageTotal,
     pub(super) days: BTreeMap<UnixMs, UsageTotal>,
     /// The sums of each model, the dearest first.
@@ -19,7 +19,7 @@ pub(super) struct Sums {
     pub(super) models_by_day: BTreeMap<Arc<str>, BTreeMap<UnixMs, UsageTotal>>,
 }
 
-impl Sums {
+impl UsageSums {
     /// Sums over all rows of `used`.
     pub(super) fn add_up(used: &[UsageRow]) -> Self {
         let mut sums = Self::default();
@@ -64,7 +64,7 @@ mod tests {
     fn every_way_of_summing_gives_the_same_total() {
         let used =
             [used(0, "a", 1, 12), used(1, "a", 1, 11), used(1, "b", 1, 100), used(1, "a", 2, 13)];
-        let sums = Sums::add_up(&used);
+        let sums = UsageSums::add_up(&used);
         let charged = |totals: Vec<&UsageTotal>| -> Vec<i64> {
             totals.iter().map(|total| total.charged.get()).collect()
         };

@@ -5,7 +5,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse as _;
 
-use super::record::Record;
+use super::record::VideoRecord;
 use super::steps::{self, TaskStep};
 use crate::CustomerConsole;
 use crate::customer::{LoggedInCustomer, PageResult};
@@ -25,7 +25,7 @@ struct VideoPage {
     page_id: String,
     /// Id known to the customer.
     id: String,
-    record: Record,
+    record: VideoRecord,
     badge_class: &'static str,
     is_open: bool,
     model: String,
@@ -51,7 +51,7 @@ pub(crate) async fn page(
     let name = CallName::Hold(task.intent.hold, task.ended().map(|ended| ended.at));
     let money = console.ledger.call_money(account, name).await.map_err(failed)?;
     let keys = KeyNames::load(&console, &customer);
-    let record = Record::load(&console.tasks, &task).await;
+    let record = VideoRecord::load(&console.tasks, &task).await;
     let shown = VideoPage {
         frame: customer.frame(&console, "/videos"),
         page_id: page_id(&task),

@@ -13,7 +13,7 @@ use tollgate_web_kit::show;
 const URL_BYTES_MAX: usize = 8 << 10;
 
 /// The parts of a record that a page shows.
-pub(super) struct Record {
+pub(super) struct VideoRecord {
     /// State of the task for customers; `in doubt` where it is unknown.
     pub(super) state: String,
     /// Time at which the state was last seen to change, in seconds since 1970.
@@ -26,7 +26,7 @@ pub(super) struct Record {
     pub(super) error: Option<(String, String)>,
 }
 
-impl Record {
+impl VideoRecord {
     /// Loads the current record of a task without asking its upstream.
     pub(super) async fn load(tasks: &Tasks, task: &Task) -> Self {
         let record: Value = serde_json::from_str(&tasks.shown(task).await).unwrap_or_default();

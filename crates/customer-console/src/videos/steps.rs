@@ -1,6 +1,6 @@
 //! The way of a task, step by step.
 
-use super::record::Record;
+use super::record::VideoRecord;
 use tollgate_ledger::{DeliveryAttempt, Task, TaskPhase, Webhook};
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::show;
@@ -30,7 +30,11 @@ impl TaskStep {
 }
 
 /// The steps of a task, taken and to come.
-pub(super) fn list(task: &Task, record: &Record, tried: Option<&DeliveryAttempt>) -> Vec<TaskStep> {
+pub(super) fn list(
+    task: &Task,
+    record: &VideoRecord,
+    tried: Option<&DeliveryAttempt>,
+) -> Vec<TaskStep> {
     let mut steps = vec![TaskStep::done("Submitted", utc(task.intent.at)), taken(task)];
     match (&task.stage, task.ended()) {
         (_, Some(ended)) if ended.state == "succeeded" => {

@@ -1,5 +1,5 @@
 use super::*;
-use tollgate_ledger::History;
+use tollgate_ledger::FleetHistory;
 use tollgate_ledger::LeaseSettlement;
 
 /// A node that has nothing, and nothing to say but so many records of its journal.
@@ -8,7 +8,7 @@ struct EmptyNode {
     behind: u64,
 }
 
-impl Local for EmptyNode {
+impl LocalFunds for EmptyNode {
     fn available(&self, _: AccountId) -> Nanousd {
         Nanousd::ZERO
     }
@@ -32,7 +32,7 @@ impl Local for EmptyNode {
     fn report(&mut self, from: Seq) -> Result<Option<LeaseReport>, Unreadable> {
         let reported = self.behind.min(RECORDS_MAX);
         self.behind = self.behind.saturating_sub(reported);
-        let (settled, history) = (Vec::new(), History::default());
+        let (settled, history) = (Vec::new(), FleetHistory::default());
         let to = from.saturating_add(reported);
         Ok((reported > 0).then_some(LeaseReport { from, to, settled, history }))
     }
@@ -117,7 +117,7 @@ struct BusyAccount {
     charged: i64,
 }
 
-impl Local for BusyAccount {
+impl LocalFunds for BusyAccount {
     fn available(&self, _: AccountId) -> Nanousd {
         Nanousd::new(self.available)
     }
@@ -150,7 +150,7 @@ impl Local for BusyAccount {
             written_off: Nanousd::ZERO,
             returned: Nanousd::ZERO,
         };
-        let history = History::default();
+        let history = FleetHistory::default();
         Ok(Some(LeaseReport { from, to: from.saturating_add(1), settled: vec![settled], history }))
     }
 }
@@ -231,7 +231,7 @@ impl Default for Agent {
     }
 }
 
-impl Local for Agent {
+impl LocalFunds for Agent {
     fn available(&self, account: AccountId) -> Nanousd {
         self.busy.available(account)
     }

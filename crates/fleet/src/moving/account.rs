@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::MoveError;
-use super::calls::Calls;
+use super::calls::CallLines;
 use tollgate_ledger::moving::{MoveTarget, MovedTask};
 use tollgate_ledger::{
     AccountId, HoldId, Intent, JournaledRecord, KeyId, OpenError, OpenHold, Record, RequestId,
@@ -20,7 +20,7 @@ use tollgate_types::clock::UnixMs;
 const LOST: &str = "suspense";
 
 /// State of an account while its records are written.
-pub(super) struct Account {
+pub(super) struct AccountTransfer {
     id: AccountId,
     /// Unwritten grants, refunds and resolved doubts, oldest first.
     money: VecDeque<Record>,
@@ -38,7 +38,7 @@ pub(super) struct Account {
     lines: u64,
 }
 
-impl Account {
+impl AccountTransfer {
     /// An account with the directory's writes about its money, and the holds of its tasks.
     pub(super) fn new(id: AccountId, money: VecDeque<Record>, mut named: BTreeSet<HoldId>) -> Self {
         named.extend(money.iter().filter_map(|record| match record {
@@ -101,7 +101,7 @@ impl Account {
     /// a node and counts as spent; the difference is returned then.
     pub(super) async fn weigh(
         &mut self,
-        mut calls: Calls<'_>,
+        mut calls: CallLines<'_>,
         in_directory: &[(UnixMs, Nanousd)],
         spent: Nanousd,
         debt: Nanousd,

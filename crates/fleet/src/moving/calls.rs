@@ -9,14 +9,14 @@ use tollgate_ledger::moving::read_lines;
 use tollgate_ledger::{AccountId, JournaledRecord, NodeId, Record, Seq};
 
 /// Lines about calls, oldest first. At most a query's worth of each node's is in memory.
-pub(super) struct Calls<'a> {
+pub(super) struct CallLines<'a> {
     db: &'a Db,
     account: AccountId,
-    nodes: Vec<OfNode>,
+    nodes: Vec<NodeCallLines>,
 }
 
 /// The lines of one node.
-struct OfNode {
+struct NodeCallLines {
     node: NodeId,
     /// The last place of the last chunk that was read.
     after: Seq,
@@ -24,10 +24,10 @@ struct OfNode {
     is_over: bool,
 }
 
-impl<'a> Calls<'a> {
+impl<'a> CallLines<'a> {
     /// The calls of an account on these nodes.
     pub(super) fn new(db: &'a Db, account: AccountId, nodes: &[NodeId]) -> Self {
-        let of_node = |node: &NodeId| OfNode {
+        let of_node = |node: &NodeId| NodeCallLines {
             node: *node,
             after: node.begin(),
             lines: VecDeque::new(),

@@ -13,7 +13,7 @@ use crate::postgres::{Db, DbError};
 use crate::secrets;
 use tollgate_ledger::moved::MovedMarker as Marker;
 use tollgate_ledger::moving::{DirectoryState, MoveParts, MoveSource, lines};
-use tollgate_ledger::{Account, AccountId, History, NodeId, OpenError, Seq};
+use tollgate_ledger::{Account, AccountId, FleetHistory, NodeId, OpenError, Seq};
 
 /// Rows of usage that one statement writes.
 const ROWS_MAX: usize = 2_000;
@@ -291,21 +291,23 @@ async fn finish(
 }
 
 /// Usage, when keys were used, calls in doubt and losses, in pieces that one statement takes.
-fn histories(parts: &MoveParts<'_>) -> Vec<History> {
+fn histories(parts: &MoveParts<'_>) -> Vec<FleetHistory> {
     let usage: Vec<_> = parts.usage.iter().map(|(cell, total)| (cell.clone(), *total)).collect();
     let used: Vec<_> =
         parts.used.iter().map(|((key, account), at)| (*key, *account, *at)).collect();
     let doubts: Vec<_> = parts.doubts.values().cloned().collect();
-    let usage =
-        usage.chunks(ROWS_MAX).map(|usage| History { usage: usage.to_vec(), ..History::default() });
-    let used =
-        used.chunks(ROWS_MAX).map(|used| History { used: used.to_vec(), ..History::default() });
+    let usage = usage
+        .chunks(ROWS_MAX)
+        .map(|usage| FleetHistory { usage: usage.to_vec(), ..FleetHistory::default() });
+    let used = used
+        .chunks(ROWS_MAX)
+        .map(|used| FleetHistory { used: used.to_vec(), ..FleetHistory::default() });
     let doubts = doubts
         .chunks(ROWS_MAX)
-        .map(|doubts| History { doubts: doubts.to_vec(), ..History::default() });
+        .map(|doubts| FleetHistory { doubts: doubts.to_vec(), ..FleetHistory::default() });
     let losses = parts
         .losses
         .chunks(ROWS_MAX)
-        .map(|losses| History { losses: losses.to_vec(), ..History::default() });
+        .map(|losses| FleetHistory { losses: losses.to_vec(), ..FleetHistory::default() });
     usage.chain(used).chain(doubts).chain(losses).collect()
 }

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::account::Account;
-use super::calls::Calls;
-use super::{MoveError, MoveReport, ReadDirectory, Tallies, Tally};
+use super::account::AccountTransfer;
+use super::calls::CallLines;
+use super::{AccountTally, MoveError, MoveReport, ReadDirectory, Tallies};
 use crate::postgres::Db;
 use crate::postgres::moving::NodeOut;
 use crate::secrets;
@@ -153,12 +153,12 @@ async fn tell_account(
     id: AccountId,
     money: VecDeque<Record>,
     nodes: &[NodeId],
-    tally: &mut Tally,
+    tally: &mut AccountTally,
 ) -> Result<(), MoveError> {
     let tasks = db.tasks_out(id).await?;
     let holds = tasks.iter().map(|moved| moved.task.intent.hold).collect();
     let moved = db.moved_of(id).await?;
-    let mut account = Account::new(id, with_lines(money, &moved), holds);
+    let mut account = AccountTransfer::new(id, with_lines(money, &moved), holds);
     let unaccounted = db.charged_in_suspense(id).await?;
     let payments: Vec<_> = moved
         .iter()
@@ -167,11 +167,11 @@ async fn tell_account(
             _ => None,
         })
         .collect();
-    let calls = Calls::new(db, id, nodes);
+    let calls = CallLines::new(db, id, nodes);
     // All calls are read twice: what was lost or borne is known only of their sum, and each is written with
     // its part of it.
     let lost = account.weigh(calls, &payments, tally.spent, tally.debt, unaccounted).await?;
-    let mut calls = Calls::new(db, id, nodes);
+    let mut calls = CallLines::new(db, id, nodes);
     while let Some(call) = calls.next().await? {
         if call.record.ends_hold() {
             account.add(target, call)?;

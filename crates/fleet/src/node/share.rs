@@ -14,7 +14,7 @@ use crate::HasFleet;
 use crate::lease::Turn;
 use crate::postgres::limits::ShareSync;
 use tollgate_ledger::Ledger;
-use tollgate_limits::Limits;
+use tollgate_limits::Limiter;
 use tollgate_types::clock::UnixMs;
 
 /// The interval between reports of limits to the other nodes. Nothing is sent while no limit is in use.
@@ -35,7 +35,7 @@ const CLEAN_INTERVAL: Duration = Duration::from_secs(60);
 struct Sharing {
     fleet: Arc<Fleet>,
     ledger: Arc<Ledger>,
-    limits: Arc<Limits>,
+    limits: Arc<Limiter>,
     turn: Turn,
     is_failing: bool,
     cleaned_at: Instant,
@@ -43,7 +43,7 @@ struct Sharing {
 
 /// Syncs shares of `limits` and of spending limits until it is stopped. Returns at once in a ledger without a
 /// fleet.
-pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limits>, mut stop: watch::Receiver<bool>) {
+pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limiter>, mut stop: watch::Receiver<bool>) {
     let Some(fleet) = ledger.fleet() else { return };
     // Nodes that started together clean up one after the other.
     let cleaned_at = Instant::now() - CLEAN_INTERVAL.mul_f64(fastrand::f64() / 2.0);

@@ -9,7 +9,9 @@ use super::statement_line::put_line;
 use super::{Db, DbError, Transaction};
 use crate::lease::SyncRequest;
 use crate::treasury::Treasury;
-use tollgate_ledger::{AccountId, ListedLoss, LossSum, Losses, NodeId, Record, Seq, read_chunk};
+use tollgate_ledger::{
+    AccountId, ListedLoss, LossReport, LossSum, NodeId, Record, Seq, read_chunk,
+};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
@@ -125,11 +127,11 @@ impl Db {
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
-    pub(crate) async fn losses(&self, limit: usize) -> Result<Losses, DbError> {
+    pub(crate) async fn losses(&self, limit: usize) -> Result<LossReport, DbError> {
         const SUMS: &str = "SELECT cause, COUNT(*), LEAST(SUM(amount), 9223372036854775807)::bigint
             FROM tollgate.losses GROUP BY cause";
         const LAST: &str = "SELECT seq, bytes FROM tollgate.losses ORDER BY number DESC LIMIT $1";
-        let mut losses = Losses::default();
+        let mut losses = LossReport::default();
         for row in self.query(SUMS, &[]).await? {
             let amount = Nanousd::new(row.try_get(2)?);
             let sum = LossSum { count: count(row.try_get(1)?), amount };

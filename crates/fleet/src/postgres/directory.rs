@@ -52,7 +52,7 @@ pub struct DirectoryPage {
 }
 
 /// The columns of a write.
-struct Row<'a> {
+struct WriteColumns<'a> {
     after: i64,
     write_id: &'a str,
     records: &'a [Record],
@@ -62,7 +62,7 @@ struct Row<'a> {
     subject: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> WriteColumns<'a> {
     fn new(after: Seq, write_id: &'a str, records: &'a [Record]) -> Result<Self, DbError> {
         let unwritable = |error| DbError::Failed(format!("records cannot be encoded: {error}"));
         let bytes = postcard::to_stdvec(records).map_err(unwritable)?;
@@ -89,7 +89,7 @@ impl Db {
         write_id: &str,
         records: &[Record],
     ) -> Result<DirectoryAppend, DbError> {
-        let row = Row::new(after, write_id, records)?;
+        let row = WriteColumns::new(after, write_id, records)?;
         let (begun, mut wait) = (Instant::now(), FIRST_WAIT);
         let mut unknown = None;
         loop {
@@ -114,7 +114,7 @@ impl Db {
         }
     }
 
-    async fn append_once(&self, row: &Row<'_>) -> Result<DirectoryAppend, DbError> {
+    async fn append_once(&self, row: &WriteColumns<'_>) -> Result<DirectoryAppend, DbError> {
         let db = self.ahead();
         let done = db.transact_or_refuse(|transaction| Box::pin(write(transaction, row))).await?;
         if let Err(WriteRefused::CreditInFlight(account, _)) = done {
@@ -166,7 +166,7 @@ impl Db {
 /// one proceeds, and the other finds the head moved.
 async fn write(
     transaction: &Transaction<'_>,
-    row: &Row<'_>,
+    row: &WriteColumns<'_>,
 ) -> Result<Result<DirectoryAppend, WriteRefused>, DbError> {
     let moved = transaction
         .query_opt(

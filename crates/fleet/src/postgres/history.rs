@@ -4,7 +4,7 @@
 use super::columns::{encoded, number};
 use super::usage::put_usage;
 use super::{DbError, Transaction, debts};
-use tollgate_ledger::History;
+use tollgate_ledger::FleetHistory;
 
 const PUT_ENTRIES: &str =
     "INSERT INTO tollgate.entries (account, first_seq, last_seq, last_at, bytes)
@@ -19,8 +19,11 @@ const PUT_DOUBTS: &str = "INSERT INTO tollgate.in_doubt (hold, account, at, byte
     ON CONFLICT (hold) DO NOTHING";
 
 /// Writes what statements, usage and the list of doubts need.
-pub(super) async fn put_history(tx: &Transaction<'_>, history: &History) -> Result<(), DbError> {
-    let History { entries, usage, used, doubts, losses } = history;
+pub(super) async fn put_history(
+    tx: &Transaction<'_>,
+    history: &FleetHistory,
+) -> Result<(), DbError> {
+    let FleetHistory { entries, usage, used, doubts, losses } = history;
     if !entries.is_empty() {
         let accounts: Vec<String> = entries.iter().map(|(id, _)| id.to_string()).collect();
         let place = |place: u64| number(place);

@@ -8,7 +8,7 @@ use tokio_postgres::Row;
 
 use super::columns::{amount, count, number};
 use super::{Db, DbError, Param, Transaction};
-use crate::caps::{self, CapShare};
+use crate::caps::{self, NodeCapShare};
 use crate::lease::{Epoch, Turn};
 use crate::shares::{self, Claim, Pool, ShareDecision};
 use tollgate_ledger::{AccountId, KeyId, NodeId};
@@ -335,8 +335,8 @@ async fn share_caps(
         let others: Vec<_> = others.into_values().collect();
         caps::settle(&others, had, request, nodes)
     });
-    let (own, grant): (Vec<CapShare>, Vec<CapGrant>) = settled.unzip();
-    let amounts = |part: fn(&CapShare) -> Nanousd| -> Vec<i64> {
+    let (own, grant): (Vec<NodeCapShare>, Vec<CapGrant>) = settled.unzip();
+    let amounts = |part: fn(&NodeCapShare) -> Nanousd| -> Vec<i64> {
         own.iter().map(|row| part(row).get()).collect()
     };
     let (share, spent) = (amounts(|row| row.share), amounts(|row| row.spent));
@@ -345,7 +345,7 @@ async fn share_caps(
     Ok(grant)
 }
 
-fn cap_share(row: &Row) -> Result<CapShare, DbError> {
+fn cap_share(row: &Row) -> Result<NodeCapShare, DbError> {
     let amount = |column| amount(row, column);
-    Ok(CapShare { share: amount(2)?, spent: amount(3)?, held: amount(4)?, lacks: amount(5)? })
+    Ok(NodeCapShare { share: amount(2)?, spent: amount(3)?, held: amount(4)?, lacks: amount(5)? })
 }

@@ -4,8 +4,8 @@ use super::columns::{amount, count, encoded, id, number};
 use super::history::put_history;
 use super::usage::ALL_UNITS;
 use super::{Db, DbError, PostgresOptions, Transaction, migrate};
-use tollgate_ledger::moving::{MovePart, MovedSubmit, MovedTask, Tallies, Tally};
-use tollgate_ledger::{Account, AccountId, History, Record, Seq};
+use tollgate_ledger::moving::{AccountTally, MovePart, MovedSubmit, MovedTask, Tallies};
+use tollgate_ledger::{Account, AccountId, FleetHistory, Record, Seq};
 use tollgate_money::money::Nanousd;
 
 mod out;
@@ -47,7 +47,7 @@ pub(crate) struct Finish<'a> {
     /// The grants and refunds of the ledger.
     pub(crate) given: &'a [Record],
     /// Usage, and calls in doubt.
-    pub(crate) history: Vec<History>,
+    pub(crate) history: Vec<FleetHistory>,
     /// The tasks of the ledger that are kept.
     pub(crate) tasks: Vec<&'a MovedTask>,
     /// The idempotency records of those tasks.
@@ -130,7 +130,7 @@ impl Db {
         first_write: u64,
     ) -> Result<(), DbError> {
         let writes = part.writes.iter().map(encoded).collect::<Result<Vec<_>, _>>()?;
-        let history = History { entries: part.entries.clone(), ..History::default() };
+        let history = FleetHistory { entries: part.entries.clone(), ..FleetHistory::default() };
         let (writes, history) = (&writes, &history);
         let put = self.transact(|tx| {
             Box::pin(async move {
@@ -358,7 +358,7 @@ async fn put_given(tx: &Transaction<'_>, given: &[Record]) -> Result<(), DbError
 }
 
 /// The field of a tally that a table is counted in.
-type Counter = fn(&mut Tally) -> &mut u64;
+type TallyField = fn(&mut AccountTally) -> &mut u64;
 
 /// Counts the database's rows of accounts, except for the directory and statements.
 async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbError> {
@@ -367,7 +367,7 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
                    written_off, credit FROM tollgate.accounts WHERE id = ANY($1)";
     for row in tx.query(sql, &[&ids]).await? {
         let money = |column| amount(&row, column);
-        *tallies.of(id(row.try_get(0)?)?) = Tally {
+        *tallies.of(id(row.try_get(0)?)?) = AccountTally {
             granted: money(1)?,
             available: money(2)?,
             held: money(3)?,
@@ -375,10 +375,10 @@ async fn tallies(tx: &Transaction<'_>, ids: &[String]) -> Result<Tallies, DbErro
             debt: money(5)?,
             written_off: money(6)?,
             credit: money(7)?,
-            ..Tally::default()
+            ..AccountTally::default()
         };
     }
-    let counted: [(&str, Counter); 6] = [
+    let counted: [(&str, TallyField); 6] = [
         ("grants", |tally| &mut tally.grants),
         ("refunds", |tally| &mut tally.refunds),
         ("write_offs", |tally| &mut tally.write_offs),

@@ -72,16 +72,16 @@ const LEASES: &str = "SELECT l.node, n.name, l.account, a.name, l.amount,
 
 /// The state of a fleet at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Overview {
+pub struct FleetOverview {
     /// All money of the fleet.
-    pub sums: Sums,
+    pub sums: FleetSums,
     /// Its nodes, by their numbers.
     pub nodes: Vec<NodeOverview>,
 }
 
 /// All money of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct FleetSums {
     /// The number of accounts.
     pub accounts: u64,
     /// The sums of their money.
@@ -189,15 +189,15 @@ impl Db {
     ///
     /// # Errors
     /// See [`DbError`]; never `Unknown`.
-    pub async fn overview(&self) -> Result<Overview, DbError> {
+    pub async fn overview(&self) -> Result<FleetOverview, DbError> {
         // Each is one statement: they may lie a moment apart, but either adds up in itself.
         let (sums, nodes) = tokio::try_join!(self.sums(), self.nodes())?;
-        Ok(Overview { sums, nodes })
+        Ok(FleetOverview { sums, nodes })
     }
 
-    async fn sums(&self) -> Result<Sums, DbError> {
+    async fn sums(&self) -> Result<FleetSums, DbError> {
         let row = &self.query_one(SUMS, &[]).await?;
-        Ok(Sums {
+        Ok(FleetSums {
             accounts: count(row.try_get(0)?),
             money: funds(row)?,
             credit_used: Nanousd::new(row.try_get(10)?),

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use super::columns::{count, encoded, funds, id, node, number};
 use super::history::put_history;
 use super::recall::{FORGET_RECALLS, RECALL, RECALLED};
-use super::{Db, DbError, DbOperation, Outcome, Transaction, debts, suspense};
+use super::{Db, DbError, DbOperation, RoundTripOutcome, Transaction, debts, suspense};
 use crate::lease::{JoinResponse, Loan, SyncRefusal, SyncRequest, SyncResponse};
 use crate::treasury::{AccountFunds, NodeRecord, TERMS_WAITED, Treasury};
 use tollgate_ledger::{AccountId, NodeId};
@@ -138,7 +138,7 @@ impl Db {
         let db = self.ahead();
         // A refusal takes back the turn, too: it was taken before the report was read.
         let outcome = db.transact_or_refuse(|tx| Box::pin(apply(tx, sync, term))).await;
-        self.observe(DbOperation::Sync, Outcome::from_result(&outcome), begun);
+        self.observe(DbOperation::Sync, RoundTripOutcome::from_result(&outcome), begun);
         if let Ok(Ok(answer)) = &outcome
             && is_short(sync, answer)
         {

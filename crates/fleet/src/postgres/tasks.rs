@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 
 pub use self::due::{Claims, UpstreamProgress};
-pub use self::list::Listing;
+pub use self::list::SharedTaskPage;
 pub use self::open::{CommitState, OpenOutcome, Opening};
 use super::columns::{at_ms, id, number};
 use super::{Db, DbError, Transaction};

@@ -258,7 +258,11 @@ async fn every_operation_is_observed() {
     db.query("SELECT nothing", &[]).await.expect_err("no such column");
     let seen = seen.lock().clone();
     let (transaction, query) = (DbOperation::Transaction, DbOperation::Query);
-    let expected = [(query, Outcome::Done), (transaction, Outcome::Done), (query, Outcome::Failed)];
+    let expected = [
+        (query, RoundTripOutcome::Done),
+        (transaction, RoundTripOutcome::Done),
+        (query, RoundTripOutcome::Failed),
+    ];
     assert_eq!(seen, expected);
 }
 

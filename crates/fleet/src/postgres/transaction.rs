@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio_postgres::{Error, Row};
 
-use super::{Db, DbError, DbOperation, Outcome, Param, PooledConnection, error};
+use super::{Db, DbError, DbOperation, Param, PooledConnection, RoundTripOutcome, error};
 
 /// The most tries of one transaction. Each conflict means that another one got through, so this many
 /// in a row come only from a row that hundreds want at once.
@@ -23,11 +23,11 @@ pub struct Transaction<'env> {
     lent: PooledConnection,
     place: &'env str,
     /// The first thing that went wrong: the server refuses everything behind it.
-    first_failure: Mutex<Option<Failure>>,
+    first_failure: Mutex<Option<AttemptFailure>>,
     borrowed: PhantomData<&'env ()>,
 }
 
-struct Failure {
+struct AttemptFailure {
     conflict: bool,
     broken: bool,
     error: DbError,
@@ -97,7 +97,7 @@ impl Transaction<'_> {
         result.map_err(|cause| {
             let error = error::classify(&cause).named(self.place);
             let (conflict, broken) = (error::is_a_conflict(&cause), !error::is_an_answer(&cause));
-            let failure = Failure { conflict, broken, error: error.clone() };
+            let failure = AttemptFailure { conflict, broken, error: error.clone() };
             self.first_failure.lock().get_or_insert(failure);
             error
         })
@@ -124,17 +124,25 @@ impl Db {
             tries += 1;
             let again = match Box::pin(self.attempt(&work, deadline)).await {
                 TransactionAttempt::Ended(result) => {
-                    self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
+                    self.observe(
+                        DbOperation::Transaction,
+                        RoundTripOutcome::from_result(&result),
+                        begun,
+                    );
                     return result;
                 }
                 TransactionAttempt::Again(error) => error,
             };
             if tries == TRIES_MAX || Instant::now() + wait >= deadline {
                 let result = Err(again);
-                self.observe(DbOperation::Transaction, Outcome::from_result(&result), begun);
+                self.observe(
+                    DbOperation::Transaction,
+                    RoundTripOutcome::from_result(&result),
+                    begun,
+                );
                 return result;
             }
-            self.observe(DbOperation::Transaction, Outcome::Retried, begun);
+            self.observe(DbOperation::Transaction, RoundTripOutcome::Retried, begun);
             tokio::time::sleep(wait.mul_f64(fastrand::f64())).await;
             wait = (wait * 2).min(WAIT_MAX);
         }
@@ -274,7 +282,7 @@ impl Transaction<'_> {
     /// it.
     fn tried<T>(self, result: Result<(), DbError>) -> TransactionAttempt<T> {
         match (self.first_failure.into_inner(), result) {
-            (Some(Failure { error, conflict, broken }), _) if conflict || broken => {
+            (Some(AttemptFailure { error, conflict, broken }), _) if conflict || broken => {
                 match error {
                     // It broke while nothing was sent that could stay.
                     DbError::Unavailable(_) => TransactionAttempt::Again(error),
@@ -283,7 +291,7 @@ impl Transaction<'_> {
             }
             (_, Err(error)) => TransactionAttempt::Ended(Err(error)),
             // PostgreSQL answers COMMIT with success here, and rolls back.
-            (Some(Failure { error, .. }), Ok(())) => TransactionAttempt::Ended(Err(error)),
+            (Some(AttemptFailure { error, .. }), Ok(())) => TransactionAttempt::Ended(Err(error)),
             (None, Ok(())) => {
                 TransactionAttempt::Ended(Err(DbError::Failed("no failure".to_owned())))
             }

@@ -99,14 +99,14 @@ pub(super) static ALL_UNITS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The keys of usage cells, as one array each.
-struct Cells<'a> {
+struct UsageCellKeys<'a> {
     accounts: Vec<String>,
     hours: Vec<i32>,
     keys: Vec<String>,
     models: Vec<&'a str>,
 }
 
-impl<'a> Cells<'a> {
+impl<'a> UsageCellKeys<'a> {
     fn new(cells: impl Iterator<Item = &'a UsageCell> + Clone) -> Self {
         // The column is an `int`: hours since 1970 fill it for 245,000 years.
         let hour = |cell: &UsageCell| i32::try_from(cell.time).unwrap_or(i32::MAX);
@@ -134,7 +134,7 @@ pub(super) async fn put_usage(
     if usage.is_empty() {
         return Ok(());
     }
-    let cells = Cells::new(usage.iter().map(|(cell, _)| cell));
+    let cells = UsageCellKeys::new(usage.iter().map(|(cell, _)| cell));
     let money = |amount: fn(&UsageTotal) -> Nanousd| -> Vec<i64> {
         usage.iter().map(|(_, total)| amount(total).get()).collect()
     };
@@ -164,7 +164,7 @@ async fn put_units(tx: &Transaction<'_>, usage: &[(UsageCell, UsageTotal)]) -> R
     if later.is_empty() {
         return Ok(());
     }
-    let cells = Cells::new(later.iter().map(|(cell, ..)| *cell));
+    let cells = UsageCellKeys::new(later.iter().map(|(cell, ..)| *cell));
     let units: Vec<&str> = later.iter().map(|(_, unit, _)| *unit).collect();
     let amounts: Vec<i64> = later.iter().map(|(.., amount)| *amount).collect();
     let mut params = cells.params();

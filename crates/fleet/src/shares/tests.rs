@@ -9,7 +9,7 @@ use std::time::Duration;
 use fastrand::Rng;
 
 use super::*;
-use tollgate_limits::{EstimatedTokens, Limits, Permit, Rates, ShareWait, Subject};
+use tollgate_limits::{EstimatedTokens, Limiter, Permit, Rates, ShareWait, Subject};
 
 const TERM_MS: u64 = 10_000;
 /// A sync without an answer is given up after this.
@@ -68,7 +68,7 @@ struct OnItsWay {
 
 struct SimulatedNode {
     id: i16,
-    limits: Limits,
+    limits: Limiter,
     epoch: u64,
     turn: u64,
     sync: Option<(u64, OnItsWay)>,
@@ -81,7 +81,7 @@ struct SimulatedNode {
     open: Vec<(u64, Permit)>,
 }
 
-struct Sim {
+struct FleetSim {
     rng: Rng,
     now_ns: Arc<AtomicU64>,
     rates: Rates,
@@ -96,7 +96,7 @@ struct Sim {
 
 const UNIT: u128 = 60_000_000_000;
 
-impl Sim {
+impl FleetSim {
     fn new(seed: u64, nodes: i16, limit: u32, kind: Limit) -> Self {
         let now_ns = Arc::new(AtomicU64::new(1_000_000));
         let some = NonZeroU32::new(limit);
@@ -265,9 +265,9 @@ impl Sim {
     }
 }
 
-fn limits(now_ns: &Arc<AtomicU64>) -> Limits {
+fn limits(now_ns: &Arc<AtomicU64>) -> Limiter {
     let now_ns = Arc::clone(now_ns);
-    Limits::with_clock(move || Duration::from_nanos(now_ns.load(Ordering::Relaxed))).shared()
+    Limiter::with_clock(move || Duration::from_nanos(now_ns.load(Ordering::Relaxed))).shared()
 }
 
 fn seeds(count: u64) -> impl Iterator<Item = u64> {
@@ -279,7 +279,7 @@ fn seeds(count: u64) -> impl Iterator<Item = u64> {
 fn in_trouble(seed: u64, kind: Limit) -> u64 {
     let mut rng = Rng::with_seed(!seed);
     let (nodes, limit) = (rng.i16(1..6), rng.u32(1..90));
-    let mut sim = Sim::new(seed, nodes, limit, kind);
+    let mut sim = FleetSim::new(seed, nodes, limit, kind);
     let trouble = *rng.choice(&[0, 5, 30]).expect("one");
     // Each node wants something else, and something else again a while later.
     let mut wants: Vec<u32> = vec![0; sim.nodes.len()];
@@ -333,7 +333,7 @@ fn skewed_demand_uses_the_limit() {
     for seed in seeds(20) {
         let mut rng = Rng::with_seed(seed);
         let limit = rng.u32(60..1000);
-        let mut sim = Sim::new(seed, 3, limit, Limit::Requests);
+        let mut sim = FleetSim::new(seed, 3, limit, Limit::Requests);
         // The first node wants most, and all want more than there is.
         let weights = [rng.u32(70..90), rng.u32(0..10), rng.u32(0..10)];
         let per_step = f64::from(limit) * 2.0 * 20.0 / 60_000.0;

@@ -1,7 +1,7 @@
 //! Loans, credit lines and forgotten loans of a treasury in memory.
 
 use super::*;
-use tollgate_ledger::History;
+use tollgate_ledger::FleetHistory;
 
 /// A loan is forgotten after a failover to a standby that had not heard of the last syncs.
 #[test]
@@ -19,7 +19,7 @@ fn what_was_spent_of_a_forgotten_loan_is_paid_with_what_is_there() {
             written_off: Nanousd::ZERO,
             returned: Nanousd::ZERO,
         };
-        let (from, to, history) = (node.begin(), node.begin() + 7, History::default());
+        let (from, to, history) = (node.begin(), node.begin() + 7, FleetHistory::default());
         let report = Some(LeaseReport { from, to, settled: vec![settled], history });
         let sync = SyncRequest { node, epoch, turn: 1, report, ..SyncRequest::default() };
         let now = Duration::from_secs(1);
@@ -55,7 +55,7 @@ fn a_line_is_lent_to_nodes_like_any_other_money() {
         written_off: usd(0),
         returned: usd(0),
     };
-    let (from, to, history) = (node.begin(), node.begin() + 1, History::default());
+    let (from, to, history) = (node.begin(), node.begin() + 1, FleetHistory::default());
     let report = Some(LeaseReport { from, to, settled: vec![settled], history });
     let reporting = SyncRequest { node, epoch, turn: 2, report, ..SyncRequest::default() };
     treasury.sync(&reporting, now, term).expect("taken");
@@ -127,7 +127,7 @@ impl LentFleet {
             written_off: usd(0),
             returned: usd(returned),
         };
-        let (from, to, history) = (self.seqs[at], self.seqs[at] + 1, History::default());
+        let (from, to, history) = (self.seqs[at], self.seqs[at] + 1, FleetHistory::default());
         self.seqs[at] = to;
         let amount = usd(random.i64(0..40));
         let sync = SyncRequest {

@@ -25,12 +25,12 @@ const READ_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(
 const CONTENT_MD5: &str = "content-md5";
 
 /// A bucket, and the key that signs requests to it.
-pub(super) struct Bucket {
+pub(super) struct ArchiveBucket {
     pub(super) options: BucketOptions,
     keys: AwsKeys,
 }
 
-impl Bucket {
+impl ArchiveBucket {
     pub(super) fn new(options: BucketOptions) -> Result<Self, String> {
         options.check()?;
         let keys = AwsKeys {

@@ -12,7 +12,7 @@ use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
-use crate::records::loss::Losses;
+use crate::records::loss::LossReport;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
@@ -96,7 +96,7 @@ pub(crate) trait Books: Send + Sync {
     ) -> Result<HashMap<KeyId, UnixMs>, LedgerError>;
 
     /// Possible losses of the operator, with the last `limit` of them.
-    async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<Losses, LedgerError>;
+    async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<LossReport, LedgerError>;
 
     /// The hold of an account's call that is open.
     async fn open_hold_of(

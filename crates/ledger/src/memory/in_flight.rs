@@ -52,7 +52,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// Head of the file, written first.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct InFlightHead {
     version: u32,
     /// Id of the process run; notes with another id are ignored.
     run: u64,
@@ -231,8 +231,9 @@ impl CrashRemnants {
         let file = File::open(dir.join(FILE))?;
         let places = (file.metadata()?.len() / SLOT_BYTES as u64).saturating_sub(1);
         let mut slots = Slots(BufReader::with_capacity(READ_BYTES, file));
-        let head: Option<Head> = slots.next().transpose()?.as_ref().and_then(|slot| decode(slot));
-        let is_own = |head: &Head| {
+        let head: Option<InFlightHead> =
+            slots.next().transpose()?.as_ref().and_then(|slot| decode(slot));
+        let is_own = |head: &InFlightHead| {
             (LONGER_VERSION..=VERSION).contains(&head.version)
                 && head.end.seq <= last
                 && segment::check_place(&dir.join("journal"), head.end).is_ok()
@@ -285,7 +286,7 @@ impl CrashRemnants {
 fn begin(path: &Path, run: u64, end: Position) -> io::Result<NoteFile> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let length = usize::try_from(SLOTS + 1).map_err(io::Error::other)? * SLOT_BYTES;
-    let head = Head { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
+    let head = InFlightHead { version: VERSION, run, boot: boot_id().unwrap_or_default(), end };
     let head = encode(&head).ok_or_else(|| io::Error::other("the head is too long"))?;
     // The head first: without it, the notes that are overwritten would be missing in what the last one says
     // is whole. The rest is written rather than reserved, whatever was there: then a note never makes the
@@ -380,7 +381,7 @@ mod tests {
         assert!(sent.note(5, None));
         let longer = OpenOptions::new().write(true).open(dir.path().join(FILE)).expect("a file");
         longer.set_len(4 * SLOTS * SLOT_BYTES as u64 + SLOT_BYTES as u64).expect("longer");
-        let head = Head {
+        let head = InFlightHead {
             version: LONGER_VERSION,
             run: sent.run,
             boot: boot_id().unwrap_or_default(),
@@ -459,7 +460,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let sent = InFlightLog::begin(dir.path(), Position::default());
         assert!(sent.note(5, Some(&reservation("model"))));
-        let head = Head {
+        let head = InFlightHead {
             version: VERSION,
             run: sent.run,
             boot: "other".to_owned(),

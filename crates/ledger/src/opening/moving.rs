@@ -17,4 +17,4 @@ pub use self::arriving::MoveTarget;
 pub use self::leaving::{
     MovePart, MoveParts, MoveSource, MovedSubmit, MovedTask, lines, read_lines,
 };
-pub use self::tally::{Tallies, Tally};
+pub use self::tally::{AccountTally, Tallies};

@@ -51,7 +51,7 @@ use tollgate_types::ids::{AccountId, HoldId, NodeId, Seq};
 
 /// Report of an opened ledger.
 #[derive(Debug)]
-pub struct Recovery {
+pub struct RecoveryReport {
     /// Number of records read from the journal; zero after a clean stop.
     pub records_replayed: u64,
     /// Bytes of an unfinished write that were cut off the journal. They were never reported as durable.
@@ -78,12 +78,12 @@ impl Ledger {
     /// # Errors
     /// [`OpenError`]. Nothing is changed then, apart from a sled ledger that was moved aside to be
     /// rebuilt.
-    pub fn open(options: Options) -> Result<(Arc<Self>, Recovery), OpenError> {
+    pub fn open(options: Options) -> Result<(Arc<Self>, RecoveryReport), OpenError> {
         open(options)
     }
 }
 
-fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
+fn open(options: Options) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     let began = Instant::now();
     let dir = options.dir.clone();
     // Before anything is read: two processes on one directory would both append to the journal.
@@ -119,7 +119,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, Recovery), OpenError> {
     }
     let ids = ids_of(&mut state)?;
     let (keys, emails) = beside(&state.cores);
-    let recovery = Recovery {
+    let recovery = RecoveryReport {
         records_replayed: state.records_replayed,
         torn_bytes_cut: state.torn_bytes,
         torn_at,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use self::account::SledContents;
-use self::build::Builder;
+use self::build::JournalBuilder;
 use crate::files::lock::DirectoryLock;
 use crate::files::moved;
 use crate::files::seal::{self, Seal};
@@ -58,7 +58,7 @@ pub struct Repair {
     /// The first of them, and why.
     pub dropped_why: Vec<String>,
     /// Cost per account; empty if no account is known to gain or lose.
-    pub accounts: Vec<Cost>,
+    pub accounts: Vec<RepairCost>,
     /// Location of the replaced, damaged journal.
     pub kept_in: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ pub struct DamageFound {
 
 /// Cost of a repair for an account, or for the operator.
 #[derive(Debug, Serialize)]
-pub struct Cost {
+pub struct RepairCost {
     /// Account whose balance changes.
     pub account: AccountId,
     /// Display name of the account.
@@ -140,7 +140,7 @@ pub fn repair(dir: &Path, apply: bool, without_sled: bool) -> Result<Repair, Ope
     }
     let new = dir.join("repaired");
     let at = first.salvage.position();
-    let mut builder = Builder::begin(&sled_contents, &first.made, &repair.lost, last);
+    let mut builder = JournalBuilder::begin(&sled_contents, &first.made, &repair.lost, last);
     if apply && needs_journal {
         builder.write_to(&new, &journal, at, &first.chains)?;
     }
@@ -302,7 +302,7 @@ fn survey(journal: &Path) -> Result<Survey, OpenError> {
 }
 
 /// Feeds the builder every readable record at its position, and lets it replace lost ones.
-fn rebuild(journal: &Path, builder: &mut Builder<'_>, last: Seq) -> Result<(), OpenError> {
+fn rebuild(journal: &Path, builder: &mut JournalBuilder<'_>, last: Seq) -> Result<(), OpenError> {
     let mut salvage = Salvage::open(journal)?;
     let mut walk = SalvageCursor::begin(&salvage);
     let mut next = salvage.position().seq + 1;

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Actor, Hold, Ledger, Options, Report, Reserve, Settlement, VoidReason, verify};
+use crate::{
+    Actor, Hold, Ledger, Options, Reserve, Settlement, VerificationReport, VoidReason, verify,
+};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Usage, UsageSource};
 use tollgate_types::ids::{AccountId, KeyId, RequestId};
@@ -83,7 +85,7 @@ fn offline(dir: &Path) -> Vec<String> {
     verify(dir).expect("reads").violations
 }
 
-async fn online(ledger: &Ledger) -> Report {
+async fn online(ledger: &Ledger) -> VerificationReport {
     ledger.verify().await.expect("reads")
 }
 

@@ -16,7 +16,7 @@ use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
-use crate::records::loss::Losses;
+use crate::records::loss::LossReport;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
 use crate::rules::account::{Balance, Totals};
@@ -134,7 +134,7 @@ pub trait SharedFunds: Any + Send + Sync {
     async fn totals(&self) -> Result<Totals, LedgerError>;
 
     /// Possible losses of the operator, with the last `limit` of them.
-    async fn losses(&self, limit: usize) -> Result<Losses, LedgerError>;
+    async fn losses(&self, limit: usize) -> Result<LossReport, LedgerError>;
 
     /// The hold of a task's call that is open.
     async fn open_hold_of(

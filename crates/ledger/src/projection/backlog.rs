@@ -73,14 +73,14 @@ impl BacklogPart {
 /// window leave an entry, and a share of their account's sums. What waits takes 32 MiB at most, and what is
 /// being applied as much; with the calls of one account it is some 200 bytes a call.
 pub(crate) struct Backlog {
-    state: Mutex<State>,
+    state: Mutex<BacklogState>,
     arrived: Condvar,
     room: Condvar,
     applied: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct BacklogState {
     /// Full parts, oldest first, and their memory in bytes.
     full: Vec<BacklogPart>,
     full_bytes: u64,
@@ -122,7 +122,7 @@ impl Backlog {
     /// A backlog behind what sled has already.
     pub(crate) fn new(applied: Seq) -> Self {
         Self {
-            state: Mutex::new(State { pushed: applied, ..State::default() }),
+            state: Mutex::new(BacklogState { pushed: applied, ..BacklogState::default() }),
             arrived: Condvar::new(),
             room: Condvar::new(),
             applied: AtomicU64::new(applied),
@@ -315,7 +315,7 @@ impl Backlog {
     }
 }
 
-impl State {
+impl BacklogState {
     /// Adds a group to the open part. True if there is something to do: the part is full, or the group
     /// cannot be summed up.
     fn add(&mut self, group: CommittedGroup<'_, JournaledRecord>) -> bool {

@@ -45,7 +45,7 @@ const ZSTD_LEVEL: i32 = 1;
 const BUFFER_BYTES: usize = 256 << 10;
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct CheckpointHeader {
     layout: u32,
     end: Position,
     state_hash: [u8; 32],
@@ -77,7 +77,7 @@ pub(crate) fn write(
     let written = store.at_rest(|rest, rows| {
         let at = UnixMs::now();
         let (layout, end, state_hash) = (rest.layout, rest.end, rest.state_hash);
-        let header = Header { layout, end, state_hash, at };
+        let header = CheckpointHeader { layout, end, state_hash, at };
         let mut out = HashingWriter {
             inner: BufWriter::with_capacity(BUFFER_BYTES, File::create(&new)?),
             hasher: Sha256::new(),
@@ -105,7 +105,7 @@ pub(crate) fn write(
 
 fn write_all(
     out: &mut HashingWriter<impl Write>,
-    header: &Header,
+    header: &CheckpointHeader,
     rows: &mut dyn Iterator<Item = Result<crate::projection::store::Row, StoreError>>,
 ) -> io::Result<()> {
     let header = postcard::to_stdvec(header).map_err(io::Error::other)?;
@@ -249,11 +249,11 @@ fn read(path: &Path) -> Result<CheckpointContents, StoreError> {
     Ok(CheckpointContents { end: header.end, cores, acts })
 }
 
-fn open(path: &Path) -> Result<(Header, Rows<impl Read>), StoreError> {
+fn open(path: &Path) -> Result<(CheckpointHeader, CheckpointRows<impl Read>), StoreError> {
     let mut input = BufReader::with_capacity(BUFFER_BYTES, File::open(path)?);
     let header = read_header(&mut input)?;
     let input = BufReader::with_capacity(BUFFER_BYTES, zstd::Decoder::with_buffer(input)?);
-    Ok((header, Rows { input, read: 0, is_over: false }))
+    Ok((header, CheckpointRows { input, read: 0, is_over: false }))
 }
 
 /// The hash of the checkpoint's file in `dir`, for those who compare it with what the journal says.
@@ -273,7 +273,7 @@ pub(crate) fn tidy(dir: &Path, checkpoints: &[Checkpoint]) -> io::Result<()> {
     sync_directory(&directory)
 }
 
-fn read_header(input: &mut impl Read) -> io::Result<Header> {
+fn read_header(input: &mut impl Read) -> io::Result<CheckpointHeader> {
     let mut magic = [0; MAGIC.len()];
     input.read_exact(&mut magic)?;
     if magic != *MAGIC {
@@ -299,13 +299,13 @@ fn read_bytes(input: &mut impl Read, length: u32) -> io::Result<Vec<u8>> {
 }
 
 /// The rows of a checkpoint.
-struct Rows<R> {
+struct CheckpointRows<R> {
     input: R,
     read: u64,
     is_over: bool,
 }
 
-impl<R: Read> Rows<R> {
+impl<R: Read> CheckpointRows<R> {
     fn row(&mut self) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
         let key = read_length(&mut self.input)?;
         if key == END {
@@ -320,7 +320,7 @@ impl<R: Read> Rows<R> {
     }
 }
 
-impl<R: Read> Iterator for Rows<R> {
+impl<R: Read> Iterator for CheckpointRows<R> {
     type Item = Result<(Vec<u8>, Vec<u8>), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {

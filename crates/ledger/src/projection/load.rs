@@ -30,7 +30,7 @@ const BROKEN: &str = "sled.broken-";
 const ROOM_BYTES_MIN: u64 = 4 << 20;
 
 /// The state at the journal's end, in memory and in sled.
-pub(crate) struct State {
+pub(crate) struct ReplayedState {
     pub(crate) store: Store,
     pub(crate) cores: Vec<Core>,
     pub(crate) end: Position,
@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) torn_bytes: u64,
 }
 
-impl State {
+impl ReplayedState {
     /// Brings it up to the record at `to`, which is on disk, or to the journal's end.
     ///
     /// # Errors
@@ -92,8 +92,8 @@ pub(crate) struct StartState {
 }
 
 impl StartState {
-    fn of(state: State, is_rebuilt: bool) -> Self {
-        let State { store, cores, end, records_replayed, torn_bytes } = state;
+    fn of(state: ReplayedState, is_rebuilt: bool) -> Self {
+        let ReplayedState { store, cores, end, records_replayed, torn_bytes } = state;
         let (store, acts) = (Ok(store), Vec::new());
         Self { store, cores, end, records_replayed, torn_bytes, is_rebuilt, acts }
     }
@@ -243,7 +243,7 @@ pub(crate) fn load(
     dir: &Path,
     checkpoints: &[Checkpoint],
     to: Option<Seq>,
-) -> Result<State, OpenError> {
+) -> Result<ReplayedState, OpenError> {
     // Sled panics on some kinds of corruption that it does not expect.
     catch_unwind(AssertUnwindSafe(|| {
         let journal = dir.join("journal");
@@ -273,7 +273,7 @@ pub(crate) fn load(
         }
         let end = end.unwrap_or_default();
         segment::check_place(&journal, end)?;
-        let mut state = State { store, cores, end, records_replayed: 0, torn_bytes: 0 };
+        let mut state = ReplayedState { store, cores, end, records_replayed: 0, torn_bytes: 0 };
         state.replay(dir, to)?;
         Ok(state)
     }))

@@ -37,7 +37,7 @@ use crate::records::key_limits::KeyLimits;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
 use crate::rules::account::Account;
-use crate::rules::core::{Core, Grant, Refund};
+use crate::rules::core::{Core, GrantMemo, Refund};
 use crate::rules::key_spend::SpendTotals;
 use crate::rules::shards::shard_index;
 use tollgate_money::money::Nanousd;
@@ -50,7 +50,7 @@ pub use calls::CallName;
 pub(crate) use customers::each_act;
 use pack::Packing;
 pub(crate) use pack::{PruneCutoff, settle};
-pub(crate) use rows::{MemoryRows, Row, Source};
+pub(crate) use rows::{MemoryRows, Row, RowSource};
 use sweep::Sweep;
 pub(crate) use sweep::{SweepFigures, SweptRows};
 
@@ -408,7 +408,7 @@ impl Store {
     }
 }
 
-fn value<T: DeserializeOwned>(rows: &dyn Source, key: &[u8]) -> Result<Option<T>, StoreError> {
+fn value<T: DeserializeOwned>(rows: &dyn RowSource, key: &[u8]) -> Result<Option<T>, StoreError> {
     Ok(rows.get(key)?.map(|value| postcard::from_bytes(&value)).transpose()?)
 }
 
@@ -430,7 +430,7 @@ fn read_account(row: &[u8]) -> Result<Account, postcard::Error> {
 }
 
 /// Loads the state that `rows` give into `cores`, one per shard.
-pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+pub(crate) fn load(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     let unknown = || StoreError::new("a row belongs to no account".to_owned());
     for row in rows.with_prefix(&[ACCOUNT]) {
         let account = read_account(&row?.1)?;
@@ -460,7 +460,7 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         }
     }
     for row in rows.with_prefix(&[GRANT]) {
-        let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
+        let (account, id, grant): (AccountId, String, GrantMemo) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
         state.grants.insert(id, grant);
     }
@@ -470,7 +470,7 @@ pub(crate) fn load(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreErr
         state.restore_refund(id, refund);
     }
     for row in rows.with_prefix(&[WRITE_OFF]) {
-        let (account, id, grant): (AccountId, String, Grant) = postcard::from_bytes(&row?.1)?;
+        let (account, id, grant): (AccountId, String, GrantMemo) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
         state.write_offs.insert(id, grant);
     }

@@ -25,7 +25,7 @@ use crate::records::record::{JournaledRecord, Record};
 use crate::records::reservation::{OpenHold, Reservation};
 use crate::records::task::Task;
 use crate::rules::account::{Account, Movement};
-use crate::rules::core::{Grant, Refund};
+use crate::rules::core::{GrantMemo, Refund};
 use crate::rules::spend;
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::Usage;
@@ -44,7 +44,7 @@ fn hour(at: UnixMs) -> u32 {
 
 /// Sums by ids that the gateway makes, hours, and names that operators have configured. No customer
 /// chooses any of them, so that a hash of a few instructions will do.
-pub(crate) type Cells<K, V> = HashMap<K, V, RandomState>;
+pub(crate) type CellMap<K, V> = HashMap<K, V, RandomState>;
 
 /// Everything that one window changes.
 #[derive(Default)]
@@ -52,9 +52,9 @@ pub(crate) struct Window {
     pub(crate) created: IdMap<AccountId, Account>,
     pub(crate) movements: IdMap<AccountId, Movement>,
     pub(crate) keys: IdMap<KeyId, Arc<Key>>,
-    pub(crate) grants: Vec<(AccountId, String, Grant)>,
+    pub(crate) grants: Vec<(AccountId, String, GrantMemo)>,
     pub(crate) refunds: Vec<(AccountId, String, Refund)>,
-    pub(crate) write_offs: Vec<(AccountId, String, Grant)>,
+    pub(crate) write_offs: Vec<(AccountId, String, GrantMemo)>,
     /// Possible losses of the operator.
     pub(crate) losses: Vec<(Seq, Arc<LossRecord>)>,
     /// Holds as they are at the window's end; `None` for those that ended.
@@ -63,10 +63,10 @@ pub(crate) struct Window {
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
     /// Holds that a crash had left open.
     pub(crate) in_doubt: Vec<JournaledRecord>,
-    pub(crate) entries: IdMap<AccountId, Vec<Chunk>>,
-    pub(crate) usage: Cells<UsageCell, UsageTotal>,
+    pub(crate) entries: IdMap<AccountId, Vec<EntryChunk>>,
+    pub(crate) usage: CellMap<UsageCell, UsageTotal>,
     /// Cost and revenue of calls.
-    pub(crate) margins: Cells<MarginCell, MarginTotal>,
+    pub(crate) margins: CellMap<MarginCell, MarginTotal>,
     pub(crate) key_limits: IdMap<KeyId, (AccountId, KeyLimits)>,
     pub(crate) rates: IdMap<AccountId, Rates>,
     /// Charges per key, one sum per run of the same day: if a clock is set back, the order of days
@@ -81,7 +81,7 @@ pub(crate) struct Window {
 
 /// Entries of one account, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub struct EntryChunk {
     pub first_seq: Seq,
     pub last_seq: Seq,
     /// Time of the last record.
@@ -169,14 +169,14 @@ impl Window {
                 self.keys.insert(key.id, Arc::clone(key));
             }
             Record::Granted { id, amount, .. } => {
-                self.grants.push((account, id.clone(), Grant { seq, amount: *amount }));
+                self.grants.push((account, id.clone(), GrantMemo { seq, amount: *amount }));
             }
             Record::Refunded { id, hold, amount, .. } => {
                 let refund = Refund { seq, hold: *hold, amount: *amount };
                 self.refunds.push((account, id.clone(), refund));
             }
             Record::WrittenOff { id, amount, .. } => {
-                self.write_offs.push((account, id.clone(), Grant { seq, amount: *amount }));
+                self.write_offs.push((account, id.clone(), GrantMemo { seq, amount: *amount }));
             }
             Record::Lost(lost) => self.losses.push((seq, Arc::clone(lost))),
             Record::Costed(costed) => {
@@ -303,7 +303,7 @@ impl Window {
         if chunks.last().is_none_or(|chunk| chunk.bytes.len() >= CHUNK_BYTES) {
             let (seq, at) = (journaled.seq, journaled.record.at());
             let bytes = Vec::new();
-            chunks.push(Chunk { first_seq: seq, last_seq: seq, last_at: at, bytes });
+            chunks.push(EntryChunk { first_seq: seq, last_seq: seq, last_at: at, bytes });
         }
         match chunks.last_mut() {
             Some(chunk) => {

@@ -2,7 +2,7 @@
 
 use crate::memory::Ledger;
 use crate::projection::store::CallName;
-use crate::reading::statement::{self, Call, Entry};
+use crate::reading::statement::{self, StatementCall, StatementEntry};
 use crate::records::error::LedgerError;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
@@ -17,15 +17,15 @@ const REFUNDS_MAX: usize = 100;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallMoney {
     /// The call, with everything that was set aside for it by its end, or by now.
-    pub call: Call,
+    pub call: StatementCall,
     /// Initial amount of the hold.
     pub reserved: Nanousd,
     /// Time of the hold.
     pub reserved_at: UnixMs,
     /// End of the call; `None` while it is open.
-    pub end: Option<Entry>,
+    pub end: Option<StatementEntry>,
     /// Refunds of the call, oldest first.
-    pub refunds: Vec<Entry>,
+    pub refunds: Vec<StatementEntry>,
 }
 
 impl Ledger {
@@ -77,7 +77,12 @@ fn parts(ended: JournaledRecord) -> Option<(JournaledRecord, OpenHold, HoldId)> 
     Some((ended, hold, id))
 }
 
-fn money(id: HoldId, hold: &OpenHold, end: Option<Entry>, refunds: Vec<Entry>) -> CallMoney {
+fn money(
+    id: HoldId,
+    hold: &OpenHold,
+    end: Option<StatementEntry>,
+    refunds: Vec<StatementEntry>,
+) -> CallMoney {
     CallMoney {
         call: statement::call_of(id, hold),
         reserved: hold.reservation.amount,

@@ -14,7 +14,7 @@ use crate::projection::grain::Grain;
 use crate::projection::store::{CallName, Store};
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
-use crate::records::loss::Losses;
+use crate::records::loss::LossReport;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
@@ -105,10 +105,10 @@ impl Books for LocalBooks {
         ledger.ask(move |store| store.keys_last_used(account)).await
     }
 
-    async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<Losses, LedgerError> {
+    async fn losses(&self, ledger: &Ledger, limit: usize) -> Result<LossReport, LedgerError> {
         let sums = ledger.loss_sums();
         let last = ledger.query(move |store| store.losses(limit)).await?;
-        Ok(Losses { sums, last })
+        Ok(LossReport { sums, last })
     }
 
     async fn open_hold_of(

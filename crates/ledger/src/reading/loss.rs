@@ -3,8 +3,8 @@
 
 use crate::records::loss::LossCause;
 use crate::records::loss::LossRecord;
+use crate::records::loss::LossReport;
 use crate::records::loss::LossSums;
-use crate::records::loss::Losses;
 use std::sync::Arc;
 
 use crate::memory::Ledger;
@@ -76,7 +76,7 @@ impl Ledger {
     ///
     /// # Errors
     /// [`LedgerError::Store`] and [`LedgerError::Stopped`]; in a fleet [`LedgerError::Unavailable`].
-    pub async fn losses(&self, limit: usize) -> Result<Losses, LedgerError> {
+    pub async fn losses(&self, limit: usize) -> Result<LossReport, LedgerError> {
         let limit = limit.min(LISTED_MAX);
         self.books.losses(self, limit).await
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::journal::segment::{self, Position, Reader};
-use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
+use crate::projection::window::{EntryChunk, UsageCell, UsageTotal, Window};
 use crate::records::error::{OpenError, Violation};
 use crate::records::loss::ListedLoss;
 use crate::records::record::{JournaledRecord, Record};
@@ -30,7 +30,7 @@ pub struct LeaseReport {
     /// Settled money by account, in the order of accounts.
     pub settled: Vec<LeaseSettlement>,
     /// Data for statements, usage and the list of doubts.
-    pub history: History,
+    pub history: FleetHistory,
 }
 
 /// Settlement of leased money of one account.
@@ -50,9 +50,9 @@ pub struct LeaseSettlement {
 
 /// Data of a report for statements, usage and the list of doubts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct History {
+pub struct FleetHistory {
     /// Lines of statements, by account.
-    pub entries: Vec<(AccountId, Chunk)>,
+    pub entries: Vec<(AccountId, EntryChunk)>,
     /// Usage.
     pub usage: Vec<(UsageCell, UsageTotal)>,
     /// Time of each key's last charge.
@@ -116,7 +116,7 @@ impl Reporter {
             from,
             to: end.seq,
             settled: settled.into_values().collect(),
-            history: History::of(window),
+            history: FleetHistory::of(window),
         }))
     }
 
@@ -221,7 +221,7 @@ fn settle(settled: &mut BTreeMap<AccountId, LeaseSettlement>, record: &Record) {
     }
 }
 
-impl History {
+impl FleetHistory {
     /// History of one record.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::journal::records::Records;
 use crate::memory::Ledger;
 use crate::reading::compare;
-use crate::reading::verify::{self, Report};
+use crate::reading::verify::{self, VerificationReport};
 use crate::records::error::{LedgerError, OpenError};
 use crate::records::record::Record;
 use tollgate_types::ids::Seq;
@@ -62,7 +62,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Busy`], [`LedgerError::Stopped`] and [`LedgerError::Journal`]; what can be read
     /// and is wrong is in the report.
-    pub async fn verify(&self) -> Result<Report, LedgerError> {
+    pub async fn verify(&self) -> Result<VerificationReport, LedgerError> {
         let place = Arc::clone(&self.scans).try_acquire_owned().map_err(|_| LedgerError::Busy)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let abandoned = CancelOnDrop(Arc::clone(&is_abandoned));
@@ -93,7 +93,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Busy`], [`LedgerError::Stopped`] and [`LedgerError::Journal`]; what can be read
     /// and is wrong is in the report.
-    pub async fn check_journal(&self) -> Result<Report, LedgerError> {
+    pub async fn check_journal(&self) -> Result<VerificationReport, LedgerError> {
         let (place, last) = self.begin_scan().await?;
         let (dir, is_abandoned) = (self.dir.clone(), Arc::new(AtomicBool::new(false)));
         let abandoned = CancelOnDrop(Arc::clone(&is_abandoned));

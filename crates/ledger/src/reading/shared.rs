@@ -15,7 +15,7 @@ use crate::projection::grain::Grain;
 use crate::projection::store::CallName;
 use crate::projection::window::{UsageCell, UsageTotal};
 use crate::records::error::LedgerError;
-use crate::records::loss::Losses;
+use crate::records::loss::LossReport;
 use crate::records::record::JournaledRecord;
 use crate::records::reservation::OpenHold;
 use crate::rules::account::{Account, Totals};
@@ -107,7 +107,7 @@ impl Books for SharedBooks {
         self.0.keys_last_used(account).await
     }
 
-    async fn losses(&self, _ledger: &Ledger, limit: usize) -> Result<Losses, LedgerError> {
+    async fn losses(&self, _ledger: &Ledger, limit: usize) -> Result<LossReport, LedgerError> {
         self.0.losses(limit).await
     }
 

@@ -23,13 +23,13 @@ const ENTRIES_MAX: usize = 1000;
 
 /// One line of an account's statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct StatementEntry {
     /// Its place in the journal, or in a fleet's statement: what the next page is asked for with.
     pub seq: Seq,
     /// Time of the event.
     pub at: UnixMs,
     /// Call of the entry.
-    pub call: Option<Call>,
+    pub call: Option<StatementCall>,
     /// Event that the entry records.
     #[serde(flatten)]
     pub kind: EntryKind,
@@ -37,7 +37,7 @@ pub struct Entry {
 
 /// The call that an entry belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Call {
+pub struct StatementCall {
     /// The hold that pays for it.
     pub hold: HoldId,
     /// Id of the request.
@@ -146,7 +146,7 @@ pub struct InDoubt {
     /// Account of the call.
     pub account: AccountId,
     /// The call.
-    pub call: Call,
+    pub call: StatementCall,
     /// Time of the hold.
     pub reserved_at: UnixMs,
     /// Time at which the hold was ended, at the start after the crash.
@@ -172,7 +172,7 @@ impl Ledger {
         account: AccountId,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<Vec<Entry>, LedgerError> {
+    ) -> Result<Vec<StatementEntry>, LedgerError> {
         self.account(account).ok_or(LedgerError::UnknownAccount(account))?;
         let limit = limit.min(ENTRIES_MAX);
         let before = before.unwrap_or(Seq::MAX);
@@ -180,7 +180,7 @@ impl Ledger {
         let open = open.into_iter().map(|(id, hold)| open_entry(id, &hold));
         let mut entries: Vec<_> = ended.into_iter().filter_map(entry).collect();
         // A hold may have ended since it was found open.
-        let has_ended = |hold: &Entry| entries.iter().any(|entry| entry.ends(hold));
+        let has_ended = |hold: &StatementEntry| entries.iter().any(|entry| entry.ends(hold));
         let open: Vec<_> = open.filter(|hold| !has_ended(hold)).collect();
         entries.extend(open);
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.seq));
@@ -232,7 +232,7 @@ impl Ledger {
     }
 }
 
-impl Entry {
+impl StatementEntry {
     /// True if this entry ends `hold`.
     fn ends(&self, hold: &Self) -> bool {
         let id = |entry: &Self| entry.call.as_ref().map(|call| call.hold);
@@ -240,19 +240,19 @@ impl Entry {
     }
 }
 
-fn open_entry(id: HoldId, hold: &OpenHold) -> Entry {
+fn open_entry(id: HoldId, hold: &OpenHold) -> StatementEntry {
     let (at, call) = (hold.reservation.at, Some(call_of(id, hold)));
-    Entry { seq: id.number(), at, call, kind: EntryKind::Hold }
+    StatementEntry { seq: id.number(), at, call, kind: EntryKind::Hold }
 }
 
-pub(crate) fn entry(journaled: JournaledRecord) -> Option<Entry> {
+pub(crate) fn entry(journaled: JournaledRecord) -> Option<StatementEntry> {
     let JournaledRecord { seq, record, hold } = journaled;
     let at = record.at();
     let call = record.open_hold().zip(hold.as_ref()).map(|(id, hold)| call_of(id, hold));
     if let Some(Charge { charged, owed, written_off, usage, source }) = record.charge() {
         let kind =
             EntryKind::Settlement { charged, owed, written_off, usage, usage_source: source };
-        return Some(Entry { seq, at, call, kind });
+        return Some(StatementEntry { seq, at, call, kind });
     }
     let kind = match record {
         Record::Central(record) => {
@@ -277,11 +277,11 @@ pub(crate) fn entry(journaled: JournaledRecord) -> Option<Entry> {
         }
         _ => return None,
     };
-    Some(Entry { seq, at, call, kind })
+    Some(StatementEntry { seq, at, call, kind })
 }
 
-pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> Call {
-    Call {
+pub(crate) fn call_of(id: HoldId, hold: &OpenHold) -> StatementCall {
+    StatementCall {
         hold: id,
         request: hold.reservation.request,
         key: hold.reservation.key,

@@ -39,7 +39,7 @@ const VIOLATIONS_MAX: usize = 100;
 
 /// Result of a verification.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct VerificationReport {
     /// Journal files, those in the archive included.
     pub segments: usize,
     /// Number of segments in the archive.
@@ -95,9 +95,9 @@ pub struct BooksReport {
     pub violations: Vec<String>,
 }
 
-impl From<Report> for BooksReport {
-    fn from(report: Report) -> Self {
-        let Report { records, books, violations, .. } = report;
+impl From<VerificationReport> for BooksReport {
+    fn from(report: VerificationReport) -> Self {
+        let VerificationReport { records, books, violations, .. } = report;
         Self { ok: books.adds_up && violations.is_empty(), records, books, violations }
     }
 }
@@ -106,7 +106,7 @@ impl From<Report> for BooksReport {
 ///
 /// # Errors
 /// [`OpenError`] when it cannot be read at all; what can be read and is wrong is in the report.
-pub fn verify(dir: &Path) -> Result<Report, OpenError> {
+pub fn verify(dir: &Path) -> Result<VerificationReport, OpenError> {
     // Before the lock, which would make a directory that is not there.
     segment::list(&dir.join("journal"))?;
     let _lock = DirectoryLock::take(dir)?;
@@ -126,7 +126,7 @@ pub(crate) fn check(
     dir: &Path,
     to: Option<Seq>,
     goes_on: &dyn Fn() -> bool,
-) -> Result<Report, OpenError> {
+) -> Result<VerificationReport, OpenError> {
     Ok(read(dir, to, goes_on)?.report)
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn check_with_sled(
     to: Option<Seq>,
     sled: SledRead,
     goes_on: &dyn Fn() -> bool,
-) -> Result<Report, OpenError> {
+) -> Result<VerificationReport, OpenError> {
     let at = sled.state.as_ref().map(|state| state.end.seq);
     let JournalReplay { mut report, at_sled, .. } = read_with(dir, to, at, goes_on)?;
     report.compare_open_sled(sled, at_sled);
@@ -155,7 +155,7 @@ struct JournalState {
 
 /// Result of replaying the journal.
 pub(crate) struct JournalReplay {
-    pub(crate) report: Report,
+    pub(crate) report: VerificationReport,
     /// The state at its end.
     pub(crate) cores: Vec<Core>,
     state_hash: [u8; 32],
@@ -228,7 +228,7 @@ fn read_with(
     let open_holds = audit.cores.iter().map(Core::open_holds).sum();
     let mut accounts: Vec<_> = audit.cores.iter().flat_map(Core::accounts).cloned().collect();
     accounts.sort_by_key(|account| (account.created_at, account.id));
-    let report = Report {
+    let report = VerificationReport {
         segments,
         archived,
         checkpoints: audit.checkpoints.confirmed,
@@ -292,7 +292,7 @@ struct Audit {
     refunds: HashMap<HoldId, (AccountId, Nanousd, Seq)>,
     /// Over who did what: it is in no state, but sled has it.
     acts: Sha256,
-    checkpoints: Checkpoints,
+    checkpoints: CheckpointCheck,
     books: GeneralLedger,
     /// Cost of calls by upstream.
     margins: BTreeMap<Arc<str>, MarginTotal>,
@@ -301,7 +301,7 @@ struct Audit {
 
 /// Stored checkpoints and the journal's records of them.
 #[derive(Default)]
-struct Checkpoints {
+struct CheckpointCheck {
     kept: Vec<Checkpoint>,
     /// The hashes of the states up to which they know of the journal.
     states: HashMap<Seq, [u8; 32]>,
@@ -315,7 +315,7 @@ impl Audit {
             cores: new_cores(),
             refunds: HashMap::new(),
             acts: Sha256::new(),
-            checkpoints: Checkpoints::default(),
+            checkpoints: CheckpointCheck::default(),
             books: GeneralLedger::default(),
             margins: BTreeMap::new(),
             violations: Vec::new(),
@@ -453,7 +453,7 @@ const OTHER_STATE: &str = "sled and the journal give different states: move the 
 /// Sled has other acts than the journal.
 const OTHER_ACTS: &str = "sled and the journal tell differently who did what";
 
-impl Report {
+impl VerificationReport {
     /// Compares the state that the journal gives with what sled gives, if there is sled.
     fn compare_sled(&mut self, dir: &Path, state_hash: [u8; 32], acts: Sha256) {
         if !dir.join("sled").exists() {

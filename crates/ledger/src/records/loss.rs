@@ -99,7 +99,7 @@ pub struct ListedLoss {
 
 /// Losses of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct LossReport {
     /// Sums of the losses by cause.
     pub sums: LossSums,
     /// The most recent losses, newest first.

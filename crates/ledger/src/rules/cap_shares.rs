@@ -78,13 +78,13 @@ pub struct CapDemand {
 /// A key's shares at this node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CapShares {
-    pub(crate) day: Option<CapShare>,
-    pub(crate) month: Option<CapShare>,
+    pub(crate) day: Option<GrantedCapShare>,
+    pub(crate) month: Option<GrantedCapShare>,
 }
 
 /// A share of what a key may spend in a period.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CapShare {
+pub(crate) struct GrantedCapShare {
     pub(crate) span: Span,
     /// Share of this node; `None` until the first answer.
     pub(crate) share: Option<Nanousd>,
@@ -123,18 +123,18 @@ impl CapShares {
         RemainingLimit { amount, capped, left: Some(left) }
     }
 
-    pub(crate) fn slot(&mut self, period: Period) -> &mut Option<CapShare> {
+    pub(crate) fn slot(&mut self, period: Period) -> &mut Option<GrantedCapShare> {
         match period {
             Period::Day => &mut self.day,
             Period::Month => &mut self.month,
         }
     }
 
-    pub(crate) fn of(&mut self, span: Span) -> &mut CapShare {
+    pub(crate) fn of(&mut self, span: Span) -> &mut GrantedCapShare {
         let slot = self.slot(span.period);
         let current = slot.filter(|current| current.span.is_same(&span));
         // A new day or month begins without a share: the old one was a part of another amount.
-        slot.insert(current.unwrap_or(CapShare {
+        slot.insert(current.unwrap_or(GrantedCapShare {
             span,
             share: None,
             grant: CapGrant::default(),
@@ -159,7 +159,7 @@ impl RemainingLimit {
     }
 }
 
-impl CapShare {
+impl GrantedCapShare {
     /// Request to send now, if one is due.
     pub(crate) fn ask(
         &mut self,

@@ -23,7 +23,7 @@ use crate::rules::account::{Account, Movement};
 use crate::rules::customers::CustomerState;
 use crate::rules::operator::OperatorState;
 use crate::rules::spend::AccountSpend;
-use crate::rules::submit::{Submit, check_task, submit_of};
+use crate::rules::submit::{SubmitMemo, check_task, submit_of};
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
 use tollgate_types::limit::Rates;
@@ -49,10 +49,10 @@ pub struct Core {
 pub(crate) struct AccountState {
     pub(crate) account: Account,
     pub(crate) keys: IdMap<KeyId, Arc<Key>>,
-    pub(crate) grants: HashMap<String, Grant>,
+    pub(crate) grants: HashMap<String, GrantMemo>,
     pub(crate) refunds: HashMap<String, Refund>,
     /// Debts that were written off, by the callers' ids.
-    pub(crate) write_offs: HashMap<String, Grant>,
+    pub(crate) write_offs: HashMap<String, GrantMemo>,
     /// Possible losses from its calls, by cause.
     pub(crate) losses: LossSums,
     /// Sum of refunds per hold.
@@ -60,7 +60,7 @@ pub(crate) struct AccountState {
     /// The tasks in work that an upstream has given an id, by that id.
     native_tasks: HashMap<String, TaskId>,
     /// Recent submits, by the caller's idempotency key or body, to recognise repeated ones.
-    pub(crate) submits: HashMap<[u8; 32], Submit>,
+    pub(crate) submits: HashMap<[u8; 32], SubmitMemo>,
     /// Rate limits that all keys share.
     pub(crate) rates: Rates,
     /// Limits and spending of each key.
@@ -82,7 +82,7 @@ pub(crate) struct Pace {
 
 /// A grant or a write-off that was made, kept so that it is made once for its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Grant {
+pub(crate) struct GrantMemo {
     pub(crate) seq: Seq,
     pub(crate) amount: Nanousd,
 }
@@ -399,10 +399,10 @@ impl AccountState {
     fn remember(&mut self, seq: Seq, record: &Record) {
         match record.inner() {
             Record::Granted { id, amount, .. } => {
-                self.grants.insert(id.clone(), Grant { seq, amount: *amount });
+                self.grants.insert(id.clone(), GrantMemo { seq, amount: *amount });
             }
             Record::WrittenOff { id, amount, .. } => {
-                self.write_offs.insert(id.clone(), Grant { seq, amount: *amount });
+                self.write_offs.insert(id.clone(), GrantMemo { seq, amount: *amount });
             }
             Record::Lost(lost) => lost.add_to(&mut self.losses),
             Record::Refunded { id, hold, amount, .. } => {
@@ -422,7 +422,7 @@ impl AccountState {
     }
 
     /// Remembers the submit of a task, or forgets it where no upstream took that.
-    fn remember_submit(&mut self, key: [u8; 32], task: &Task, submit: Option<Submit>) {
+    fn remember_submit(&mut self, key: [u8; 32], task: &Task, submit: Option<SubmitMemo>) {
         let found = self.submits.get(&key).copied();
         match (found, submit) {
             // When it was answered stands in memory alone, and the same body may have been taken again

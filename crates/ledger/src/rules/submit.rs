@@ -28,7 +28,7 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
 
 /// An earlier submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Submit {
+pub(crate) struct SubmitMemo {
     pub(crate) task: TaskId,
     pub(crate) body: [u8; 32],
     /// Time of the submit. In memory, once answered: the time of the answer; while the customer
@@ -45,11 +45,11 @@ pub fn is_unanswered(task: &Task) -> bool {
 
 /// Idempotency key of a task's submit, with the entry to remember; `None` if no upstream accepted
 /// it, so that the customer can retry.
-pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<Submit>)> {
+pub(crate) fn submit_of(task: &Task) -> Option<([u8; 32], Option<SubmitMemo>)> {
     let repeat = task.intent.repeat?;
     // Without an upstream id nothing was ordered, so a retry is wanted rather than recognised.
     let was_refused = task.ended().is_some_and(|ended| ended.upstream_id.is_none());
-    let submit = Submit { task: task.id(), body: repeat.body, at: task.intent.at };
+    let submit = SubmitMemo { task: task.id(), body: repeat.body, at: task.intent.at };
     Some((repeat.key, (!was_refused).then_some(submit)))
 }
 

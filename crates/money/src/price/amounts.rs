@@ -65,14 +65,14 @@ pub(super) fn write<A: Amount, S: Serializer>(
     }
     let mut by_number = serializer.serialize_tuple(2)?;
     by_number.serialize_element(&A::BY_NUMBER)?;
-    by_number.serialize_element(&Pairs(&amounts))?;
+    by_number.serialize_element(&NonZeroAmounts(&amounts))?;
     by_number.end()
 }
 
 /// Amounts that are not zero, each with its unit's number.
-struct Pairs<'a, A>(&'a [A]);
+struct NonZeroAmounts<'a, A>(&'a [A]);
 
-impl<A: Amount> Serialize for Pairs<'_, A> {
+impl<A: Amount> Serialize for NonZeroAmounts<'_, A> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let used = || Unit::ALL.iter().zip(self.0).filter(|(_, amount)| **amount != A::default());
         let mut pairs = serializer.serialize_seq(Some(used().count()))?;

@@ -48,7 +48,7 @@ impl Resolve for SystemResolver {
 
 /// The addresses of one name.
 #[derive(Debug)]
-pub struct Name {
+pub struct ResolvedName {
     /// Each address once, as the resolver sorted them.
     addresses: Vec<IpAddr>,
     looked_up: Instant,
@@ -60,7 +60,7 @@ pub struct Name {
     reuses: AtomicUsize,
 }
 
-impl Name {
+impl ResolvedName {
     /// Over how many addresses connections are spread: those of one family that did not fail a moment ago.
     #[must_use]
     pub fn spread(&self) -> usize {
@@ -80,31 +80,31 @@ impl Name {
 }
 
 /// A cache of DNS look-ups, and of addresses that failed.
-pub(super) struct Names {
+pub(super) struct DnsCache {
     resolver: Arc<dyn Resolve>,
-    cached: RwLock<HashMap<Box<str>, Arc<Name>>>,
+    cached: RwLock<HashMap<Box<str>, Arc<ResolvedName>>>,
     failed: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
-impl Default for Names {
+impl Default for DnsCache {
     fn default() -> Self {
         Self::new(Arc::new(SystemResolver))
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for DnsCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Names").field("known", &self.cached.read().len()).finish_non_exhaustive()
     }
 }
 
-impl Names {
+impl DnsCache {
     pub(super) fn new(resolver: Arc<dyn Resolve>) -> Self {
         Self { resolver, cached: RwLock::default(), failed: Mutex::default() }
     }
 
     /// The addresses of a name. When a look-up fails, the last good ones serve on.
-    pub(super) async fn find(&self, host: &str) -> Result<Arc<Name>, Reason> {
+    pub(super) async fn find(&self, host: &str) -> Result<Arc<ResolvedName>, Reason> {
         let cached = self.cached.read().get(host).cloned();
         match cached {
             Some(name) if name.looked_up.elapsed() < FRESH_FOR => Ok(name),
@@ -113,7 +113,11 @@ impl Names {
         }
     }
 
-    async fn look_up(&self, host: &str, cached: Option<Arc<Name>>) -> Result<Arc<Name>, Reason> {
+    async fn look_up(
+        &self,
+        host: &str,
+        cached: Option<Arc<ResolvedName>>,
+    ) -> Result<Arc<ResolvedName>, Reason> {
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.resolver.resolve(host)).await;
         let found = found.map_err(io::Error::from).flatten();
         let mut addresses: Vec<IpAddr> = Vec::new();
@@ -132,13 +136,13 @@ impl Names {
             let none = io::Error::other("it has no address");
             return cached.ok_or_else(|| Reason::not_found(&none));
         }
-        let counted = |count: fn(&Name) -> &AtomicUsize| {
+        let counted = |count: fn(&ResolvedName) -> &AtomicUsize| {
             let before = cached.as_ref().map_or(0, |cached| count(cached).load(Ordering::Relaxed));
             AtomicUsize::new(before)
         };
         let prefers_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
         let preferred = addresses.iter().filter(|address| address.is_ipv6() == prefers_v6);
-        let name = Arc::new(Name {
+        let name = Arc::new(ResolvedName {
             spread: AtomicUsize::new(preferred.count()),
             addresses,
             looked_up: Instant::now(),
@@ -157,7 +161,7 @@ impl Names {
     /// A name's addresses in the order in which a new connection tries them: each connection begins at
     /// another one of the family that the system prefers, families alternate (RFC 8305 section 4), and
     /// those that failed a moment ago come last.
-    pub(super) fn in_order(&self, name: &Name, port: u16) -> Vec<SocketAddr> {
+    pub(super) fn in_order(&self, name: &ResolvedName, port: u16) -> Vec<SocketAddr> {
         let turn = name.dials.fetch_add(1, Ordering::Relaxed);
         let prefers_v6 = name.addresses.first().is_some_and(IpAddr::is_ipv6);
         let failed = self.failed.lock();

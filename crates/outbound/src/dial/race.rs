@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Io;
 use super::error::Reason;
-use super::names::Names;
+use super::names::DnsCache;
 
 /// The delay before the next address is tried in parallel, as RFC 8305, section 5, recommends.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
@@ -29,7 +29,7 @@ pub(super) type FailedAttempt = (SocketAddr, Reason);
 /// # Errors
 /// Why each of them failed.
 pub(super) async fn race<F>(
-    names: &Names,
+    names: &DnsCache,
     addresses: Vec<SocketAddr>,
     deadline: Instant,
     secure: impl Fn(TcpStream) -> F,
@@ -37,7 +37,7 @@ pub(super) async fn race<F>(
 where
     F: Future<Output = Result<Io, Reason>>,
 {
-    let mut attempts = Attempts::new(addresses);
+    let mut attempts = DialAttempts::new(addresses);
     let mut connecting = FuturesUnordered::new();
     let mut securing = FuturesUnordered::new();
     let mut next_at = Instant::now();
@@ -104,7 +104,7 @@ where
 }
 
 /// The attempts at each address.
-struct Attempts {
+struct DialAttempts {
     waiting: VecDeque<SocketAddr>,
     /// Attempts in progress with their start times.
     begun: Vec<(SocketAddr, Instant)>,
@@ -113,7 +113,7 @@ struct Attempts {
     failures: Vec<FailedAttempt>,
 }
 
-impl Attempts {
+impl DialAttempts {
     fn new(addresses: Vec<SocketAddr>) -> Self {
         let (begun, connected, failures) = (Vec::new(), VecDeque::new(), Vec::new());
         Self { waiting: addresses.into(), begun, connected, failures }
@@ -147,7 +147,7 @@ impl Attempts {
     }
 
     /// Notes those that failed, and those that had a fair start and did not win.
-    fn note_outrun(&self, names: &Names, winner: SocketAddr) {
+    fn note_outrun(&self, names: &DnsCache, winner: SocketAddr) {
         self.note_failed(names);
         for (address, began) in &self.begun {
             if *address != winner && began.elapsed() >= ATTEMPT_DELAY {
@@ -157,7 +157,7 @@ impl Attempts {
     }
 
     /// Collects every failure; addresses without an answer have timed out.
-    fn fail(mut self, names: &Names) -> Vec<FailedAttempt> {
+    fn fail(mut self, names: &DnsCache) -> Vec<FailedAttempt> {
         for (address, _) in &self.begun {
             self.failures.push((*address, Reason::timed_out()));
         }
@@ -166,7 +166,7 @@ impl Attempts {
     }
 
     /// Notes the addresses that failed by a fault of their own.
-    fn note_failed(&self, names: &Names) {
+    fn note_failed(&self, names: &DnsCache) {
         let own = self.failures.iter().filter(|(_, reason)| reason.fault.exhausted().is_none());
         own.for_each(|(address, _)| names.note_failed(*address));
     }

@@ -11,7 +11,7 @@ const FLUSH: Duration = Duration::from_millis(12);
 
 /// An account and the one hold that is looked at, with a disk that is late.
 #[derive(Debug)]
-struct FakeAccount {
+struct LateDiskAccount {
     now: Instant,
     available: Nanousd,
     held: Nanousd,
@@ -24,7 +24,7 @@ struct FakeAccount {
     arrives: Option<(Instant, Nanousd)>,
 }
 
-impl FakeAccount {
+impl LateDiskAccount {
     fn new(now: Instant, available: Nanousd, held: Nanousd) -> Self {
         let (extensions, elsewhere) = (Vec::new(), Nanousd::ZERO);
         let (durable, written, arrives) = (held, now, None);
@@ -45,7 +45,7 @@ impl FakeAccount {
     }
 }
 
-impl GrowthFunds for FakeAccount {
+impl GrowthFunds for LateDiskAccount {
     fn amount(&self) -> Nanousd {
         self.held
     }
@@ -83,7 +83,7 @@ impl GrowthFunds for FakeAccount {
 
 /// A stream over an account.
 struct FakeStream {
-    account: FakeAccount,
+    account: LateDiskAccount,
     roll: Roll,
     bound: Nanousd,
     input: Nanousd,
@@ -97,7 +97,7 @@ struct FakeStream {
 impl FakeStream {
     fn new(now: Instant, balance: Nanousd, bound: Nanousd, input: Nanousd) -> Self {
         let held = input.saturating_add(SLICE).min(bound);
-        let account = FakeAccount::new(now, balance.saturating_sub(held), held);
+        let account = LateDiskAccount::new(now, balance.saturating_sub(held), held);
         let roll = Roll::new(RollCosts { bound, slice: SLICE, step: STEP, input }, now);
         let (tokens, waits) = (0, Vec::new());
         let delivered = Nanousd::ZERO;

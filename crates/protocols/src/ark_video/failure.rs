@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{Fault, json};
+use crate::{UpstreamFault, json};
 use tollgate_types::error::{ErrorKind, GatewayError, UpstreamErrorBody};
 
 /// The operator's account, key, endpoint or model is at fault.
@@ -58,21 +58,21 @@ pub(super) fn is_in(answer: &[u8]) -> bool {
 }
 
 /// Classifies a failure. `status` is the answer's; a failure can come with a successful one.
-pub(super) fn fault(status: u16, body: &Bytes) -> Fault {
+pub(super) fn fault(status: u16, body: &Bytes) -> UpstreamFault {
     let code = code_in(body).unwrap_or_default();
     if begins(&code, &OPERATORS) {
-        return Fault::Upstreams(format!("the upstream answered {status} {code}"));
+        return UpstreamFault::Upstreams(format!("the upstream answered {status} {code}"));
     }
     if status == 429 || begins(&code, &BUSY) {
-        return Fault::Busy;
+        return UpstreamFault::Busy;
     }
     let is_customers = matches!(status, 400 | 413 | 415 | 422) || begins(&code, &CUSTOMERS);
     match status {
-        401..=403 => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+        401..=403 => UpstreamFault::Upstreams(format!("the upstream answered {status} {code}")),
         ..500 if is_customers => {
-            Fault::Relayed(if status < 400 { 400 } else { status }, body.clone())
+            UpstreamFault::Relayed(if status < 400 { 400 } else { status }, body.clone())
         }
-        _ => Fault::Upstreams(format!("the upstream answered {status} {code}")),
+        _ => UpstreamFault::Upstreams(format!("the upstream answered {status} {code}")),
     }
 }
 
@@ -189,13 +189,13 @@ mod tests {
         ] {
             let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
             let read = match fault(status, &Bytes::from(body)) {
-                Fault::Relayed(status, _) => format!("customer's {status}"),
-                Fault::Customers(_) => "an error of ours".to_owned(),
-                Fault::Busy => "busy".to_owned(),
-                Fault::Upstreams(_) => "operator's".to_owned(),
+                UpstreamFault::Relayed(status, _) => format!("customer's {status}"),
+                UpstreamFault::Customers(_) => "an error of ours".to_owned(),
+                UpstreamFault::Busy => "busy".to_owned(),
+                UpstreamFault::Upstreams(_) => "operator's".to_owned(),
             };
             assert_eq!(read, expected, "{status} {code}");
         }
-        assert!(matches!(fault(502, &Bytes::from_static(b"<html>")), Fault::Upstreams(_)));
+        assert!(matches!(fault(502, &Bytes::from_static(b"<html>")), UpstreamFault::Upstreams(_)));
     }
 }

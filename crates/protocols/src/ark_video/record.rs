@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::state_of;
 use crate::json::Object;
 use crate::splice::{Splice, json_string};
-use crate::task::{DOCUMENT_BYTES_MAX, TaskView};
+use crate::task::{DOCUMENT_BYTES_MAX, TaskRecordView};
 use crate::video::{self, OBJECT};
 
 /// Members that are kept regardless of their size: the result, its URL, usage and seed, and identifiers.
@@ -67,7 +67,7 @@ fn applied(splice: Splice, text: &str) -> String {
 }
 
 /// The record that the customer reads.
-pub(super) fn shown(shown: &TaskView<'_>) -> String {
+pub(super) fn shown(shown: &TaskRecordView<'_>) -> String {
     let object = Object::parse(shown.document.as_bytes()).or_else(|_| Object::parse(b"{}"));
     let Ok(object) = object else { return "{}".to_owned() };
     let text = |key: &str| object.get(key).and_then(|value| value.as_str());

@@ -396,7 +396,7 @@ fn what_nobody_knows_of_in_a_block_is_refused() {
     }
 }
 
-fn report(status: u16, answer: &str) -> Result<Report, Fault> {
+fn report(status: u16, answer: &str) -> Result<TaskReport, UpstreamFault> {
     let facts = submit(&*read(REQUEST).expect("valid")).facts();
     ArkTasks.read(status, &Bytes::copy_from_slice(answer.as_bytes()), &facts)
 }
@@ -412,11 +412,14 @@ fn a_submit_answers_with_the_id_of_a_task() {
         "below the base URL"
     );
     for answer in ["", "[]", "{}", r#"{"id":""}"#, r#"{"id":"../../x"}"#] {
-        assert!(matches!(read(answer), Err(Fault::Upstreams(_))), "{answer}");
+        assert!(matches!(read(answer), Err(UpstreamFault::Upstreams(_))), "{answer}");
     }
-    assert!(matches!(read(ERROR), Err(Fault::Relayed(400, body)) if body == ERROR));
+    assert!(matches!(read(ERROR), Err(UpstreamFault::Relayed(400, body)) if body == ERROR));
     let refusal = submit(&*call).refusal(400, &Bytes::from_static(ERROR.as_bytes()));
-    assert!(matches!(refusal, Fault::Relayed(400, body) if body == ERROR), "in its own words");
+    assert!(
+        matches!(refusal, UpstreamFault::Relayed(400, body) if body == ERROR),
+        "in its own words"
+    );
     assert!(ArkTasks.is_native());
 }
 
@@ -475,7 +478,7 @@ fn tokens_are_what_the_upstream_counted_also_above_the_hold() {
 }
 
 fn shown(state: TaskState, document: &str) -> Value {
-    let record = ArkTasks.record(&TaskView {
+    let record = ArkTasks.record(&TaskRecordView {
         id: "cgt-20260122163918-abcde",
         model: V20,
         state,
@@ -508,7 +511,7 @@ fn the_record_is_the_upstreams_with_what_the_platform_adds() {
     assert_eq!(given_up["error"]["code"], "expired");
     assert_eq!((&given_up["created_at"], &given_up["resolution"]), (&json!(7), &json!("720p")));
     assert_eq!(given_up["model"], V20, "what the upstream left out");
-    let error = task::Error { code: "Expired", message: "m" };
+    let error = task::TaskError { code: "Expired", message: "m" };
     let given_up = shown(TaskState::Expired, &ArkTasks.given_up(&running, &error));
     assert_eq!(
         (&given_up["error"]["code"], &given_up["created_at"]),

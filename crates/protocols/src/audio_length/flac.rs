@@ -16,7 +16,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
     let file_rate = rate_of_file(file).ok_or(AudioFault::Malformed("the FLAC file has no head"))?;
     let mut has_frames = false;
     for at in memchr::memchr_iter(0xff, file) {
-        let Some(head) = file.get(at..).and_then(FrameHead::read) else { continue };
+        let Some(head) = file.get(at..).and_then(FlacFrameHead::read) else { continue };
         // Some decoders go by the file's rate, others by the frame's: the longer counts.
         let rate = head.rate.map_or(file_rate, |rate| {
             file_rate.map_or(Some(rate), |file_rate| Some(file_rate.min(rate)))
@@ -39,13 +39,13 @@ fn rate_of_file(file: &[u8]) -> Option<Option<NonZero<u32>>> {
 }
 
 /// The header of a frame.
-struct FrameHead {
+struct FlacFrameHead {
     samples: u32,
     /// `None` for the rate of the file.
     rate: Option<NonZero<u32>>,
 }
 
-impl FrameHead {
+impl FlacFrameHead {
     /// Reads one with the right check sum at the head of `bytes`.
     fn read(bytes: &[u8]) -> Option<Self> {
         let [0xff, 0xf8 | 0xf9, sizes, channels, ..] = *bytes else { return None };

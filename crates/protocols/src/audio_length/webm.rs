@@ -59,7 +59,7 @@ const AUDIO: u64 = 2;
 
 /// Sums over the blocks of a track.
 #[derive(Default)]
-struct Blocks {
+struct BlockSums {
     frames: u64,
     /// Samples of the frames, if they are packets of Opus.
     opus_samples: u64,
@@ -69,7 +69,7 @@ struct Blocks {
 #[derive(Default)]
 struct WebmContent<'a> {
     tracks: Vec<&'a [u8]>,
-    blocks: BTreeMap<u64, Blocks>,
+    blocks: BTreeMap<u64, BlockSums>,
 }
 
 pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault> {
@@ -100,7 +100,7 @@ pub(super) fn count(file: &[u8], samples: &mut Samples) -> Result<(), AudioFault
 impl<'a> WebmContent<'a> {
     /// Visits every element that can contain frames or tracks, at any depth.
     fn walk(&mut self, file: &'a [u8]) -> Result<(), AudioFault> {
-        let mut elements = Elements::new(file);
+        let mut elements = EbmlElements::new(file);
         // Where the elements end that the next one is in.
         let mut around = Vec::new();
         while let Some(element) = elements.next()? {
@@ -222,7 +222,7 @@ impl Track {
     /// Reads the entry of a track; `None` for one that is no audio.
     fn read(entry: &[u8]) -> Result<Option<Self>, AudioFault> {
         let (mut number, mut kind, mut codec, mut private) = (0, 0, &b""[..], &b""[..]);
-        let mut elements = Elements::new(entry);
+        let mut elements = EbmlElements::new(entry);
         let mut seen = Vec::new();
         let mut is_encoded = false;
         while let Some(Element { id, content, .. }) = elements.next()? {
@@ -281,12 +281,12 @@ struct Element<'a> {
 }
 
 /// The elements of a file, one behind the other. What is in one comes next, unless it is skipped.
-struct Elements<'a> {
+struct EbmlElements<'a> {
     bytes: usize,
     reader: ByteReader<'a>,
 }
 
-impl<'a> Elements<'a> {
+impl<'a> EbmlElements<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         Self { bytes: bytes.len(), reader: ByteReader::new(bytes) }
     }

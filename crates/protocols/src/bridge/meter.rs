@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use tollgate_money::money::Nanousd;
 use tollgate_money::price::{Side, Traits, Usage, UsageSource};
 use tollgate_translation::dialect::{
-    AnswerFrame, Dialect as Translate, ReadStream, UpstreamDialect, WriteStream,
+    AnswerFrame, CustomerDialect as Translate, ReadStream, UpstreamDialect, WriteStream,
 };
 use tollgate_translation::names::Aliases;
 use tollgate_translation::names::call_id;

@@ -22,7 +22,7 @@ fn read(body: &str, edits: bool) -> Result<Box<dyn Call>, GatewayError> {
     DashscopeImage.read(&Request::Json(object), &limits)
 }
 
-fn collect(answer: &str) -> Result<CollectedAnswer, Fault> {
+fn collect(answer: &str) -> Result<CollectedAnswer, UpstreamFault> {
     let call = read(REQUEST, false).expect("valid");
     let collect = call.collected().expect("it is collected");
     collect.read(&[Bytes::copy_from_slice(answer.as_bytes())])
@@ -38,7 +38,7 @@ fn the_body_goes_on_byte_for_byte_and_so_does_the_answer() {
     assert_eq!(sent, [REQUEST.replace("qf-image-2.0", "qwen-image-2.0")]);
     let collected = collect(RESPONSE).expect("an answer");
     assert_eq!(collected.usage.images, 1);
-    assert!(matches!(collected.content, Content::Json(answer) if answer == RESPONSE));
+    assert!(matches!(collected.content, CollectedContent::Json(answer) if answer == RESPONSE));
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn an_answer_without_images_and_figures_is_charged_as_requested() {
 
 #[test]
 fn an_error_is_one_whatever_its_status() {
-    assert!(matches!(collect(ERROR), Err(Fault::Relayed(400, body)) if body == ERROR));
+    assert!(matches!(collect(ERROR), Err(UpstreamFault::Relayed(400, body)) if body == ERROR));
     let overdue = ERROR.replace("InvalidParameter", "Arrearage");
-    assert!(matches!(collect(&overdue), Err(Fault::Upstreams(_))));
-    assert!(matches!(collect("<html>"), Err(Fault::Upstreams(_))));
+    assert!(matches!(collect(&overdue), Err(UpstreamFault::Upstreams(_))));
+    assert!(matches!(collect("<html>"), Err(UpstreamFault::Upstreams(_))));
 }
 
 /// Spec section 2.2, row by row.

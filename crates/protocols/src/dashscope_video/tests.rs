@@ -515,11 +515,11 @@ fn facts() -> TaskFacts {
     submit(&*read(REQUEST).expect("valid")).facts()
 }
 
-fn report(status: u16, answer: &str) -> Result<Report, Fault> {
+fn report(status: u16, answer: &str) -> Result<TaskReport, UpstreamFault> {
     DashscopeTasks.read(status, &Bytes::copy_from_slice(answer.as_bytes()), &facts())
 }
 
-fn document(report: &Report) -> Value {
+fn document(report: &TaskReport) -> Value {
     serde_json::from_str(&report.document).expect("JSON")
 }
 
@@ -534,16 +534,16 @@ fn a_submit_answers_with_the_id_of_a_task() {
         "below the base URL"
     );
     for answer in ["", "[]", "{}", r#"{"output":{}}"#, r#"{"output":{"task_id":"../x"}}"#] {
-        assert!(matches!(read(answer), Err(Fault::Upstreams(_))), "{answer}");
+        assert!(matches!(read(answer), Err(UpstreamFault::Upstreams(_))), "{answer}");
     }
     let refusal = r#"{"code":"InvalidParameter","message":"m","request_id":"r"}"#;
-    assert!(matches!(read(refusal), Err(Fault::Relayed(400, body)) if body == refusal));
-    assert!(matches!(read(r#"{"code":"Arrearage"}"#), Err(Fault::Upstreams(_))));
+    assert!(matches!(read(refusal), Err(UpstreamFault::Relayed(400, body)) if body == refusal));
+    assert!(matches!(read(r#"{"code":"Arrearage"}"#), Err(UpstreamFault::Upstreams(_))));
     let refused =
         |status, body: &str| submit(&*call).refusal(status, &Bytes::from(body.to_owned()));
-    assert!(matches!(refused(429, r#"{"code":"Throttling.RateQuota"}"#), Fault::Busy));
-    assert!(matches!(refused(401, r#"{"code":"InvalidApiKey"}"#), Fault::Upstreams(_)));
-    assert!(matches!(refused(400, refusal), Fault::Relayed(400, _)));
+    assert!(matches!(refused(429, r#"{"code":"Throttling.RateQuota"}"#), UpstreamFault::Busy));
+    assert!(matches!(refused(401, r#"{"code":"InvalidApiKey"}"#), UpstreamFault::Upstreams(_)));
+    assert!(matches!(refused(400, refusal), UpstreamFault::Relayed(400, _)));
 }
 
 #[test]
@@ -606,8 +606,8 @@ fn usage_is_read_in_every_form_and_as_it_is_billed() {
 
 #[test]
 fn the_record_is_normalised() {
-    let shown = |report: &Report| {
-        let record = DashscopeTasks.record(&TaskView {
+    let shown = |report: &TaskReport| {
+        let record = DashscopeTasks.record(&TaskRecordView {
             id: "gt_1",
             model: "vf2.7-t2v",
             state: report.state,

@@ -12,14 +12,14 @@ use tollgate_money::price::{Usage, UsageSource};
 
 /// Division of an array of inputs into calls.
 #[derive(Debug)]
-pub(super) struct Split {
+pub(super) struct InputSplit {
     /// The array in the body.
     array: Range<usize>,
-    batches: Vec<Batch>,
+    batches: Vec<InputBatch>,
 }
 
 #[derive(Debug)]
-struct Batch {
+struct InputBatch {
     /// Its elements in the body, with the commas between them.
     elements: Range<usize>,
     /// The number of the first.
@@ -29,7 +29,7 @@ struct Batch {
     tokens: u64,
 }
 
-impl Split {
+impl InputSplit {
     /// Cuts `input`, unless it fits one call.
     pub(super) fn new(input: &Value<'_>, batch_inputs_max: Option<u32>) -> Option<Self> {
         let max = batch_inputs_max? as usize;
@@ -49,7 +49,7 @@ impl Split {
             let elements = at + head.range.start..at + tail.range.end;
             let count = batch.len() as u64;
             let tokens = batch.iter().map(|element| read_element(element).about).sum();
-            batches.push(Batch { elements, first, count, tokens });
+            batches.push(InputBatch { elements, first, count, tokens });
             first += count;
         }
         Some(Self { array: input.range.clone(), batches })
@@ -57,7 +57,7 @@ impl Split {
 
     /// The bodies of the calls, each `body` with `edits` and a part of the array.
     pub(super) fn bodies(&self, body: &Bytes, edits: impl Fn() -> Splice) -> Vec<Bytes> {
-        let one = |batch: &Batch| {
+        let one = |batch: &InputBatch| {
             let elements = body.get(batch.elements.clone()).unwrap_or_default();
             let mut splice = edits();
             let text = String::from_utf8_lossy(elements);
@@ -181,9 +181,9 @@ mod tests {
 
     const BODY: &[u8] = br#"{"input": ["a" , "b", "]c"],"model":"m"}"#;
 
-    fn split() -> Split {
+    fn split() -> InputSplit {
         let object = Object::parse(BODY).expect("JSON");
-        Split::new(&object.get("input").expect("input"), Some(2)).expect("it is too long")
+        InputSplit::new(&object.get("input").expect("input"), Some(2)).expect("it is too long")
     }
 
     fn answer(items: &[&str], usage: &str) -> Bytes {
@@ -245,7 +245,8 @@ mod tests {
     fn the_answers_that_came_are_counted_each_by_its_report_or_by_its_part() {
         let object = br#"{"input":["abcdefgh","ijklmnop","q"],"model":"m"}"#;
         let object = Object::parse(object).expect("JSON");
-        let split = Split::new(&object.get("input").expect("input"), Some(2)).expect("too long");
+        let split =
+            InputSplit::new(&object.get("input").expect("input"), Some(2)).expect("too long");
         let reported = |tokens: u64| answer(&["[1]"], &format!(r#"{{"prompt_tokens":{tokens}}}"#));
         let (silent, zero) = (answer(&["[1]"], "null"), reported(0));
         let of =
@@ -272,7 +273,10 @@ mod tests {
     fn what_fits_is_not_cut() {
         let object = Object::parse(br#"{"a":["a","b"],"b":"abc","c":[1,2,3]}"#).expect("JSON");
         for field in ["a", "b", "c"] {
-            assert!(Split::new(&object.get(field).expect(field), Some(2)).is_none(), "{field}");
+            assert!(
+                InputSplit::new(&object.get(field).expect(field), Some(2)).is_none(),
+                "{field}"
+            );
         }
     }
 }

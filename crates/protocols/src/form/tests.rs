@@ -22,9 +22,9 @@ fn scan_cut(boundary: Boundary, body: &[u8], cuts: &[usize]) -> Result<Form, For
 }
 
 /// Name, file name, content type and content of each part.
-type Read<'a> = Vec<(&'a str, Option<&'a str>, Option<&'a str>, &'a [u8])>;
+type ReadParts<'a> = Vec<(&'a str, Option<&'a str>, Option<&'a str>, &'a [u8])>;
 
-fn read<'a>(form: &'a Form, body: &'a [u8]) -> Read<'a> {
+fn read<'a>(form: &'a Form, body: &'a [u8]) -> ReadParts<'a> {
     let parts = form.parts.iter();
     let read = parts.map(|part| {
         let content = &body[part.content.clone()];
@@ -48,7 +48,7 @@ fn a_form_of_openai_python_is_read() {
         --0123456789abcdef0123456789abcdef--\r\n";
     let content_type = b"multipart/form-data; boundary=0123456789abcdef0123456789abcdef";
     let form = scan(content_type, body).expect("a form");
-    let expected: Read<'_> = vec![
+    let expected: ReadParts<'_> = vec![
         ("model", None, None, b"gpt-image-1"),
         ("prompt", None, None, b"a cat\n\xc3\xa9"),
         ("image[]", Some("a.png"), Some("image/png"), b"\x89PNG\r\n\x1a\n\0"),
@@ -375,9 +375,9 @@ fn a_long_body_is_looked_at_once() {
 }
 
 /// A part as it was put in: name, file name, content type, content.
-type WrittenPart = (String, Option<String>, Option<String>, Vec<u8>);
+type GeneratedPart = (String, Option<String>, Option<String>, Vec<u8>);
 
-fn make(delimiter: &str, parts: &[WrittenPart], line_ends: (bool, bool)) -> Vec<u8> {
+fn make(delimiter: &str, parts: &[GeneratedPart], line_ends: (bool, bool)) -> Vec<u8> {
     let mut body = if line_ends.0 { b"\r\n".to_vec() } else { Vec::new() };
     for (name, filename, content_type, content) in parts {
         let mut head = format!("{delimiter}\r\nContent-Disposition: form-data; name=\"{name}\"");
@@ -419,7 +419,7 @@ fn content(delimiter: String) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn form() -> impl Strategy<Value = (Boundary, Vec<WrittenPart>, (bool, bool))> {
+fn form() -> impl Strategy<Value = (Boundary, Vec<GeneratedPart>, (bool, bool))> {
     ("[a-z'()+_,./:=? -]{0,8}[a-z-]", any::<(bool, bool)>()).prop_flat_map(|(text, line_ends)| {
         let boundary = Boundary { delimiter: format!("--{text}") };
         let part = (
@@ -445,7 +445,7 @@ proptest! {
         let form = scan_cut(boundary.clone(), &body, &[]).expect("a form");
         prop_assert_eq!(&scan_cut(boundary.clone(), &body, &cuts).expect("a form"), &form);
         prop_assert_eq!(&scan_cut(boundary, &body, &all).expect("a form"), &form);
-        let put_in: Read<'_> = parts.iter().map(|(name, filename, content_type, content)| {
+        let put_in: ReadParts<'_> = parts.iter().map(|(name, filename, content_type, content)| {
             (name.as_str(), filename.as_deref(), content_type.as_deref(), content.as_slice())
         }).collect();
         prop_assert_eq!(read(&form, &body), put_in);

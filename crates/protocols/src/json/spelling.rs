@@ -118,7 +118,7 @@ impl Spelling {
         if self.next_mark == usize::MAX {
             return;
         }
-        let mut start = Decoder::new(written.as_bytes(), 0, true);
+        let mut start = SpellingCursor::new(written.as_bytes(), 0, true);
         let is_url = b"data:".iter().all(|letter| start.next() == Some(*letter));
         if !is_url && !MEDIA_KEYS.contains(&&*unquote_text(key)) {
             return;
@@ -212,25 +212,25 @@ impl<'a> DecodedText<'a> {
     }
 
     /// A decoder that stands at a position of the decoded text, media included.
-    fn decoder_at(&self, position: usize) -> Decoder<'a> {
+    fn decoder_at(&self, position: usize) -> SpellingCursor<'a> {
         let marks = &self.spelling.marks;
         let index = marks.partition_point(|mark| mark.decoded <= position);
         if let Some(mark) = marks.get(index) {
             let before = mark.decoded.saturating_sub(position);
             if before <= mark.plain {
-                return Decoder::new(self.text, mark.written.saturating_sub(before), true);
+                return SpellingCursor::new(self.text, mark.written.saturating_sub(before), true);
             }
         }
         let from = index.checked_sub(1).and_then(|index| marks.get(index)).copied();
         let from = from.unwrap_or_default();
-        let mut decoder = Decoder::new(self.text, from.written, from.in_string);
+        let mut decoder = SpellingCursor::new(self.text, from.written, from.in_string);
         decoder.skip(position.saturating_sub(from.decoded));
         decoder
     }
 }
 
 /// Decodes a valid document from any position, byte by byte.
-struct Decoder<'a> {
+struct SpellingCursor<'a> {
     text: &'a [u8],
     at: usize,
     in_string: bool,
@@ -240,7 +240,7 @@ struct Decoder<'a> {
     letter_at: usize,
 }
 
-impl<'a> Decoder<'a> {
+impl<'a> SpellingCursor<'a> {
     fn new(text: &'a [u8], at: usize, in_string: bool) -> Self {
         Self { text, at, in_string, letter: [0; 4], letter_bytes: 0, letter_at: 0 }
     }

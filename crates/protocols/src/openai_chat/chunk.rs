@@ -8,7 +8,7 @@ use tollgate_money::price::ServiceTier;
 
 /// The members of a chunk that count.
 #[derive(Default)]
-pub(super) struct Chunk<'a> {
+pub(super) struct ChatChunk<'a> {
     /// Text in it, of all kinds that are output: content, refusal, reasoning, tool calls.
     pub(super) shown: VisibleOutput,
     /// The chunk contains thoughts of the model.
@@ -24,7 +24,7 @@ pub(super) struct Chunk<'a> {
     pub(super) usages: Vec<&'a [u8]>,
 }
 
-impl<'a> Chunk<'a> {
+impl<'a> ChatChunk<'a> {
     /// Reads the data of an event; `None` for what no chunk looks like.
     pub(super) fn read(data: &'a [u8]) -> Option<Self> {
         let mut chunk = Self::default();

@@ -7,7 +7,7 @@
 use super::Field::Plain;
 use super::{
     Allowlist, Field, Key, Kind, MediaShape, ObjectTable, RereadBilling, ServerTool, Size, Tool,
-    ToolKey, ToolResult, Unit,
+    ToolContextCost, ToolKey, Unit,
 };
 
 pub(in super::super) static GEMINI: Allowlist = Allowlist {
@@ -58,8 +58,8 @@ const fn unpriced(name: &'static str) -> ServerTool {
 
 /// Google's page "Gemini Developer API pricing" and that of Vertex AI: each query, or each prompt with any, has
 /// a price, and what Google finds is not charged as input. The size is a reserve. No field bounds the queries.
-const SEARCH: ToolResult =
-    ToolResult { tokens: 800, entry_tokens: None, reread: RereadBilling::Free, limit: None };
+const SEARCH: ToolContextCost =
+    ToolContextCost { tokens: 800, entry_tokens: None, reread: RereadBilling::Free, limit: None };
 
 static CONTENTS: ObjectTable = ObjectTable {
     what: "content",

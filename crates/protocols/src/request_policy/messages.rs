@@ -9,7 +9,7 @@
 use super::Field::Plain;
 use super::{
     Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, RereadBilling, ServerTool,
-    Size, TOOLS_TOKENS_MAX, Tool, ToolKey, ToolResult, Unit,
+    Size, TOOLS_TOKENS_MAX, Tool, ToolContextCost, ToolKey, Unit,
 };
 
 pub(in super::super) static MESSAGES: Allowlist = Allowlist {
@@ -92,7 +92,7 @@ pub(in super::super) static MESSAGES: Allowlist = Allowlist {
 /// Anthropic's guide "Web search tool": results "are counted as input tokens, in search iterations executed
 /// during a single turn and in subsequent conversation turns". It names no size; the usage of its example,
 /// one search, has 7,345 tokens that are new and 7,123 that are read again.
-const SEARCH: ToolResult = ToolResult {
+const SEARCH: ToolContextCost = ToolContextCost {
     tokens: 8_000,
     entry_tokens: None,
     reread: RereadBilling::Input,

@@ -1,7 +1,7 @@
 //! Properties of a prompt that bound what it can cost, found while its request is read.
 
 use super::search_limit::SearchLimit;
-use crate::server_tools::ToolResult;
+use crate::server_tools::ToolContextCost;
 use crate::stored::Reference;
 use tollgate_money::price::{CacheWrites, InputWays, Unit, Usage};
 
@@ -21,7 +21,7 @@ pub(in super::super) struct Prompt {
     pub(in super::super) rounds: u64,
     /// Addition of each round but the last to the prompt, where searches are all that the upstream runs and
     /// the prompt is bounded but for them.
-    pub(in super::super) search: Option<ToolResult>,
+    pub(in super::super) search: Option<ToolContextCost>,
     /// The limit of searches that goes upstream, since the customer has set none.
     pub(in super::super) search_limit: Option<SearchLimit>,
     /// True if the upstream may summarize the prompt first, which is one more answer.

@@ -8,7 +8,7 @@ use super::Field::Plain;
 use super::setting::{CACHE_BREAKPOINT, CACHE_OPTIONS, Setting, SettingTable};
 use super::{
     Allowlist, CallLimit, Field, Key, Kind, MediaShape, ObjectTable, RereadBilling, ServerTool,
-    Size, Tool, ToolKey, ToolResult, Unit,
+    Size, Tool, ToolContextCost, ToolKey, Unit,
 };
 
 pub(in super::super) static RESPONSES: Allowlist = Allowlist {
@@ -144,7 +144,7 @@ const fn server_tool(name: &'static str, unit: Unit) -> ServerTool {
 /// OpenAI's page "Pricing", "Built-in tools": what a search finds is billed as 8,000 tokens of input for the
 /// smaller models, and at the model's rate for the others, and its guide "Prompt caching": prompts from 1,024
 /// tokens on are cached unasked.
-const SEARCH: ToolResult = ToolResult {
+const SEARCH: ToolContextCost = ToolContextCost {
     tokens: SEARCH_RESULT_TOKENS,
     entry_tokens: None,
     reread: RereadBilling::Cached,
@@ -155,7 +155,7 @@ const SEARCH_RESULT_TOKENS: u64 = 8_000;
 /// OpenAI's guide "Retrieval": a file is kept in pieces of 800 tokens, and its API reference, `max_num_results`:
 /// 20 of them for a search that does not say, 50 at most. Whoever keeps larger pieces in the stores of the
 /// operator's account has longer results.
-const FILE_SEARCH: ToolResult = ToolResult {
+const FILE_SEARCH: ToolContextCost = ToolContextCost {
     tokens: FILE_RESULT_TOKENS,
     entry_tokens: Some(FILE_PIECE_TOKENS),
     reread: RereadBilling::Cached,

@@ -5,7 +5,7 @@ use super::allowlist::{Tool, ToolKey, are_tools_recognized_by_keys};
 use super::names::{not_offered, not_priced, resolved, shown};
 use crate::json::Value;
 use crate::json_cursor::Cursor;
-use crate::server_tools::{CallLimit, ServerTool, ToolResult};
+use crate::server_tools::{CallLimit, ServerTool, ToolContextCost};
 use tollgate_money::price::Unit;
 use tollgate_types::error::GatewayError;
 
@@ -188,7 +188,7 @@ impl PolicyReader<'_> {
     }
 
     /// Notes that the upstream may run a tool, at most so often.
-    fn runs(&mut self, unit: Option<Unit>, result: Option<ToolResult>, uses: Option<u64>) {
+    fn runs(&mut self, unit: Option<Unit>, result: Option<ToolContextCost>, uses: Option<u64>) {
         self.has_server_tools = true;
         self.runs_others |= result.is_none();
         // Which of several tools a call is for, nobody knows: each may be for the longest result.

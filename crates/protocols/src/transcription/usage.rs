@@ -58,7 +58,7 @@ pub(super) struct AudioReport {
 
 /// `usage` as OpenAI writes it, in seconds or in tokens, and as Mistral does, in both.
 #[derive(Deserialize)]
-struct WireUsage {
+struct WireTranscriptionUsage {
     #[serde(default)]
     seconds: Option<Number>,
     #[serde(default)]
@@ -74,11 +74,11 @@ struct WireUsage {
     #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
     #[serde(default)]
-    input_token_details: Option<WireDetails>,
+    input_token_details: Option<WireAudioDetails>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
-struct WireDetails {
+struct WireAudioDetails {
     #[serde(default, deserialize_with = "count")]
     text_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
@@ -88,7 +88,7 @@ struct WireDetails {
 impl AudioReport {
     /// Adds a `usage` object.
     pub(super) fn add(&mut self, usage: &[u8]) {
-        let Some(wire) = read_wire::<WireUsage>(usage) else { return };
+        let Some(wire) = read_wire::<WireTranscriptionUsage>(usage) else { return };
         let reported_seconds_value = wire.seconds.as_ref().or(wire.prompt_audio_seconds.as_ref());
         self.add_seconds(reported_seconds_value.and_then(begun_seconds));
         // There is no sound without tokens.

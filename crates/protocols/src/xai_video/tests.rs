@@ -172,40 +172,40 @@ fn a_submit_answers_with_the_id_of_a_request() {
     assert!(matches!(read(RESPONSE), Ok(id) if id == "d97415a1-5796-b7ec-379f-4e6819e08fdf"));
     assert_eq!(XaiTasks.query_path("d97415a1"), "/v1/videos/d97415a1", "not `…/generations/…`");
     for answer in ["", "[]", "{}", r#"{"request_id":5}"#, r#"{"request_id":"a/b"}"#] {
-        assert!(matches!(read(answer), Err(Fault::Upstreams(_))), "{answer}");
+        assert!(matches!(read(answer), Err(UpstreamFault::Upstreams(_))), "{answer}");
     }
-    assert!(matches!(read(ERROR), Err(Fault::Relayed(400, _))));
+    assert!(matches!(read(ERROR), Err(UpstreamFault::Relayed(400, _))));
 }
 
 #[test]
 fn refusals_of_both_shapes_are_read() {
     let read = |status, body: &str| fault(status, &Bytes::copy_from_slice(body.as_bytes()));
-    let Fault::Relayed(400, flat) = read(400, ERROR) else { panic!("the customer's") };
+    let UpstreamFault::Relayed(400, flat) = read(400, ERROR) else { panic!("the customer's") };
     let expected = json!({"error": {"message": "The image could not be downloaded.",
         "type": "invalid_request_error", "param": null,
         "code": "Client specified an invalid argument"}});
     assert_eq!(serde_json::from_slice::<Value>(&flat).expect("JSON"), expected);
     let nested = r#"{"error":{"message":"No such aspect ratio","type":"invalid_request_error","param":"aspect_ratio","code":null}}"#;
-    assert!(matches!(read(422, nested), Fault::Relayed(422, body) if body == nested));
+    assert!(matches!(read(422, nested), UpstreamFault::Relayed(422, body) if body == nested));
 
     let flat = |message: &str| format!(r#"{{"code":"c","error":"{message}"}}"#);
     let key = flat("Incorrect API key provided: xai-1***9. You can obtain an API key from …");
-    assert!(matches!(read(400, &key), Fault::Upstreams(_)), "the operator's key");
+    assert!(matches!(read(400, &key), UpstreamFault::Upstreams(_)), "the operator's key");
     let credits = flat("Your team 1a2b has used all available credits.");
-    assert!(matches!(read(429, &credits), Fault::Upstreams(_)));
-    assert!(matches!(read(403, &credits), Fault::Upstreams(_)));
-    assert!(matches!(read(429, &flat("Too many requests")), Fault::Busy));
-    assert!(matches!(read(503, &flat("m")), Fault::Upstreams(_)));
-    assert!(matches!(read(404, &flat("m")), Fault::Upstreams(_)));
-    assert!(matches!(read(400, "<html>"), Fault::Upstreams(_)));
+    assert!(matches!(read(429, &credits), UpstreamFault::Upstreams(_)));
+    assert!(matches!(read(403, &credits), UpstreamFault::Upstreams(_)));
+    assert!(matches!(read(429, &flat("Too many requests")), UpstreamFault::Busy));
+    assert!(matches!(read(503, &flat("m")), UpstreamFault::Upstreams(_)));
+    assert!(matches!(read(404, &flat("m")), UpstreamFault::Upstreams(_)));
+    assert!(matches!(read(400, "<html>"), UpstreamFault::Upstreams(_)));
 
     let moderated = flat("Content violates usage guidelines. Team: 1a2b, API key ID: 3c4d");
-    let Fault::Customers(error) = read(403, &moderated) else { panic!("the customer's") };
+    let UpstreamFault::Customers(error) = read(403, &moderated) else { panic!("the customer's") };
     assert_eq!(error.code, Some("DataInspectionFailed"));
     assert!(!error.to_string().contains("1a2b"), "the operator's ids: {error}");
 }
 
-fn report(status: u16, answer: &str) -> Result<Report, Fault> {
+fn report(status: u16, answer: &str) -> Result<TaskReport, UpstreamFault> {
     let facts = submit(&*read(REQUEST).expect("valid")).facts();
     XaiTasks.read(status, &Bytes::copy_from_slice(answer.as_bytes()), &facts)
 }
@@ -255,9 +255,9 @@ fn what_xai_bills_is_read() {
     }
 }
 
-fn shown(report: &Report) -> Value {
+fn shown(report: &TaskReport) -> Value {
     let facts = submit(&*read(REQUEST).expect("valid")).facts();
-    let record = XaiTasks.record(&TaskView {
+    let record = XaiTasks.record(&TaskRecordView {
         id: "gt_1",
         model: "gif-video",
         state: report.state,

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use url::{Position, Url};
 
-use crate::tasks::TaskStore;
+use crate::tasks::TaskHistory;
 
 /// Largest number of attempts of a callback.
 const ATTEMPTS_MAX: u32 = 3;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Post each state of a task to `url` until it ends, is cancelled or is evicted. The cancellation itself
 /// posts the last one.
-pub(super) async fn follow(tasks: Arc<TaskStore>, id: String, url: String) {
+pub(super) async fn follow(tasks: Arc<TaskHistory>, id: String, url: String) {
     let Some(course) = tasks.with(&id, |task| task.course()) else { return };
     for (begins, state) in course {
         tokio::time::sleep_until(begins.into()).await;

@@ -99,7 +99,7 @@ impl TaskRequest {
         if let Some(unknown) = body.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(Invalid::unknown(unknown));
         }
-        let fields = BodyFields(&body);
+        let fields = ArkFields(&body);
         fields.content()?;
         for name in ["generate_audio", "camera_fixed", "watermark"] {
             fields.flag(name)?;
@@ -155,9 +155,9 @@ impl TaskRequest {
 }
 
 /// The fields of a body, `null` being as good as none.
-struct BodyFields<'a>(&'a Map<String, Value>);
+struct ArkFields<'a>(&'a Map<String, Value>);
 
-impl BodyFields<'_> {
+impl ArkFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }

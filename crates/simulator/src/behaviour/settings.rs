@@ -5,8 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{
-    Behaviour, Break, DoneMarker, Faults, LineEnd, Refusal, Stop, UsageDialect, UsageFigures,
-    UsageForm, WithheldAnswer, Writes,
+    Behaviour, Break, BreakPoint, DoneMarker, Faults, LineEnd, SimulatedRefusal, UsageDialect,
+    UsageFigures, UsageForm, WithheldAnswer, Writes,
 };
 
 /// The longest delay or interval that can be asked for: longer than any timeout worth a test.
@@ -119,17 +119,17 @@ impl Faults {
         let (name, value) = fault.split_once('=').unwrap_or((fault, ""));
         let mut stop = |how| {
             let after_chunks = number(value, 0, CHUNKS_MAX, "a number of chunks after `=`")?;
-            self.stop = Some(Stop { after_chunks, how });
+            self.stop = Some(BreakPoint { after_chunks, how });
             Ok(())
         };
         match name {
             "none" => *self = Self::default(),
             "status" => self.refusal = Some(parse_status(value)?),
-            "error-in-200" => self.refusal = Some(Refusal::ErrorIn200),
-            "reset" => self.refusal = Some(Refusal::Reset),
-            "reset-after-body" => self.refusal = Some(Refusal::ResetAfterBody),
-            "hang" => self.refusal = Some(Refusal::Hang),
-            "garbage" => self.refusal = Some(Refusal::Garbage),
+            "error-in-200" => self.refusal = Some(SimulatedRefusal::ErrorIn200),
+            "reset" => self.refusal = Some(SimulatedRefusal::Reset),
+            "reset-after-body" => self.refusal = Some(SimulatedRefusal::ResetAfterBody),
+            "hang" => self.refusal = Some(SimulatedRefusal::Hang),
+            "garbage" => self.refusal = Some(SimulatedRefusal::Garbage),
             "cut-after" => return stop(Break::Cut),
             "eof-after" => return stop(Break::Eof),
             "hang-after" => return stop(Break::Hang),
@@ -185,20 +185,20 @@ impl FromStr for UsageFigures {
 }
 
 /// The fault of queries, `None` for `none`.
-fn query_fault(text: &str) -> Result<Option<Refusal>, &'static str> {
+fn query_fault(text: &str) -> Result<Option<SimulatedRefusal>, &'static str> {
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
     match name {
         "none" => Ok(None),
         "status" => parse_status(value).map(Some),
-        "hang" => Ok(Some(Refusal::Hang)),
-        "reset" => Ok(Some(Refusal::Reset)),
-        "garbage" => Ok(Some(Refusal::Garbage)),
+        "hang" => Ok(Some(SimulatedRefusal::Hang)),
+        "reset" => Ok(Some(SimulatedRefusal::Reset)),
+        "garbage" => Ok(Some(SimulatedRefusal::Garbage)),
         _ => Err("none, status=N, hang, reset or garbage"),
     }
 }
 
-fn parse_status(value: &str) -> Result<Refusal, &'static str> {
-    number(value, 400, 599, "400 to 599").map(Refusal::Status)
+fn parse_status(value: &str) -> Result<SimulatedRefusal, &'static str> {
+    number(value, 400, 599, "400 to 599").map(SimulatedRefusal::Status)
 }
 
 fn wait(value: &str) -> Result<Duration, &'static str> {
@@ -246,7 +246,7 @@ mod tests {
             ignores_max_tokens: true,
             usage: UsageFigures { prompt: Some(12), cached: Some(-4), ..UsageFigures::default() },
             faults: Faults {
-                stop: Some(Stop { after_chunks: 2, how: Break::Cut }),
+                stop: Some(BreakPoint { after_chunks: 2, how: Break::Cut }),
                 line_end: LineEnd::CrLf,
                 giant_bytes: Some(10),
                 ..Faults::default()
@@ -256,13 +256,13 @@ mod tests {
         assert_eq!(behaviour, expected);
         let fault = |behaviour: &Behaviour| behaviour.task.query_fault;
         behaviour.set_pair("task-query-fault=status=404").expect("a setting");
-        assert_eq!(fault(&behaviour), Some(Refusal::Status(404)));
+        assert_eq!(fault(&behaviour), Some(SimulatedRefusal::Status(404)));
         behaviour.set_pair("task-query-fault=none").expect("a setting");
         assert_eq!(fault(&behaviour), None, "`none` takes the fault of queries away");
         for pair in ["count-delay-ms=7", "count-percent=40", "count-fault=status=429"] {
             behaviour.set_pair(pair).expect("a setting");
         }
-        let (delay, fault) = (Some(Duration::from_millis(7)), Some(Refusal::Status(429)));
+        let (delay, fault) = (Some(Duration::from_millis(7)), Some(SimulatedRefusal::Status(429)));
         assert_eq!(behaviour.count, CountSettings { delay, fault, percent: 40 });
         behaviour.set("fault", "none").expect("a fault");
         assert_eq!(behaviour.faults, Faults::default(), "`none` takes all faults away");

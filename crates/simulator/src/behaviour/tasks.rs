@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::Refusal;
+use super::SimulatedRefusal;
 
 /// Behaviour of tasks. All settings but `query_fault` are fixed at the submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct TaskSettings {
     /// State in which the task ends.
     pub end: TaskEnd,
     /// Refusal in place of the answer to a query of one task only.
-    pub query_fault: Option<Refusal>,
+    pub query_fault: Option<SimulatedRefusal>,
 }
 
 impl Default for TaskSettings {

@@ -6,7 +6,7 @@ use super::{DeclaredTool, PastCall, TurnReply, elements, parsed, pieces, text_of
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::conversation;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 
 pub(super) fn tools(body: &Value) -> Vec<DeclaredTool> {
     let offered = |tool: &Value| match tool["type"].as_str() {
@@ -39,7 +39,7 @@ pub(super) fn answer(reply: &TurnReply<'_>, behaviour: &Behaviour) -> Answer {
     if !reply.streams {
         return Answer::json(whole(reply).to_string(), behaviour);
     }
-    let mut stream = EventStream::new(behaviour, Protocol::Openai);
+    let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
     let mut send = |choices: Value, usage: Value| {
         let mut chunk = object(reply, "chat.completion.chunk", &choices);
         chunk["usage"] = usage;

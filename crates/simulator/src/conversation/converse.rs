@@ -6,7 +6,7 @@ use super::{DeclaredTool, PastCall, TurnReply, elements, function, pieces, text_
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
 use crate::event_frames;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 
 const EVENT_STREAM: &str = "application/vnd.amazon.eventstream";
 /// The signature of all reasoning of a simulated model.
@@ -47,7 +47,7 @@ pub(super) fn answer(reply: &TurnReply<'_>, behaviour: &Behaviour) -> Answer {
         });
         return Answer::json(whole.to_string(), behaviour);
     }
-    let mut stream = EventStream::new(behaviour, Protocol::Bedrock);
+    let mut stream = EventStream::new(behaviour, StreamFormat::Bedrock);
     let mut send = |name: &str, payload: Value| {
         stream.send(&event_frames::event(name, &payload.to_string()));
     };

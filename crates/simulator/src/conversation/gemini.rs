@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{DeclaredTool, PastCall, TurnReply, elements, function, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 
 /// The signature of all calls of a simulated model.
 const SIGNATURE: &str = "c2lnbmF0dXJlIG9mIGEgc2ltdWxhdGVkIG1vZGVs";
@@ -47,7 +47,7 @@ pub(super) fn answer(reply: &TurnReply<'_>, behaviour: &Behaviour) -> Answer {
         let whole = document(reply, &content(reply, false), Some("STOP"));
         return Answer::json(whole.to_string(), behaviour);
     }
-    let mut stream = EventStream::new(behaviour, Protocol::Google);
+    let mut stream = EventStream::new(behaviour, StreamFormat::Google);
     for part in content(reply, true) {
         let event = stream.event(&document(reply, &[part], None).to_string());
         stream.send(&event);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{DeclaredTool, PastCall, TurnReply, elements, function, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 
 /// The signature of all thinking of a simulated model.
 const SIGNATURE: &str = "c2lnbmF0dXJlIG9mIGEgc2ltdWxhdGVkIG1vZGVs";
@@ -42,7 +42,7 @@ pub(super) fn answer(reply: &TurnReply<'_>, behaviour: &Behaviour) -> Answer {
         message["usage"] = usage(reply, reply.turn.usage.output);
         return Answer::json(message.to_string(), behaviour);
     }
-    let mut stream = EventStream::new(behaviour, Protocol::Anthropic);
+    let mut stream = EventStream::new(behaviour, StreamFormat::Anthropic);
     let mut send = |name: &str, mut data: Value| {
         data["type"] = json!(name);
         let event = stream.named_event(name, &data.to_string());

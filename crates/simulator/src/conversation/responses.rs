@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{DeclaredTool, PastCall, TurnReply, elements, parsed, pieces, text_of};
 use crate::answer::Answer;
 use crate::behaviour::Behaviour;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 
 /// The encrypted content of all reasoning of a simulated model.
 const ENCRYPTED: &str = "ZW5jcnlwdGVkIHJlYXNvbmluZyBvZiBhIHNpbXVsYXRlZCBtb2RlbA==";
@@ -66,7 +66,7 @@ pub(super) fn answer(reply: &TurnReply<'_>, behaviour: &Behaviour) -> Answer {
     if !reply.streams {
         return Answer::json(whole.to_string(), behaviour);
     }
-    let mut stream = EventStream::new(behaviour, Protocol::Responses);
+    let mut stream = EventStream::new(behaviour, StreamFormat::Responses);
     let mut number = 0_u64;
     let mut send = |name: &str, mut data: Value| {
         data["type"] = json!(name);

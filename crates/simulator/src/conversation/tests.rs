@@ -9,7 +9,7 @@ fn sim() -> Sim {
         .expect("it starts");
     sim.set_script(ModelScript::new(|request| {
         request.tool("shell")?;
-        let call = |command: &str| ToolCall {
+        let call = |command: &str| ScriptedToolCall {
             name: "shell".to_owned(),
             input: json!({"command": command}),
         };
@@ -154,7 +154,7 @@ fn a_free_input_is_wrapped_for_tools_without_one() {
         body: Value::Null,
     };
     let declared = |name: &str| {
-        let mut call = ToolCall { name: name.to_owned(), input: json!("text") };
+        let mut call = ScriptedToolCall { name: name.to_owned(), input: json!("text") };
         call.declare(&request);
         (call.name, call.input)
     };

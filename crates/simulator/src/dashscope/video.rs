@@ -13,8 +13,10 @@ use crate::answer::Answer;
 use crate::behaviour::{Behaviour, TaskEnd, UsageForm};
 use crate::received_request::ReceivedRequest;
 use crate::results;
-use crate::tasks::{self, Product, Task, TaskNumber, TaskProtocol, TaskState, TaskStore};
-use crate::usage::Usage;
+use crate::tasks::{
+    self, Product, SimulatedTask, SimulatedTaskState, TaskHistory, TaskNumber, TaskProtocol,
+};
+use crate::usage::ReportedUsage;
 use tollgate_types::clock::UnixMs;
 
 /// Default duration of a video, in seconds.
@@ -75,14 +77,14 @@ impl VideoParameters {
 
 /// Video to generate, from a submit.
 #[derive(Debug)]
-pub(crate) struct DashscopeVideo {
+pub(crate) struct DashscopeVideoTask {
     prompt: String,
     url: String,
     /// Duration, in seconds. The billed duration can be overridden.
     seconds: u32,
     lines: u32,
     size: (u32, u32),
-    usage: Option<Usage>,
+    usage: Option<ReportedUsage>,
     /// True to report usage as a string of JSON.
     usage_is_text: bool,
 }
@@ -91,7 +93,7 @@ pub(crate) struct DashscopeVideo {
 pub(crate) fn submit(
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    tasks: &TaskStore,
+    tasks: &TaskHistory,
 ) -> Answer {
     if http_request.headers.get("x-dashscope-async").is_none_or(|value| value != "enable") {
         return invalid("current user api does not support synchronous calls", behaviour);
@@ -116,13 +118,13 @@ pub(crate) fn submit(
     let input = behaviour.usage.prompt.and_then(|input| usize::try_from(input).ok()).unwrap_or(0);
     let billed = usize::try_from(seconds).unwrap_or_default().saturating_add(input);
     let prompt = request.input.get("prompt").and_then(Value::as_str).unwrap_or_default();
-    let video = DashscopeVideo {
+    let video = DashscopeVideoTask {
         prompt: prompt.chars().take(PROMPT_CHARS_MAX).collect(),
         url: results::video_url(http_request),
         seconds,
         lines,
         size,
-        usage: Usage::reported(input, billed, behaviour),
+        usage: ReportedUsage::reported(input, billed, behaviour),
         usage_is_text: behaviour.faults.usage == UsageForm::Text,
     };
     let id = tasks.submit(http_request, request.model, video, behaviour);
@@ -135,9 +137,9 @@ pub(crate) fn query(
     id: &str,
     http_request: &ReceivedRequest<'_>,
     behaviour: &Behaviour,
-    tasks: &TaskStore,
+    tasks: &TaskHistory,
 ) -> Answer {
-    let shown = |task: &mut Task| Some(task.product::<DashscopeVideo>()?.record(task));
+    let shown = |task: &mut SimulatedTask| Some(task.product::<DashscopeVideoTask>()?.record(task));
     let found = (!behaviour.faults.task_lost).then(|| tasks.with(id, shown)).flatten().flatten();
     // An unknown task is no error.
     let mut body = found.unwrap_or_else(|| unknown(id));
@@ -153,7 +155,7 @@ fn unknown(id: &str) -> Value {
     json!({"output": {"task_id": id, "task_status": "UNKNOWN"}})
 }
 
-impl Product for DashscopeVideo {
+impl Product for DashscopeVideoTask {
     fn protocol(&self) -> TaskProtocol {
         TaskProtocol::Dashscope
     }
@@ -163,24 +165,24 @@ impl Product for DashscopeVideo {
     }
 }
 
-impl DashscopeVideo {
-    fn record(&self, task: &Task) -> Value {
+impl DashscopeVideoTask {
+    fn record(&self, task: &SimulatedTask) -> Value {
         let state = task.state();
         let status = match state {
-            TaskState::Pending => "PENDING",
-            TaskState::Running => "RUNNING",
-            TaskState::Ended(TaskEnd::Succeeded) => "SUCCEEDED",
-            TaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "FAILED",
-            TaskState::Ended(TaskEnd::Cancelled) => "CANCELED",
-            TaskState::Ended(TaskEnd::Expired) => return unknown(&task.id),
+            SimulatedTaskState::Pending => "PENDING",
+            SimulatedTaskState::Running => "RUNNING",
+            SimulatedTaskState::Ended(TaskEnd::Succeeded) => "SUCCEEDED",
+            SimulatedTaskState::Ended(TaskEnd::Failed | TaskEnd::Moderated) => "FAILED",
+            SimulatedTaskState::Ended(TaskEnd::Cancelled) => "CANCELED",
+            SimulatedTaskState::Ended(TaskEnd::Expired) => return unknown(&task.id),
         };
         let mut output = json!({
             "task_id": task.id,
             "task_status": status,
             "submit_time": local(task.submitted),
-            "scheduled_time": local(task.changed(TaskState::Running)),
+            "scheduled_time": local(task.changed(SimulatedTaskState::Running)),
         });
-        if matches!(state, TaskState::Ended(_)) {
+        if matches!(state, SimulatedTaskState::Ended(_)) {
             output["end_time"] = local(task.changed(state)).into();
         }
         if let Some((code, message)) = failure(state) {
@@ -188,7 +190,7 @@ impl DashscopeVideo {
             output["message"] = message.into();
         }
         let mut body = json!({});
-        if state == TaskState::Ended(TaskEnd::Succeeded) {
+        if state == SimulatedTaskState::Ended(TaskEnd::Succeeded) {
             output["orig_prompt"] = self.prompt.as_str().into();
             output["video_url"] = self.url.as_str().into();
             if let Some(usage) = self.usage() {
@@ -215,12 +217,12 @@ impl DashscopeVideo {
 }
 
 /// The code and the message of a failure.
-fn failure(state: TaskState) -> Option<(&'static str, &'static str)> {
+fn failure(state: SimulatedTaskState) -> Option<(&'static str, &'static str)> {
     match state {
-        TaskState::Ended(TaskEnd::Failed) => {
+        SimulatedTaskState::Ended(TaskEnd::Failed) => {
             Some(("InternalError.Algo", "The simulated upstream was told to fail."))
         }
-        TaskState::Ended(TaskEnd::Moderated) => {
+        SimulatedTaskState::Ended(TaskEnd::Moderated) => {
             Some(("DataInspectionFailed", "Output data may contain inappropriate content."))
         }
         _ => None,

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use super::chat_usage::ChatUsage;
 use super::imitator;
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, DoneMarker, Refusal, UsageForm};
+use crate::behaviour::{Behaviour, DoneMarker, SimulatedRefusal, UsageForm};
 use crate::provider::ChatProvider;
 use crate::received_request::ReceivedRequest;
 use crate::reply::{ChatRequest, PERIOD, Reply};
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 use tollgate_types::clock::UnixMs;
 
 /// The most choices that OpenAI gives.
@@ -37,7 +37,7 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
     if !(1..=CHOICES_MAX).contains(&choices) {
         return Answer::invalid("`n` must be 1 to 128.", behaviour);
     }
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(request.is_stream());
     }
     if behaviour.provider != ChatProvider::Openai {
@@ -102,7 +102,7 @@ impl Completion {
         let twice = forged.filter(|_| form == Some(UsageForm::Twice));
         let late = forged.filter(|_| form == Some(UsageForm::Late));
 
-        let mut stream = EventStream::new(behaviour, Protocol::Openai);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
         for index in 0..self.choices {
             let delta = self.opening_delta();
             stream.send(&stream.event(&self.chunk(index, &delta, "null", no_usage)));

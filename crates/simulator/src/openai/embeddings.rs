@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::received_request::ReceivedRequest;
 
 /// The most inputs that OpenAI takes in one request.
@@ -157,7 +157,7 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
     if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
         return Answer::invalid("`dimensions` must be 1 to 65536.", behaviour);
     }
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     let in_base64 = behaviour.knows_base64

@@ -10,10 +10,10 @@ use serde_json::Value;
 use self::request::{Family, ImageJob, ImagesRequest};
 use super::multipart::{self, FormPart};
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::received_request::ReceivedRequest;
-use crate::script::{EventStream, Protocol};
-use crate::usage::{Usage, tokens_of};
+use crate::script::{EventStream, StreamFormat};
+use crate::usage::{ReportedUsage, tokens_of};
 use crate::{image, results};
 use tollgate_types::clock::UnixMs;
 
@@ -87,7 +87,7 @@ fn answer(
         Ok(order) => order,
         Err(bad) => return bad.answer(behaviour),
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(order.is_stream);
     }
     let made = GeneratedImages { order, kind, input_images, created: UnixMs::now().seconds() };
@@ -146,7 +146,7 @@ impl GeneratedImages {
             );
             stream.named_event(&name, &data)
         };
-        let mut stream = EventStream::new(behaviour, Protocol::Openai);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
         for index in 0..self.order.request.partial_images.unwrap_or(0) {
             let index = format!(r#","partial_image_index":{index}"#);
             stream.send_chunk(&event(&stream, "partial_image", &index));
@@ -169,7 +169,8 @@ impl GeneratedImages {
     fn usage(&self, behaviour: &Behaviour) -> String {
         let text = tokens_of(&self.order.request.prompt);
         let images = self.input_images * TOKENS_PER_INPUT_IMAGE;
-        let reported = Usage::reported(text + images, self.order.output_tokens(), behaviour);
+        let reported =
+            ReportedUsage::reported(text + images, self.order.output_tokens(), behaviour);
         let Some(usage) = reported else { return String::new() };
         let (input, output, total) = (usage.input, usage.output, usage.total());
         if self.order.family == Family::Ark {

@@ -11,7 +11,7 @@ use crate::behaviour::{Behaviour, DoneMarker};
 use crate::provider::ChatProvider;
 use crate::received_request::ReceivedRequest;
 use crate::reply::{ChatRequest, Reply};
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 use tollgate_types::clock::UnixMs;
 
 /// Reasoning of every model, in streamed pieces.
@@ -350,7 +350,7 @@ impl Imitation {
     }
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
-        let mut stream = EventStream::new(behaviour, Protocol::Openai);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
         match self.provider {
             ChatProvider::Deepseek => stream.send(&Bytes::from_static(b": keep-alive\n\n")),
             ChatProvider::Openrouter => {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal, UsageForm};
+use crate::behaviour::{Behaviour, SimulatedRefusal, UsageForm};
 use crate::received_request::ReceivedRequest;
 
 /// Word that is flagged.
@@ -27,7 +27,7 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
     if !request["model"].is_string() {
         return Answer::invalid("`model` must be a string.", behaviour);
     }
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     let results = inputs.iter().map(|input| {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::received_request::ReceivedRequest;
 
 /// The most documents that Cohere takes in one request.
@@ -142,7 +142,7 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
     if let Some(refused) = vendor.refusal(&request, behaviour) {
         return refused;
     }
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     let words: Vec<&str> = request.query.split_whitespace().collect();

@@ -6,11 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::prompt::{self, CountDialect};
 use crate::received_request::ReceivedRequest;
 use crate::reply::Reply;
-use crate::script::{EventStream, Protocol};
+use crate::script::{EventStream, StreamFormat};
 use crate::usage::CachedUsage;
 
 use super::stored::ResponseStore;
@@ -77,7 +77,7 @@ pub(crate) fn answer(
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
     };
     let is_stream = request.stream == Some(true);
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(is_stream);
     }
     let reply = request.reply(behaviour);
@@ -105,7 +105,7 @@ pub(crate) fn input_tokens(http_request: &ReceivedRequest<'_>, behaviour: &Behav
 
 /// Answers a request to sum a conversation up: `…/responses/compact`.
 pub(crate) fn compact(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(false);
     }
     let number = http_request.number;
@@ -144,7 +144,7 @@ impl Response {
     }
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
-        let mut stream = EventStream::new(behaviour, Protocol::Responses);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Responses);
         let mut number = 0_u64;
         let mut event = |stream: &EventStream<'_>, name: &str, mut data: Value| {
             data["type"] = json!(name);

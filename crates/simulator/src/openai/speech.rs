@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::audio;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::received_request::ReceivedRequest;
-use crate::script::{EventStream, Protocol};
-use crate::usage::{Usage, tokens_of};
+use crate::script::{EventStream, StreamFormat};
+use crate::usage::{ReportedUsage, tokens_of};
 
 /// Samples per chunk, a twentieth of a second: whole periods of the sine, so that all chunks are the
 /// same bytes.
@@ -55,12 +55,12 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
         Some("sse") => true,
         Some(_) => return Answer::invalid("`stream_format` must be audio or sse.", behaviour),
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(is_events);
     }
     let chunks = chunks(format, behaviour.chunks);
     if is_events {
-        let usage = Usage::reported(tokens_of(&request.input), chunks.len(), behaviour);
+        let usage = ReportedUsage::reported(tokens_of(&request.input), chunks.len(), behaviour);
         events(&chunks, usage, behaviour)
     } else {
         Answer::pieces(content_type, chunks, behaviour)
@@ -93,8 +93,8 @@ fn chunks(format: &str, count: u32) -> Vec<Bytes> {
     chunks
 }
 
-fn events(chunks: &[Bytes], usage: Option<Usage>, behaviour: &Behaviour) -> Answer {
-    let mut stream = EventStream::new(behaviour, Protocol::Openai);
+fn events(chunks: &[Bytes], usage: Option<ReportedUsage>, behaviour: &Behaviour) -> Answer {
+    let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
     for chunk in chunks {
         let audio = STANDARD.encode(chunk);
         let delta = json!({"type": "speech.audio.delta", "audio": audio});

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::multipart::{self, FormPart};
 use crate::answer::Answer;
-use crate::behaviour::{Behaviour, Refusal};
+use crate::behaviour::{Behaviour, SimulatedRefusal};
 use crate::received_request::ReceivedRequest;
 use crate::reply::Reply;
-use crate::script::{EventStream, Protocol};
-use crate::usage::Usage;
+use crate::script::{EventStream, StreamFormat};
+use crate::usage::ReportedUsage;
 
 /// Tokens of a second of audio.
 const TOKENS_PER_SECOND: usize = 10;
@@ -35,7 +35,7 @@ pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) 
     let (Some(file), Some(model)) = (part("file"), text("model")) else {
         return Answer::invalid("`file` and `model` are required.", behaviour);
     };
-    if behaviour.faults.refusal == Some(Refusal::Garbage) {
+    if behaviour.faults.refusal == Some(SimulatedRefusal::Garbage) {
         return Answer::garbage(text("stream").as_deref() == Some("true"));
     }
     let transcript = Transcript {
@@ -78,11 +78,11 @@ impl Transcript {
     fn usage(&self, behaviour: &Behaviour) -> Option<Value> {
         let written = usize::try_from(self.reply.tokens).unwrap_or(usize::MAX);
         if !self.bills_tokens {
-            let Usage { input, .. } = Usage::reported(self.seconds, 0, behaviour)?;
+            let ReportedUsage { input, .. } = ReportedUsage::reported(self.seconds, 0, behaviour)?;
             return Some(json!({"type": "duration", "seconds": input}));
         }
         let tokens = self.seconds.saturating_mul(TOKENS_PER_SECOND);
-        let usage = Usage::reported(tokens, written, behaviour)?;
+        let usage = ReportedUsage::reported(tokens, written, behaviour)?;
         Some(json!({
             "type": "tokens",
             "input_tokens": usage.input,
@@ -129,7 +129,7 @@ impl Transcript {
     }
 
     fn streamed(&self, behaviour: &Behaviour) -> Answer {
-        let mut stream = EventStream::new(behaviour, Protocol::Openai);
+        let mut stream = EventStream::new(behaviour, StreamFormat::Openai);
         for piece in &self.reply.pieces {
             let delta = json!({"type": "transcript.text.delta", "delta": piece});
             stream.send_chunk(&stream.event(&delta.to_string()));

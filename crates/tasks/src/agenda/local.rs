@@ -10,7 +10,7 @@ use super::timetable::Timetable;
 use super::{DueTask, FoundTask, PollReason, PollResult, UpstreamStatus, is_open};
 use crate::slots::PollSlots;
 use tollgate_ledger::{AccountId, Ledger, LedgerError, Task, TaskId};
-use tollgate_protocols::task::Report;
+use tollgate_protocols::task::TaskReport;
 use tollgate_types::clock::UnixMs;
 
 /// Schedule and statuses in memory: a start rebuilds the schedule from the ledger and polls for the
@@ -129,7 +129,7 @@ impl LocalPollPermit<'_> {
         if is_open(self.ledger, task).await { PollResult::Open } else { PollResult::Ended }
     }
 
-    pub(super) fn note(self, report: Option<Report>) {
+    pub(super) fn note(self, report: Option<TaskReport>) {
         let Some(report) = report else { return };
         let mut status = self.live.status.lock();
         if status.state != report.state {

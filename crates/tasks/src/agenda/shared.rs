@@ -10,7 +10,7 @@ use super::{DueTask, FoundTask, PollReason, PollResult, Submitter, UpstreamStatu
 use crate::slots::PollSlots;
 use tollgate_fleet::postgres::tasks::{self, SharedTasks};
 use tollgate_ledger::{AccountId, LedgerError, Task, TaskPhase};
-use tollgate_protocols::task::{Report, TaskState};
+use tollgate_protocols::task::{TaskReport, TaskState};
 use tollgate_types::clock::UnixMs;
 
 /// Interval of the query for due tasks: the longest delay of a webhook on top of its polls.
@@ -202,7 +202,7 @@ pub(super) struct SharedPollPermit<'a> {
 
 impl SharedPollPermit<'_> {
     /// Record the report for all nodes.
-    pub(super) async fn note(self, task: &Task, report: Option<Report>, next: UnixMs) {
+    pub(super) async fn note(self, task: &Task, report: Option<TaskReport>, next: UnixMs) {
         let report =
             report.as_ref().map(|report| (report.state.as_str(), report.document.as_str()));
         if let Err(error) = self.tasks.note_poll(task.id(), report, next).await {

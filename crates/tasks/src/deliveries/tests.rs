@@ -13,9 +13,9 @@ fn all_next(deliveries: &Deliveries, now: Instant) -> (Vec<Job>, Vec<(Job, Durat
     let (mut begun, mut later) = (Vec::new(), Vec::new());
     loop {
         match deliveries.next(SHARES, now) {
-            Next::Begin(job) => begun.push(job),
-            Next::Later(job, wait) => later.push((job, wait)),
-            Next::Wait => return (begun, later),
+            DeliveryStep::Begin(job) => begun.push(job),
+            DeliveryStep::Later(job, wait) => later.push((job, wait)),
+            DeliveryStep::Wait => return (begun, later),
         }
     }
 }

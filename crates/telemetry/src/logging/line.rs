@@ -1,7 +1,7 @@
 //! One JSON object on one line, written field by field without a tree in between.
 //!
 //! Every request has a line, of two dozen fields, so what stands in each of them is written as it is:
-//! names with what is around them ([`Name`]), numbers, ids and amounts as their digits. None of it goes
+//! names with what is around them ([`FieldName`]), numbers, ids and amounts as their digits. None of it goes
 //! through the formatting of `core`, which takes longer for one number than a short line does here.
 
 use std::cell::RefCell;
@@ -24,12 +24,12 @@ thread_local! {
 /// A field's name as it stands in a line behind other fields: comma, quotes and colon around it. Made by
 /// [`name!`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Name(pub(super) &'static str);
+pub(super) struct FieldName(pub(super) &'static str);
 
-/// The [`Name`] of a literal that JSON needs no escapes for.
+/// The [`FieldName`] of a literal that JSON needs no escapes for.
 macro_rules! name {
     ($name:literal) => {
-        $crate::logging::line::Name(concat!(",\"", $name, "\":"))
+        $crate::logging::line::FieldName(concat!(",\"", $name, "\":"))
     };
 }
 pub(super) use name;
@@ -83,14 +83,14 @@ impl Line {
     }
 
     #[inline]
-    pub(super) fn text(&mut self, name: Name, value: &str) {
+    pub(super) fn text(&mut self, name: FieldName, value: &str) {
         self.name(name);
         self.json.push(b'"');
         escape(&mut self.json, value);
         self.json.push(b'"');
     }
 
-    pub(super) fn text_if_some(&mut self, name: Name, value: Option<&str>) {
+    pub(super) fn text_if_some(&mut self, name: FieldName, value: Option<&str>) {
         if let Some(value) = value {
             self.text(name, value);
         }
@@ -98,33 +98,33 @@ impl Line {
 
     /// A text of letters, digits and signs that need no escapes.
     #[inline]
-    pub(super) fn plain(&mut self, name: Name, value: &[u8]) {
+    pub(super) fn plain(&mut self, name: FieldName, value: &[u8]) {
         self.name(name);
         self.json.push(b'"');
         self.json.extend_from_slice(value);
         self.json.push(b'"');
     }
 
-    pub(super) fn display(&mut self, name: Name, value: impl fmt::Display) {
+    pub(super) fn display(&mut self, name: FieldName, value: impl fmt::Display) {
         self.name(name);
         self.printed(value);
     }
 
     #[inline]
-    pub(super) fn number(&mut self, name: Name, value: u64) {
+    pub(super) fn number(&mut self, name: FieldName, value: u64) {
         self.name(name);
         self.digits(value);
     }
 
     #[inline]
-    pub(super) fn truth(&mut self, name: Name, value: bool) {
+    pub(super) fn truth(&mut self, name: FieldName, value: bool) {
         self.name(name);
         self.truth_word(value);
     }
 
     /// Milliseconds with three decimals.
     #[inline]
-    pub(super) fn milliseconds(&mut self, name: Name, value: Duration) {
+    pub(super) fn milliseconds(&mut self, name: FieldName, value: Duration) {
         let whole = value.as_secs().saturating_mul(1_000_000);
         let micros = whole.saturating_add(value.subsec_micros().into());
         self.number(name, micros / 1000);
@@ -132,7 +132,7 @@ impl Line {
         self.three_digits(micros % 1000);
     }
 
-    pub(super) fn address(&mut self, name: Name, address: IpAddr) {
+    pub(super) fn address(&mut self, name: FieldName, address: IpAddr) {
         // IPv6 has a canonical form with rules of its own, which `Display` knows.
         let IpAddr::V4(address) = address else { return self.display(name, address) };
         self.name(name);
@@ -144,7 +144,7 @@ impl Line {
     }
 
     /// An object as the value of `name`.
-    pub(super) fn object(&mut self, name: Name, write: impl FnOnce(&mut LineObject<'_>)) {
+    pub(super) fn object(&mut self, name: FieldName, write: impl FnOnce(&mut LineObject<'_>)) {
         self.name(name);
         self.json.push(b'{');
         write(&mut LineObject { line: self, is_empty: true });
@@ -160,7 +160,7 @@ impl Line {
     }
 
     #[inline]
-    fn name(&mut self, name: Name) {
+    fn name(&mut self, name: FieldName) {
         self.json.extend_from_slice(name.0.as_bytes());
     }
 

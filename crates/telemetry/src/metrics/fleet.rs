@@ -6,7 +6,9 @@ use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge, IntGaug
 
 use super::register::{gauge, gauges, histograms, int_counters, int_gauge, int_gauges};
 use super::{Metrics, dollars};
-use tollgate_fleet::postgres::{DbOperation, NodeState, Observer, Outcome, Overview, RoundTrip};
+use tollgate_fleet::postgres::{
+    DatabaseObserver, DbOperation, FleetOverview, NodeState, RoundTrip, RoundTripOutcome,
+};
 use tollgate_ledger::NodeStatus;
 
 /// Buckets in seconds, from a database on the same machine to one in trouble.
@@ -96,7 +98,7 @@ impl FleetMetrics {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "milliseconds of a lag are far below 2^53")]
-    fn show(&self, standing: &NodeStatus, overview: Option<&Overview>) {
+    fn show(&self, standing: &NodeStatus, overview: Option<&FleetOverview>) {
         let whole = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
         self.report_lag.set(standing.report_lag.as_millis() as f64 / 1e3);
         self.unreported.set(whole(standing.unreported));
@@ -105,7 +107,7 @@ impl FleetMetrics {
         self.directory_lag.set(whole(standing.directory_lag()));
         self.directory_stopped.set(standing.stopped.is_some().into());
         // What was never seen is not said to be nothing.
-        let Some(Overview { sums, nodes }) = overview else { return };
+        let Some(FleetOverview { sums, nodes }) = overview else { return };
         for state in NodeState::ALL {
             let count = nodes.iter().filter(|node| node.state == state).count();
             self.nodes.with_label_values(&[state.as_str()]).set(whole(count as u64));
@@ -136,8 +138,13 @@ impl FleetMetrics {
 /// All operations on the database.
 const QUERIES: [DbOperation; 3] = [DbOperation::Transaction, DbOperation::Query, DbOperation::Sync];
 /// Outcomes of a synchronisation.
-const OUTCOMES: [Outcome; 5] =
-    [Outcome::Done, Outcome::Retried, Outcome::Unavailable, Outcome::Unknown, Outcome::Failed];
+const OUTCOMES: [RoundTripOutcome; 5] = [
+    RoundTripOutcome::Done,
+    RoundTripOutcome::Retried,
+    RoundTripOutcome::Unavailable,
+    RoundTripOutcome::Unknown,
+    RoundTripOutcome::Failed,
+];
 
 fn word_of(query: DbOperation) -> &'static str {
     match query {
@@ -147,19 +154,19 @@ fn word_of(query: DbOperation) -> &'static str {
     }
 }
 
-fn outcome_of(outcome: Outcome) -> &'static str {
+fn outcome_of(outcome: RoundTripOutcome) -> &'static str {
     match outcome {
-        Outcome::Done => "done",
-        Outcome::Retried => "retried",
-        Outcome::Unavailable => "unavailable",
-        Outcome::Unknown => "unknown",
-        Outcome::Failed => "failed",
+        RoundTripOutcome::Done => "done",
+        RoundTripOutcome::Retried => "retried",
+        RoundTripOutcome::Unavailable => "unavailable",
+        RoundTripOutcome::Unknown => "unknown",
+        RoundTripOutcome::Failed => "failed",
     }
 }
 
 impl Metrics {
     /// Registers the metrics of a fleet node. Returns the observer of database operations.
-    pub fn in_fleet(self: &Arc<Self>) -> Observer {
+    pub fn in_fleet(self: &Arc<Self>) -> DatabaseObserver {
         self.fleet.get_or_init(|| FleetMetrics::new(&self.registry));
         let metrics = Arc::clone(self);
         Box::new(move |round_trip| {
@@ -170,7 +177,7 @@ impl Metrics {
     }
 
     /// Shows how this node is doing, and its fleet as it was seen last.
-    pub fn show_fleet(&self, standing: &NodeStatus, overview: Option<&Overview>) {
+    pub fn show_fleet(&self, standing: &NodeStatus, overview: Option<&FleetOverview>) {
         self.fleet.get_or_init(|| FleetMetrics::new(&self.registry)).show(standing, overview);
     }
 }

@@ -11,7 +11,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Figures of one reading of the kernel's files.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Reading {
+pub(super) struct ProcessReading {
     /// User and system time since the start, in seconds.
     pub(super) cpu_seconds: f64,
     /// Resident memory in bytes.
@@ -25,12 +25,12 @@ pub(super) struct Reading {
 }
 
 /// Reads `/proc/self`; `None` where there is no such thing.
-pub(super) fn read() -> Option<Reading> {
+pub(super) fn read() -> Option<ProcessReading> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
     let fds = fs::read_dir("/proc/self/fd").ok()?.count();
-    Some(Reading {
+    Some(ProcessReading {
         cpu_seconds: cpu_seconds(&stat)?,
         resident_bytes: number_after(&status, "VmRSS:")?.checked_mul(1024)?,
         threads: number_after(&status, "Threads:")?,

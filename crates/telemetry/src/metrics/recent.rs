@@ -61,7 +61,7 @@ impl Minute {
 
 /// Figures of the last day.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Recent {
+pub struct RecentFigures {
     /// The last minute, as of a few seconds ago; `None` in the first seconds.
     pub now: Option<Minute>,
     /// Complete minutes, oldest first, at most a day.
@@ -70,7 +70,7 @@ pub struct Recent {
 
 /// All counters since the start, read at one time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reading {
+struct CounterReading {
     at: UnixMs,
     succeeded: u64,
     refused: u64,
@@ -85,16 +85,16 @@ struct Reading {
 
 /// Recent readings, and the minutes computed from them.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct MinuteHistory {
     /// The readings of the last minute, and the one before.
-    readings: VecDeque<Reading>,
+    readings: VecDeque<CounterReading>,
     minutes: VecDeque<Minute>,
     /// Number of readings since the last complete minute.
     since: usize,
 }
 
-impl History {
-    fn add(&mut self, reading: Reading) {
+impl MinuteHistory {
+    fn add(&mut self, reading: CounterReading) {
         self.readings.push_back(reading);
         // A figure is the difference of two readings, so a minute needs one more than it has intervals.
         while self.readings.len() > PER_MINUTE + 1 {
@@ -119,7 +119,7 @@ impl History {
     }
 }
 
-impl Reading {
+impl CounterReading {
     fn since(&self, before: &Self) -> Minute {
         let mut ttfb = self.ttfb;
         for (count, before) in ttfb.iter_mut().zip(before.ttfb) {
@@ -182,9 +182,9 @@ impl Metrics {
 
     /// The last day by the minute, and the last minute.
     #[must_use]
-    pub fn recent(&self) -> Recent {
+    pub fn recent(&self) -> RecentFigures {
         let history = self.history.lock();
-        Recent { now: history.now(), minutes: history.minutes.iter().copied().collect() }
+        RecentFigures { now: history.now(), minutes: history.minutes.iter().copied().collect() }
     }
 
     pub(super) fn read_recent(&self) {
@@ -192,8 +192,9 @@ impl Metrics {
         self.history.lock().add(reading);
     }
 
-    fn reading(&self, at: UnixMs) -> Reading {
-        let mut reading = Reading { at, in_flight: self.in_flight(), ..Reading::default() };
+    fn reading(&self, at: UnixMs) -> CounterReading {
+        let mut reading =
+            CounterReading { at, in_flight: self.in_flight(), ..CounterReading::default() };
         each(&self.requests, |metric| {
             let (status, code) = (label(metric, "status"), label(metric, "code"));
             let count = whole(metric.get_counter().get_value());
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn a_minute_is_what_was_counted_within_it() {
         let metrics = Metrics::new();
-        assert_eq!(metrics.recent(), Recent::default());
+        assert_eq!(metrics.recent(), RecentFigures::default());
         for _ in 0..100 {
             // Before the first reading: not of the minute.
             metrics.record(&finished());

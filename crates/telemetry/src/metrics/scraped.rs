@@ -5,7 +5,7 @@ use prometheus::{Counter, CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge
 use super::register::{counter, counters, gauge, int_counter, int_counters, int_gauge};
 use super::{LedgerFigures, dollars, process};
 use crate::logging;
-use crate::request_log::Figures;
+use crate::request_log::LogFigures;
 use tollgate_ledger::LossCause;
 
 /// The metrics that these figures go to.
@@ -102,7 +102,7 @@ impl LedgerGauges {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "2^53 dropped lines are out of reach")]
-    pub(super) fn update(&self, ledger: &LedgerFigures, requests: Figures) {
+    pub(super) fn update(&self, ledger: &LedgerFigures, requests: LogFigures) {
         self.open_holds.set(i64::try_from(ledger.open_holds).unwrap_or(i64::MAX));
         self.open_tasks.set(i64::try_from(ledger.open_tasks).unwrap_or(i64::MAX));
         // A node of a fleet that has not read the sums shows the last ones: a gap, not a fall to zero.
@@ -120,7 +120,7 @@ impl LedgerGauges {
         self.projection_up.set(i64::from(ledger.projection.away.is_none()));
         advance_to(&self.projection_repairs, ledger.projection.mended);
         advance(&self.lines_dropped, logging::lines_dropped() as f64);
-        let Figures { records, dropped, bytes } = requests;
+        let LogFigures { records, dropped, bytes } = requests;
         advance_to(&self.requests, records);
         for (reason, records) in [
             ("queue_full", dropped.queue_full),

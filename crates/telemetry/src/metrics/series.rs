@@ -10,7 +10,7 @@ use tollgate_money::money::Nanousd;
 use tollgate_money::price::{UNITS, Unit, UsageSource};
 
 /// The resolved metrics of one route, model and upstream: a request only adds to atomics.
-pub(super) struct Series {
+pub(super) struct RequestSeries {
     pub(super) route: String,
     pub(super) upstream: String,
     succeeded: IntCounter,
@@ -20,7 +20,7 @@ pub(super) struct Series {
     billed: OnceLock<BillingMetrics>,
 }
 
-impl Series {
+impl RequestSeries {
     pub(super) fn new(metrics: &Metrics, route: &str, model: &str, upstream: &str) -> Self {
         let labels = [route, model, upstream];
         Self {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::finished::tests::finished;
-use crate::request_log::Figures;
+use crate::request_log::LogFigures;
 use tollgate_ledger::CreditSums;
 
 /// Asserts that the text has each of these lines.
@@ -28,7 +28,7 @@ fn a_request_is_counted_in_every_way() {
         settled: None,
         ..finished()
     });
-    let text = metrics.encode(&LedgerFigures::default(), Figures::default());
+    let text = metrics.encode(&LedgerFigures::default(), LogFigures::default());
     let series = r#"model="m",route="/v1/chat/completions""#;
     let lines = [
         format!("tollgate_requests_total{{code=\"\",{series},status=\"2xx\",upstream=\"u\"}} 2"),
@@ -89,8 +89,8 @@ fn gauges_and_the_ledgers_figures_follow() {
         losses: [("retry".to_owned(), Nanousd::new(usd))].into(),
         ..LedgerFigures::default()
     };
-    assert!(!metrics.encode(&figures(500_000_000), Figures::default()).is_empty());
-    let text = metrics.encode(&figures(750_000_000), Figures::default());
+    assert!(!metrics.encode(&figures(500_000_000), LogFigures::default()).is_empty());
+    let text = metrics.encode(&figures(750_000_000), LogFigures::default());
     assert_lines(
         &text,
         &[
@@ -122,7 +122,7 @@ fn gauges_and_the_ledgers_figures_follow() {
 #[cfg(target_os = "linux")]
 #[test]
 fn the_process_is_measured() {
-    let text = Metrics::new().encode(&LedgerFigures::default(), Figures::default());
+    let text = Metrics::new().encode(&LedgerFigures::default(), LogFigures::default());
     for name in ["process_resident_memory_bytes", "process_threads", "process_open_fds"] {
         let value = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
         let value: f64 = value.unwrap_or_else(|| panic!("no {name}")).parse().expect("a number");

@@ -26,11 +26,11 @@ pub(super) struct UpstreamMetrics {
     circuits: IntGaugeVec,
     quotas: IntGaugeVec,
     /// By upstream, so that a try looks one name up.
-    series: RwLock<ByName<Arc<Series>>>,
+    series: RwLock<ByName<Arc<TrySeries>>>,
 }
 
 /// The resolved metrics of tries of one upstream.
-struct Series {
+struct TrySeries {
     ok: IntCounter,
     duration: Histogram,
 }
@@ -136,13 +136,13 @@ impl UpstreamMetrics {
         }
     }
 
-    fn series(&self, upstream: &str) -> Arc<Series> {
+    fn series(&self, upstream: &str) -> Arc<TrySeries> {
         if let Some(existing) = self.series.read().get(upstream) {
             return Arc::clone(existing);
         }
         // Two threads may make it at one time. Their counters are the same ones of the registry, so either copy
         // counts.
-        let made = Arc::new(Series {
+        let made = Arc::new(TrySeries {
             ok: self.requests.with_label_values(&[upstream, "ok"]),
             duration: self.duration.with_label_values(&[upstream]),
         });

@@ -6,13 +6,13 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::Scope;
-use super::record::{self, LAYOUT, Position, RequestRecord};
+use super::record::{self, LAYOUT, RequestRecord, RingPosition};
 
 /// Records that a follower may be behind: some 400 KB of memory, shared by all.
 pub(super) const FEED_RECORDS_MAX: usize = 1024;
 
 /// Sends the records that were written at `at` to the followers. Costs nothing without one.
-pub(super) fn tell(live: &Sender<Arc<RequestRecord>>, frames: &[u8], mut at: Position) {
+pub(super) fn tell(live: &Sender<Arc<RequestRecord>>, frames: &[u8], mut at: RingPosition) {
     if live.receiver_count() == 0 {
         return;
     }

@@ -8,9 +8,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use tollgate_journal::ring::{Reader, Segment};
+use tollgate_journal::ring::{RingReader, Segment};
 
-use super::record::{self, LAYOUT, Position};
+use super::record::{self, LAYOUT, RingPosition};
 
 const FILE: &str = "heads";
 const NEW_FILE: &str = "heads.new";
@@ -18,7 +18,7 @@ const MAGIC: &[u8; 8] = b"TGHEADS1";
 const ROW_BYTES: usize = 16;
 
 /// By account, the position of its newest record.
-pub(super) type Heads = HashMap<u64, Position>;
+pub(super) type Heads = HashMap<u64, RingPosition>;
 
 /// The length of the file of so many heads, in bytes.
 pub(super) fn file_bytes(heads: &Heads) -> u64 {
@@ -26,7 +26,7 @@ pub(super) fn file_bytes(heads: &Heads) -> u64 {
 }
 
 /// Writes the heads of all records before `covers`.
-pub(super) fn save(dir: &Path, heads: &Heads, covers: Position) -> io::Result<()> {
+pub(super) fn save(dir: &Path, heads: &Heads, covers: RingPosition) -> io::Result<()> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&covers.to_le_bytes());
     for (account, position) in heads {
@@ -45,7 +45,7 @@ pub(super) fn forget(dir: &Path) {
 }
 
 /// The last saved state, if it can be read.
-fn saved(dir: &Path) -> Option<(Heads, Position)> {
+fn saved(dir: &Path) -> Option<(Heads, RingPosition)> {
     let bytes = fs::read(dir.join(FILE)).ok()?;
     let (rows, crc) = bytes.split_last_chunk()?;
     if crc32fast::hash(rows) != u32::from_le_bytes(*crc) {
@@ -62,7 +62,7 @@ fn saved(dir: &Path) -> Option<(Heads, Position)> {
 
 /// Restores the heads of a log and the end of its last complete record from the saved heads and the records
 /// after them.
-pub(super) fn recover(dir: &Path, reader: &mut Reader) -> io::Result<(Heads, Position)> {
+pub(super) fn recover(dir: &Path, reader: &mut RingReader) -> io::Result<(Heads, RingPosition)> {
     let end = reader.segments().last().map_or(0, Segment::end);
     let saved = saved(dir).filter(|(_, covers)| *covers <= end && !reader.is_removed(*covers));
     let (mut heads, covers) = saved.unwrap_or_default();

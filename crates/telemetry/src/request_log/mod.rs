@@ -29,7 +29,7 @@ use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::broadcast;
-use tollgate_journal::ring::{Reader, Segment};
+use tollgate_journal::ring::{RingReader, Segment};
 
 use crate::finished::{FinishedRequest, TaskEnded};
 use heads::Heads;
@@ -37,11 +37,11 @@ use queue::FrameQueue;
 use record::{FrameContent, LAYOUT, NOBODY};
 use tollgate_ledger::{AccountId, KeyId, RequestId};
 use tollgate_types::clock::UnixMs;
-use writer::Writer;
+use writer::LogWriter;
 
 pub use feed::{Feed, Live};
 pub use read::{LIST_MAX, SCAN_MAX};
-pub use record::{Position, RequestRecord};
+pub use record::{RequestRecord, RingPosition};
 pub use tollgate_options::request_log::SIZE_MIN;
 
 /// Owner of the records.
@@ -59,7 +59,7 @@ pub enum Scope {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query {
     /// Only records before this position.
-    pub before: Option<Position>,
+    pub before: Option<RingPosition>,
     /// Maximum number of records, at most [`LIST_MAX`].
     pub limit: usize,
     /// Requests of this model only.
@@ -107,7 +107,7 @@ pub struct Page {
     pub records: Vec<RequestRecord>,
     /// Cursor of the next page, as [`Query::before`]; `None` at the end. There may be a next page although
     /// this one is not full: one page reads at most [`SCAN_MAX`] records.
-    pub next: Option<Position>,
+    pub next: Option<RingPosition>,
 }
 
 /// Reason why nothing was read.
@@ -149,7 +149,7 @@ pub struct DroppedRecords {
 
 /// Figures of the log for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct LogFigures {
     /// Records received since the start.
     pub records: u64,
     /// Records dropped since the start.
@@ -161,14 +161,14 @@ pub struct Figures {
 /// Shared state of the writer and readers.
 struct LogState {
     queue: FrameQueue,
-    index: Mutex<Index>,
+    index: Mutex<LogIndex>,
     opened: Condvar,
     live: broadcast::Sender<Arc<RequestRecord>>,
 }
 
 /// Positions of the records.
 #[derive(Default)]
-struct Index {
+struct LogIndex {
     /// The files of the log, the oldest first.
     segments: Vec<Segment>,
     heads: Heads,
@@ -176,11 +176,11 @@ struct Index {
 }
 
 impl LogState {
-    fn index(&self) -> MutexGuard<'_, Index> {
+    fn index(&self) -> MutexGuard<'_, LogIndex> {
         self.index.lock()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Index)) {
+    fn change(&self, change: impl FnOnce(&mut LogIndex)) {
         change(&mut self.index.lock());
     }
 
@@ -189,7 +189,7 @@ impl LogState {
         &self,
         scope: Scope,
         deadline: Instant,
-    ) -> Result<(Vec<Segment>, Option<Position>), ReadError> {
+    ) -> Result<(Vec<Segment>, Option<RingPosition>), ReadError> {
         let mut index = self.index.lock();
         // The writer's thread opens the files: a list in the first moments of a process waits for it.
         while !index.is_open {
@@ -233,7 +233,7 @@ impl RequestLog {
             opened: Condvar::new(),
             live: broadcast::Sender::new(feed::FEED_RECORDS_MAX),
         });
-        let writer = Writer::new(Arc::clone(&shared), dir.into(), size_max.max(SIZE_MIN));
+        let writer = LogWriter::new(Arc::clone(&shared), dir.into(), size_max.max(SIZE_MIN));
         let thread = std::thread::Builder::new().name("request-log".to_owned());
         let writer = thread.spawn(move || writer.run())?;
         Ok(Arc::new(Self { shared: Some(shared), writer: Mutex::new(Some(writer)) }))
@@ -288,7 +288,7 @@ impl RequestLog {
     /// # Errors
     /// [`ReadError`].
     pub async fn list(&self, scope: Scope, query: Query) -> Result<Page, ReadError> {
-        let list = move |reader: &mut Reader, newest| read::list(reader, newest, scope, &query);
+        let list = move |reader: &mut RingReader, newest| read::list(reader, newest, scope, &query);
         self.read(scope, list).await
     }
 
@@ -312,7 +312,7 @@ impl RequestLog {
     pub async fn at(
         &self,
         scope: Scope,
-        position: Position,
+        position: RingPosition,
         id: RequestId,
     ) -> Result<Option<RequestRecord>, ReadError> {
         self.read(scope, move |reader, _| Ok(read::at(reader, scope, position, id)?)).await
@@ -334,11 +334,11 @@ impl RequestLog {
 
     /// Figures for the metrics.
     #[must_use]
-    pub fn figures(&self) -> Figures {
-        let Some(shared) = &self.shared else { return Figures::default() };
+    pub fn figures(&self) -> LogFigures {
+        let Some(shared) = &self.shared else { return LogFigures::default() };
         let (records, dropped) = shared.queue.counts();
         let bytes = shared.index().segments.iter().map(|segment| segment.bytes).sum();
-        Figures { records, dropped, bytes }
+        LogFigures { records, dropped, bytes }
     }
 
     /// Writes what has gathered and takes nothing more. Blocks for a moment.
@@ -358,14 +358,16 @@ impl RequestLog {
     async fn read<T: Send + Default + 'static>(
         &self,
         scope: Scope,
-        read: impl FnOnce(&mut Reader, Option<Position>) -> Result<T, ReadError> + Send + 'static,
+        read: impl FnOnce(&mut RingReader, Option<RingPosition>) -> Result<T, ReadError>
+        + Send
+        + 'static,
     ) -> Result<T, ReadError> {
         let Some(shared) = self.shared.clone() else { return Ok(T::default()) };
         let reading = move || {
             // A page that is read right after a request has that request in it.
             shared.queue.flush(read::WAIT_MAX);
             let (segments, newest) = shared.look(scope, Instant::now() + read::WAIT_MAX)?;
-            read(&mut Reader::new(segments, LAYOUT), newest)
+            read(&mut RingReader::new(segments, LAYOUT), newest)
         };
         match tokio::task::spawn_blocking(reading).await {
             Ok(answer) => answer,

@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use tollgate_journal::ring::Reader;
+use tollgate_journal::ring::RingReader;
 
-use super::record::{self, FrameContent, FrameHead, LAYOUT, NOBODY, Position, RequestRecord};
+use super::record::{self, FrameContent, FrameHead, LAYOUT, NOBODY, RequestRecord, RingPosition};
 use super::{Page, Query, ReadError, Scope, StatusFilter};
 use tollgate_ledger::{AccountId, RequestId};
 
@@ -56,8 +56,8 @@ impl Query {
 
 /// One page of a scope; `newest` is its newest record if it is one account's.
 pub(super) fn list(
-    reader: &mut Reader,
-    newest: Option<Position>,
+    reader: &mut RingReader,
+    newest: Option<RingPosition>,
     scope: Scope,
     query: &Query,
 ) -> Result<Page, ReadError> {
@@ -91,11 +91,11 @@ fn is_of(head: &FrameHead, scope: Scope) -> bool {
 
 /// Position at which a page begins.
 fn first(
-    reader: &mut Reader,
-    newest: Option<Position>,
+    reader: &mut RingReader,
+    newest: Option<RingPosition>,
     scope: Scope,
-    cursor: Option<Position>,
-) -> Result<Option<Position>, ReadError> {
+    cursor: Option<RingPosition>,
+) -> Result<Option<RingPosition>, ReadError> {
     let Some(cursor) = cursor else {
         let end = reader.segments().last().map_or(0, |last| last.end());
         return Ok(match scope.chain() {
@@ -113,11 +113,11 @@ fn first(
 
 /// The previous record of the scope.
 fn before(
-    reader: &mut Reader,
+    reader: &mut RingReader,
     scope: Scope,
-    position: Position,
+    position: RingPosition,
     head: &FrameHead,
-) -> io::Result<Option<Position>> {
+) -> io::Result<Option<RingPosition>> {
     if scope.chain().is_none() {
         return reader.before(position);
     }
@@ -128,9 +128,9 @@ fn before(
 
 /// The record at a position, if it is of this scope and of this request.
 pub(super) fn at(
-    reader: &mut Reader,
+    reader: &mut RingReader,
     scope: Scope,
-    position: Position,
+    position: RingPosition,
     id: RequestId,
 ) -> io::Result<Option<RequestRecord>> {
     if reader.is_removed(position) {
@@ -148,7 +148,7 @@ pub(super) fn at(
 /// The record of a request, if the scope has it. Ids are ordered by when requests began, records by
 /// when they ended.
 pub(super) fn find(
-    reader: &mut Reader,
+    reader: &mut RingReader,
     scope: Scope,
     id: RequestId,
 ) -> io::Result<Option<RequestRecord>> {

@@ -40,13 +40,13 @@ const HEAD_BYTES: usize = 24;
 pub(super) const NOBODY: u64 = 0;
 
 /// A record's place in the log. Later records have larger ones.
-pub use tollgate_journal::ring::Position;
+pub use tollgate_journal::ring::RingPosition;
 
 /// Record of a finished request or task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestRecord {
     /// Position in the log, the cursor for the next page.
-    pub position: Position,
+    pub position: RingPosition,
     /// The request's id; `None` for the end of a task.
     pub request_id: Option<RequestId>,
     /// The task that the request has started, or whose end this is.
@@ -212,7 +212,7 @@ impl<'a> FrameContent<'a> {
     }
 
     /// The record as readers get it.
-    pub(super) fn shown(&self, position: Position, head: &FrameHead) -> RequestRecord {
+    pub(super) fn shown(&self, position: RingPosition, head: &FrameHead) -> RequestRecord {
         let text = str::to_owned;
         RequestRecord {
             position,
@@ -263,7 +263,7 @@ fn micros(duration: Duration) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHead {
     /// Position of the same account's previous record; zero for none.
-    pub(super) previous: Position,
+    pub(super) previous: RingPosition,
     pub(super) account: u64,
     pub(super) ended_at: UnixMs,
 }
@@ -297,7 +297,7 @@ pub(super) fn encode(
 }
 
 /// Enters the previous position into a frame that [`encode`] has made, and its checksum.
-pub(super) fn seal(frame: &mut [u8], previous: Position) {
+pub(super) fn seal(frame: &mut [u8], previous: RingPosition) {
     if let Some(place) = frame.get_mut(CONTENT_AT..CONTENT_AT + 8) {
         place.copy_from_slice(&previous.to_le_bytes());
     }

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate_journal::ring::{self, Reader, Segment};
+use tollgate_journal::ring::{self, RingReader, Segment};
 
 use super::heads::{self, Heads};
-use super::record::{self, LAYOUT, Position};
+use super::record::{self, LAYOUT, RingPosition};
 use super::{LogState, feed};
 
 /// The log is in so many files, so that little is lost when the oldest is removed, and few are open.
@@ -26,7 +26,7 @@ const FREE_BYTES_MIN: u64 = 128 << 20;
 const SPACE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// State of the writing thread.
-pub(super) struct Writer {
+pub(super) struct LogWriter {
     pub(super) shared: Arc<LogState>,
     dir: PathBuf,
     size_max: u64,
@@ -39,7 +39,7 @@ pub(super) struct Writer {
     is_reported: bool,
 }
 
-impl Writer {
+impl LogWriter {
     pub(super) fn new(shared: Arc<LogState>, dir: PathBuf, size_max: u64) -> Self {
         let (current, unsaved_bytes, space, is_reported) = (None, 0, None, false);
         Self { shared, dir, size_max, current, unsaved_bytes, space, is_reported }
@@ -69,7 +69,7 @@ impl Writer {
     /// Finds the files and the chains' heads, and cuts off what a crash has left of a record.
     fn open(&mut self) -> io::Result<()> {
         let began = Instant::now();
-        let mut reader = Reader::new(ring::open_all(&self.dir, &LAYOUT)?, LAYOUT);
+        let mut reader = RingReader::new(ring::open_all(&self.dir, &LAYOUT)?, LAYOUT);
         let (heads, whole_to) = heads::recover(&self.dir, &mut reader)?;
         let mut segments = reader.segments().to_vec();
         if let Some(last) = segments.last_mut() {
@@ -123,7 +123,7 @@ impl Writer {
         let room = self.segment_bytes().saturating_sub(segment.bytes);
         let (chunk, new) = {
             let index = self.shared.index();
-            let mut chain = Chain { heads: &index.heads, new: HashMap::new() };
+            let mut chain = RecordLinks { heads: &index.heads, new: HashMap::new() };
             let bytes = chain.link_all(batch, segment.end(), room);
             (bytes, chain.new)
         };
@@ -221,16 +221,16 @@ impl Writer {
 }
 
 /// Links records to those before them.
-struct Chain<'a> {
+struct RecordLinks<'a> {
     heads: &'a Heads,
     /// The heads that the batch changes.
-    new: HashMap<u64, Position>,
+    new: HashMap<u64, RingPosition>,
 }
 
-impl Chain<'_> {
+impl RecordLinks<'_> {
     /// Links as many frames of a batch as there is room for, which go to `at`, and one at least; gives
     /// their bytes.
-    fn link_all(&mut self, batch: &mut [u8], at: Position, room: u64) -> usize {
+    fn link_all(&mut self, batch: &mut [u8], at: RingPosition, room: u64) -> usize {
         let mut bytes = 0;
         while let Some(length) = batch.get(bytes..).and_then(|frame| LAYOUT.frame_bytes(frame)) {
             if bytes > 0 && (bytes + length) as u64 > room {
@@ -243,7 +243,7 @@ impl Chain<'_> {
         bytes
     }
 
-    fn link(&mut self, frame: &mut [u8], position: Position) {
+    fn link(&mut self, frame: &mut [u8], position: RingPosition) {
         let Some(account) = record::head(frame).map(|head| head.account) else { return };
         // Two records of an account in one batch are linked with each other before either is in `heads`.
         let before = self.new.insert(account, position);

@@ -74,7 +74,7 @@ pub(super) fn messages<'p>(
     parts: &'p [PromptPart<'p>],
     target: &TranslationTarget,
 ) -> Result<Vec<PromptMessage<'p>>, Untranslatable> {
-    let mut conversation = Conversation { target, messages: Vec::new(), open: None };
+    let mut conversation = MessageList { target, messages: Vec::new(), open: None };
     for part in parts {
         conversation.take(part)?;
     }
@@ -139,14 +139,14 @@ fn text_content(text: &str) -> Cow<'_, ContentPart<'_>> {
 }
 
 /// Builder of the messages.
-struct Conversation<'p, 't> {
+struct MessageList<'p, 't> {
     target: &'t TranslationTarget,
     messages: Vec<PromptMessage<'p>>,
     /// The message to which what follows belongs.
     open: Option<PromptMessage<'p>>,
 }
 
-impl<'p> Conversation<'p, '_> {
+impl<'p> MessageList<'p, '_> {
     fn take(&mut self, part: &'p PromptPart<'p>) -> Result<(), Untranslatable> {
         match part {
             PromptPart::Instruction(text) => self.instruction(&text.text),

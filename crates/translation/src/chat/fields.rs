@@ -3,7 +3,7 @@
 //! Sources: OpenAI's reference and SDKs; the bodies of opencode, VS Code's Copilot Chat, aider,
 //! LangChain and Vercel's AI SDK; OpenRouter's, DeepSeek's, Qwen's and vLLM's references.
 
-use crate::field_rules::{FieldRule, FieldRules, Rows};
+use crate::field_rules::{FieldRows, FieldRule, FieldRules};
 
 /// Refusal of a field that the gateway does not know.
 const UNKNOWN: FieldRule =
@@ -122,7 +122,7 @@ pub(super) const REASONING: FieldRules = FieldRules {
 /// Refusal of media under field names of other programs: they belong to the content, so dropping them would
 /// change the question.
 const ATTACHED: FieldRule = FieldRule::Refused("what is shown to the model stands in `content`");
-const MESSAGE_ROWS: Rows = &[
+const MESSAGE_ROWS: FieldRows = &[
     ("images", ATTACHED),
     ("files", ATTACHED),
     ("attachments", ATTACHED),

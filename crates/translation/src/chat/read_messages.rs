@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::cache_marks;
 use crate::chat::{DETAIL_FORMAT, fields};
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given, is_object};
 use crate::field_rules::FieldRules;
 use crate::media;
 use crate::part::{
@@ -56,7 +56,7 @@ pub(super) fn messages<'a>(
 
 fn user<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<Option<Cache>, Untranslatable> {
     parts.push(PromptPart::Turn(Speaker::User));
@@ -80,7 +80,7 @@ fn user<'a>(
 
 fn instruction<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<Option<Cache>, Untranslatable> {
     let mut cache = None;
@@ -112,7 +112,7 @@ fn instruction<'a>(
 
 fn tool_result<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
 ) -> Result<ToolResult<'a>, Untranslatable> {
     let (mut id, mut content, mut cache) = (None, Vec::new(), None);
     for (key, value) in members {
@@ -134,7 +134,7 @@ fn tool_result<'a>(
 
 fn assistant<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     parts: &mut Vec<PromptPart<'a>>,
 ) -> Result<Option<Cache>, Untranslatable> {
     parts.push(PromptPart::Turn(Speaker::Assistant));

@@ -44,7 +44,7 @@ impl<'a> WireConverseEvent<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WireStart<'a> {
+struct WireContentStart<'a> {
     #[serde(rename = "contentBlockIndex")]
     index: Option<u64>,
     #[serde(borrow)]
@@ -60,7 +60,7 @@ struct WireBlockStart<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WireDelta<'a> {
+struct WireContentDelta<'a> {
     #[serde(rename = "contentBlockIndex")]
     index: Option<u64>,
     #[serde(borrow)]
@@ -192,7 +192,7 @@ impl ReadStream for ConverseReader {
 impl ConverseReader {
     /// Blocks of text and of thoughts begin with their first delta. Others, such as pictures, have no
     /// words in other dialects.
-    fn begin(&mut self, wire: WireStart<'_>, out: &mut dyn FnMut(AnswerPart<'_>)) {
+    fn begin(&mut self, wire: WireContentStart<'_>, out: &mut dyn FnMut(AnswerPart<'_>)) {
         // Where an event has no index, the blocks are numbered as they come.
         let index = wire.index.unwrap_or(self.last + 1);
         self.close(index, out);
@@ -206,7 +206,7 @@ impl ConverseReader {
 
     fn delta(
         &mut self,
-        wire: WireDelta<'_>,
+        wire: WireContentDelta<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), MalformedAnswer> {
         let index = wire.index.unwrap_or(self.last);

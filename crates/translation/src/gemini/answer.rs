@@ -439,14 +439,14 @@ fn signature(seal: Option<&str>, part: &mut Members, out: &mut Vec<u8>) {
 }
 
 /// A call of a tool, as far as it has come.
-pub(super) struct WrittenCall {
+pub(super) struct FunctionCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: String,
     pub(super) seal: Option<String>,
 }
 
-impl WrittenCall {
+impl FunctionCall {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let mut part = Members::object(out);
         part.key(out, "functionCall");
@@ -472,7 +472,7 @@ struct WrittenAnswer {
 enum WrittenPart {
     Text(String),
     Thought { text: String, seal: Option<String> },
-    Call(WrittenCall),
+    Call(FunctionCall),
 }
 
 impl WrittenAnswer {
@@ -503,7 +503,7 @@ impl WrittenAnswer {
                 self.is_closed = true;
             }
             (AnswerPart::ToolCall { id, name, seal }, _) => {
-                self.parts.push(WrittenPart::Call(WrittenCall {
+                self.parts.push(WrittenPart::Call(FunctionCall {
                     id: id.clone().into_owned(),
                     name: name.clone().into_owned(),
                     input: String::new(),

@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members, Raw};
+use crate::field_path::{FieldPath, MemberList, Raw};
 
 /// The members of an object by their names in camel case: Google reads a field by either of two names.
 pub(super) fn members<'a>(
     at: &FieldPath<'_>,
     value: Raw<'a>,
-) -> Result<Members<'a>, Untranslatable> {
+) -> Result<MemberList<'a>, Untranslatable> {
     let mut members = at.object(value)?;
     for (key, _) in &mut members {
         if key.contains('_') {

@@ -1,7 +1,7 @@
 //! The chunks of an answer: from an upstream, and for a customer. Each is a document of its own.
 
 use crate::dialect::{AnswerFrame, MalformedAnswer, ReadStream, WriteStream};
-use crate::gemini::answer::{self, ContentFrame, ContentState, WireContentAnswer, WrittenCall};
+use crate::gemini::answer::{self, ContentFrame, ContentState, FunctionCall, WireContentAnswer};
 use crate::gemini::signature_of_seal;
 use crate::part::{AnswerPart, Counts, Stop};
 
@@ -27,14 +27,14 @@ impl ReadStream for ContentReader {
 }
 
 /// Writes chunks for a customer.
-pub(super) struct ContentWriter {
+pub(super) struct ChunkWriter {
     frame: ContentFrame,
     /// The call that began last: it is written when it is whole.
-    call: Option<WrittenCall>,
+    call: Option<FunctionCall>,
     stop: Stop<'static>,
 }
 
-impl ContentWriter {
+impl ChunkWriter {
     pub(super) fn new(frame: &AnswerFrame) -> Self {
         Self { frame: ContentFrame::new(frame), call: None, stop: Stop::Done }
     }
@@ -46,7 +46,7 @@ impl ContentWriter {
     }
 }
 
-impl WriteStream for ContentWriter {
+impl WriteStream for ChunkWriter {
     fn write(&mut self, answer: &AnswerPart<'_>, out: &mut Vec<u8>) {
         if matches!(answer, AnswerPart::Alive) {
             // Google's SDKs for Python and Go take a comment for a chunk that is broken, and skip blank
@@ -80,7 +80,7 @@ impl WriteStream for ContentWriter {
                 self.chunk(None, out, |out| answer::text("", true, Some(seal), out));
             }
             AnswerPart::ToolCall { id, name, seal } => {
-                self.call = Some(WrittenCall {
+                self.call = Some(FunctionCall {
                     id: id.clone().into_owned(),
                     name: name.clone().into_owned(),
                     input: String::new(),

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{FOREIGN_CALL_SIGNATURE, Gemini, seal_of_signature, signature_of_seal};
-use crate::dialect::{Dialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
+use crate::dialect::{CustomerDialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
 use crate::part::{
     AnswerPart, ContentPart, Effort, FailureKind, PromptPart, Reasoning, Stop, Thinking, ToolCall,
 };
@@ -16,7 +16,11 @@ fn read(body: &Value) -> Vec<PromptPart<'static>> {
     Gemini.read_request(body.as_bytes()).expect("a request").parts
 }
 
-fn write(dialect: &dyn Dialect, parts: &[PromptPart<'_>], target: &TranslationTarget) -> Value {
+fn write(
+    dialect: &dyn CustomerDialect,
+    parts: &[PromptPart<'_>],
+    target: &TranslationTarget,
+) -> Value {
     let body = dialect.write_request(parts, target, &mut Losses::default()).expect("written");
     serde_json::from_slice(&body).expect("JSON")
 }

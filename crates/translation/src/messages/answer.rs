@@ -194,25 +194,25 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
 pub(super) const CALLER: &str = r#"{"type":"direct"}"#;
 
 /// A message that is being written, block by block.
-struct Blocks {
+struct MessageBlocks {
     list: Members,
-    open: OpenBlock,
+    open: BlockText,
 }
 
 /// The open block with its content so far.
-enum OpenBlock {
+enum BlockText {
     None,
     Text(String),
     Thinking(String),
     Tool { id: String, name: String, input: String },
 }
 
-impl Blocks {
+impl MessageBlocks {
     /// Writes the open block.
     fn close(&mut self, out: &mut Vec<u8>) {
-        match std::mem::replace(&mut self.open, OpenBlock::None) {
-            OpenBlock::None => {}
-            OpenBlock::Text(text) => {
+        match std::mem::replace(&mut self.open, BlockText::None) {
+            BlockText::None => {}
+            BlockText::Text(text) => {
                 self.list.next(out);
                 let mut block = Members::object(out);
                 block.text(out, "type", "text");
@@ -220,8 +220,8 @@ impl Blocks {
                 block.raw(out, "citations", "null");
                 block.end(out);
             }
-            OpenBlock::Thinking(text) => self.thinking(&text, "", out),
-            OpenBlock::Tool { id, name, input } => {
+            BlockText::Thinking(text) => self.thinking(&text, "", out),
+            BlockText::Tool { id, name, input } => {
                 self.list.next(out);
                 let mut block = Members::object(out);
                 block.text(out, "type", "tool_use");
@@ -254,8 +254,8 @@ impl Blocks {
 
     /// The seal of the thoughts that are open, or of thoughts without text.
     fn seal(&mut self, seal: &str, out: &mut Vec<u8>) {
-        let text = match std::mem::replace(&mut self.open, OpenBlock::None) {
-            OpenBlock::Thinking(text) => text,
+        let text = match std::mem::replace(&mut self.open, BlockText::None) {
+            BlockText::Thinking(text) => text,
             // A seal without thoughts before it: Gemini signs calls and texts, which have no place
             // for it here.
             other => {
@@ -272,12 +272,12 @@ impl Blocks {
 
     /// A text, in the open block of texts or a new one.
     fn text(&mut self, more: &str, out: &mut Vec<u8>) {
-        if let OpenBlock::Text(text) = &mut self.open {
+        if let BlockText::Text(text) = &mut self.open {
             text.push_str(more);
             return;
         }
         self.close(out);
-        self.open = OpenBlock::Text(more.to_owned());
+        self.open = BlockText::Text(more.to_owned());
     }
 }
 
@@ -306,7 +306,7 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
     document.text(&mut out, "role", "assistant");
     document.text(&mut out, "model", &frame.model);
     document.key(&mut out, "content");
-    let mut blocks = Blocks { list: Members::array(&mut out), open: OpenBlock::None };
+    let mut blocks = MessageBlocks { list: Members::array(&mut out), open: BlockText::None };
     let (mut reason, mut sequence, mut counts) = ("end_turn", None, Counts::default());
     for piece in answer {
         match piece {
@@ -316,11 +316,11 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
             | AnswerPart::Error(_) => {}
             AnswerPart::Text(more) | AnswerPart::Refusal(more) => blocks.text(more, &mut out),
             AnswerPart::Reasoning(more) => {
-                if let OpenBlock::Thinking(text) = &mut blocks.open {
+                if let BlockText::Thinking(text) = &mut blocks.open {
                     text.push_str(more);
                 } else {
                     blocks.close(&mut out);
-                    blocks.open = OpenBlock::Thinking(more.clone().into_owned());
+                    blocks.open = BlockText::Thinking(more.clone().into_owned());
                 }
             }
             AnswerPart::Seal(seal) => blocks.seal(seal, &mut out),
@@ -332,10 +332,10 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
                     blocks.redacted(seal, &mut out);
                 }
                 let (id, name) = (id.clone().into_owned(), name.clone().into_owned());
-                blocks.open = OpenBlock::Tool { id, name, input: String::new() };
+                blocks.open = BlockText::Tool { id, name, input: String::new() };
             }
             AnswerPart::Input(more) => {
-                if let OpenBlock::Tool { input, .. } = &mut blocks.open {
+                if let BlockText::Tool { input, .. } = &mut blocks.open {
                     input.push_str(more);
                 }
             }

@@ -3,7 +3,7 @@
 use crate::cache_marks;
 use crate::customer_tools::CustomerTools;
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members, Raw, is_given};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given};
 use crate::messages::fields;
 use crate::openai_tools;
 use crate::part::{PromptPart, Tool, ToolChoice};
@@ -68,7 +68,7 @@ pub(super) fn tools<'a>(
 
 fn tool<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     builtin: Option<&BuiltinTool>,
     tools: &mut CustomerTools<'a>,
 ) -> Result<(), Untranslatable> {

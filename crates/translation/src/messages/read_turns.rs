@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::cache_marks;
 use crate::customer_tools::{self, CustomerTools};
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members, Raw, is_given};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given};
 use crate::messages::fields;
 use crate::part::{
     Cache, ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall,
@@ -175,7 +175,7 @@ impl<'a> TurnReader<'_, 'a> {
     fn mid_conversation(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
     ) -> Result<(), Untranslatable> {
         for (key, value) in members {
             let at = at.key(&key);
@@ -194,7 +194,7 @@ impl<'a> TurnReader<'_, 'a> {
     fn tool_change(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
         kind: &str,
     ) -> Result<(), Untranslatable> {
         let tool = members.into_iter().find(|(key, _)| key == "tool");
@@ -220,7 +220,7 @@ impl<'a> TurnReader<'_, 'a> {
     fn reference(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
     ) -> Result<(), Untranslatable> {
         let name = members.into_iter().find(|(key, _)| key == "tool_name");
         let (_, name) = at.needed("tool_name", name)?;
@@ -229,7 +229,7 @@ impl<'a> TurnReader<'_, 'a> {
     }
 
     /// Tools that a search of the provider's has found, as far as they can be read.
-    fn found(&mut self, members: &Members<'a>) {
+    fn found(&mut self, members: &MemberList<'a>) {
         let member = |value: Raw<'a>, name: &str| {
             value.members()?.into_iter().find(|(key, _)| key == name).map(|(_, value)| value)
         };
@@ -245,7 +245,7 @@ impl<'a> TurnReader<'_, 'a> {
     fn compaction(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
     ) -> Result<(), Untranslatable> {
         let (mut summary, mut is_sealed, mut cache) = (None, false, None);
         for (key, value) in members {
@@ -280,7 +280,7 @@ impl<'a> TurnReader<'_, 'a> {
     fn tool_result(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
     ) -> Result<ToolResult<'a>, Untranslatable> {
         let (mut id, mut content, mut is_error, mut cache) = (None, Vec::new(), false, None);
         for (key, value) in members {
@@ -346,7 +346,7 @@ fn other(at: &FieldPath<'_>, kind: &str) -> Result<(), Untranslatable> {
 /// Reads a content block; false if it is not one.
 fn content<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     kind: &str,
     mut put: impl FnMut(ContentPart<'a>),
 ) -> Result<bool, Untranslatable> {
@@ -360,7 +360,7 @@ fn content<'a>(
     Ok(true)
 }
 
-fn text<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a>, Untranslatable> {
+fn text<'a>(at: &FieldPath<'_>, members: MemberList<'a>) -> Result<Text<'a>, Untranslatable> {
     let (mut text, mut cache) = (None, None);
     for (key, value) in members {
         let at = at.key(&key);
@@ -374,7 +374,10 @@ fn text<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a>, Untran
 }
 
 /// A result of a search that the customer ran: its title, its source and its texts.
-fn search_result<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a>, Untranslatable> {
+fn search_result<'a>(
+    at: &FieldPath<'_>,
+    members: MemberList<'a>,
+) -> Result<Text<'a>, Untranslatable> {
     let (mut title, mut source, mut texts, mut cache) = (None, None, Vec::new(), None);
     for (key, value) in members {
         let at = at.key(&key);
@@ -400,7 +403,7 @@ fn search_result<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<Text<'a
 /// Reads a block with a `source` (picture or document) as a media part.
 fn media<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     mut put: impl FnMut(MediaPart<'a>),
 ) -> Result<(), Untranslatable> {
     let (mut source, mut cache) = (None, None);
@@ -420,7 +423,7 @@ fn media<'a>(
 /// Reads a document after its description. A document made of blocks is replaced by them.
 fn document<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     mut put: impl FnMut(ContentPart<'a>),
 ) -> Result<(), Untranslatable> {
     let (mut source, mut name, mut context, mut cache) = (None, None, None, None);
@@ -493,7 +496,7 @@ fn source<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Source<'a>, Untransl
 
 fn thought<'a>(
     at: &FieldPath<'_>,
-    members: Members<'a>,
+    members: MemberList<'a>,
     kind: &str,
 ) -> Result<Reasoning<'a>, Untranslatable> {
     let (mut text, mut seal) = (Cow::Borrowed(""), None);
@@ -514,7 +517,10 @@ fn thought<'a>(
     Ok(Reasoning { text, seal })
 }
 
-fn tool_use<'a>(at: &FieldPath<'_>, members: Members<'a>) -> Result<ToolCall<'a>, Untranslatable> {
+fn tool_use<'a>(
+    at: &FieldPath<'_>,
+    members: MemberList<'a>,
+) -> Result<ToolCall<'a>, Untranslatable> {
     let (mut id, mut name, mut input) = (None, None, None);
     let mut cache: Option<Cache> = None;
     for (key, value) in members {

@@ -76,13 +76,13 @@ pub(super) fn request(
 }
 
 /// The token of a thought that Anthropic sealed.
-fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<NativeSeal<'s>> {
+fn own_seal<'s>(one: &'s Reasoning<'_>) -> Option<ThinkingSeal<'s>> {
     let seal = one.seal.as_deref()?;
-    let signature = seal::open(Maker::Messages, seal).map(NativeSeal::Signature);
-    signature.or_else(|| seal::open(Maker::MessagesRedacted, seal).map(NativeSeal::Redacted))
+    let signature = seal::open(Maker::Messages, seal).map(ThinkingSeal::Signature);
+    signature.or_else(|| seal::open(Maker::MessagesRedacted, seal).map(ThinkingSeal::Redacted))
 }
 
-enum NativeSeal<'s> {
+enum ThinkingSeal<'s> {
     Signature(&'s str),
     Redacted(&'s str),
 }
@@ -181,12 +181,12 @@ fn write_block(block: &TurnBlock<'_>, out: &mut Vec<u8>) -> Result<(), Untransla
 fn reasoning(one: &Reasoning<'_>, out: &mut Vec<u8>) {
     let mut object = Members::object(out);
     match own_seal(one) {
-        Some(NativeSeal::Signature(signature)) => {
+        Some(ThinkingSeal::Signature(signature)) => {
             object.text(out, "type", "thinking");
             object.text(out, "thinking", &one.text);
             object.text(out, "signature", signature);
         }
-        Some(NativeSeal::Redacted(data)) => {
+        Some(ThinkingSeal::Redacted(data)) => {
             object.text(out, "type", "redacted_thinking");
             object.text(out, "data", data);
         }

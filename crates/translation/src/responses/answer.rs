@@ -128,14 +128,14 @@ pub(super) fn usage(counts: &Counts, out: &mut Vec<u8>) {
 
 /// The status of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum ResponseStatus {
     InProgress,
     Completed,
     Incomplete(&'static str),
     Failed,
 }
 
-impl Status {
+impl ResponseStatus {
     /// The status in which a model stops.
     pub(super) fn after(stop: &Stop<'_>) -> Self {
         match stop {
@@ -158,7 +158,7 @@ impl Status {
 
 /// Members of a response object that do not repeat the request.
 pub(super) struct ResponseState<'s> {
-    pub(super) status: Status,
+    pub(super) status: ResponseStatus,
     /// The items of its output, with commas between them.
     pub(super) output: &'s [u8],
     pub(super) counts: Option<&'s Counts>,
@@ -174,7 +174,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.key(out, "completed_at");
     match shown.status {
         // The clock is read once for an answer.
-        Status::Completed => out.extend_from_slice(frame.created.to_string().as_bytes()),
+        ResponseStatus::Completed => out.extend_from_slice(frame.created.to_string().as_bytes()),
         _ => out.extend_from_slice(b"null"),
     }
     document.text(out, "status", shown.status.word());
@@ -203,7 +203,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     }
     document.key(out, "incomplete_details");
     match shown.status {
-        Status::Incomplete(reason) => {
+        ResponseStatus::Incomplete(reason) => {
             let mut details = Members::object(out);
             details.text(out, "reason", reason);
             details.end(out);
@@ -229,7 +229,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
 
 /// An item of the output that is being put together.
 #[derive(Clone, Debug)]
-pub(super) enum OpenItem {
+pub(super) enum OutputItem {
     Message {
         text: String,
         refusal: String,
@@ -250,7 +250,7 @@ pub(super) enum OpenItem {
     },
 }
 
-impl OpenItem {
+impl OutputItem {
     /// A message with this content.
     pub(super) fn message(text: &str, refusal: &str) -> Self {
         let (text, refusal) = (text.to_owned(), refusal.to_owned());
@@ -419,47 +419,47 @@ pub(super) fn refusal_content(text: &str, out: &mut Vec<u8>) {
 }
 
 pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
-    let (mut items, mut status, mut counts) = (Vec::new(), Status::Completed, Counts::default());
+    let (mut items, mut status, mut counts) =
+        (Vec::new(), ResponseStatus::Completed, Counts::default());
     for piece in answer {
         match piece {
             AnswerPart::Begin { .. } | AnswerPart::Alive => {}
             AnswerPart::Text(more) => match items.last_mut() {
-                Some(OpenItem::Message { text, refusal, .. }) if refusal.is_empty() => {
+                Some(OutputItem::Message { text, refusal, .. }) if refusal.is_empty() => {
                     text.push_str(more);
                 }
-                _ => items.push(OpenItem::message(more, "")),
+                _ => items.push(OutputItem::message(more, "")),
             },
             AnswerPart::Citation(citation) => {
-                if let Some(OpenItem::Message { text, cited, .. }) = items.last_mut() {
+                if let Some(OutputItem::Message { text, cited, .. }) = items.last_mut() {
                     cited.add(text, citation);
                 }
             }
             AnswerPart::Refusal(more) => match items.last_mut() {
-                Some(OpenItem::Message { refusal, .. }) => refusal.push_str(more),
-                _ => items.push(OpenItem::message("", more)),
+                Some(OutputItem::Message { refusal, .. }) => refusal.push_str(more),
+                _ => items.push(OutputItem::message("", more)),
             },
             AnswerPart::Reasoning(more) => match items.last_mut() {
-                Some(OpenItem::Reasoning { text, seal: None }) => text.push_str(more),
-                _ => {
-                    items.push(OpenItem::Reasoning { text: more.clone().into_owned(), seal: None })
-                }
+                Some(OutputItem::Reasoning { text, seal: None }) => text.push_str(more),
+                _ => items
+                    .push(OutputItem::Reasoning { text: more.clone().into_owned(), seal: None }),
             },
             AnswerPart::Seal(own) => match items.last_mut() {
-                Some(OpenItem::Reasoning { seal: seal @ None, .. }) => {
+                Some(OutputItem::Reasoning { seal: seal @ None, .. }) => {
                     *seal = Some(own.clone().into_owned());
                 }
                 _ => items.push(sealed(own)),
             },
             AnswerPart::ToolCall { id, name, seal } => {
                 items.extend(seal.as_deref().map(sealed));
-                items.push(OpenItem::call(id, name, frame));
+                items.push(OutputItem::call(id, name, frame));
             }
             AnswerPart::Input(more) => {
-                if let Some(OpenItem::Call { input, .. }) = items.last_mut() {
+                if let Some(OutputItem::Call { input, .. }) = items.last_mut() {
                     input.push_str(more);
                 }
             }
-            AnswerPart::Stop(stop) => status = Status::after(stop),
+            AnswerPart::Stop(stop) => status = ResponseStatus::after(stop),
             AnswerPart::End(reported) => counts = *reported,
             AnswerPart::Error(failure) => return failure::openai_document(failure),
         }
@@ -478,11 +478,11 @@ pub(super) fn write(answer: &[AnswerPart<'_>], frame: &AnswerFrame) -> Vec<u8> {
 }
 
 /// Thoughts that only their maker can read.
-pub(super) fn sealed(seal: &str) -> OpenItem {
-    OpenItem::Reasoning { text: String::new(), seal: Some(seal.to_owned()) }
+pub(super) fn sealed(seal: &str) -> OutputItem {
+    OutputItem::Reasoning { text: String::new(), seal: Some(seal.to_owned()) }
 }
 
 /// The id of an item.
-pub(super) fn item_id(item: &OpenItem, frame: &AnswerFrame, place: usize) -> String {
+pub(super) fn item_id(item: &OutputItem, frame: &AnswerFrame, place: usize) -> String {
     format!("{}{}{place}", item.prefix(), frame.nonce)
 }

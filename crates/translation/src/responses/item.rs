@@ -144,7 +144,7 @@ impl CitedText {
 /// Reads an annotation: `None` for one that refers to no page of the web.
 pub(super) fn citation(annotation: &RawValue) -> Option<CitedText> {
     #[derive(Deserialize)]
-    struct WireAnnotation {
+    struct WireUrlAnnotation {
         #[serde(rename = "type")]
         kind: String,
         start_index: u64,
@@ -153,7 +153,7 @@ pub(super) fn citation(annotation: &RawValue) -> Option<CitedText> {
         #[serde(default)]
         title: String,
     }
-    let WireAnnotation { kind, start_index: start, end_index: end, url, title } =
+    let WireUrlAnnotation { kind, start_index: start, end_index: end, url, title } =
         json::read(annotation.get())?;
     (kind == "url_citation").then_some(CitedText { content: 0, start, end, url, title })
 }

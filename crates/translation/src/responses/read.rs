@@ -2,7 +2,7 @@
 
 use crate::answer_format;
 use crate::dialect::{AnswerFrame, TranslatableRequest, Untranslatable};
-use crate::field_path::{FieldPath, Members, OmissionLog, Raw, document, is_given};
+use crate::field_path::{FieldPath, MemberList, OmissionLog, Raw, document, is_given};
 use crate::part::{PromptPart, Sampling, Text};
 use crate::responses::fields;
 use crate::responses::read_items;
@@ -86,7 +86,7 @@ pub(super) fn request(body: &[u8]) -> Result<TranslatableRequest<'_>, Untranslat
 }
 
 /// The members that the answer repeats, as [`AnswerFrame::repeated`] has them.
-fn repeated(members: &Members<'_>) -> String {
+fn repeated(members: &MemberList<'_>) -> String {
     let mut out = Vec::new();
     for (field, otherwise) in REPEATED {
         let given = members.iter().find(|(key, value)| key == field && is_given(*value));

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use crate::cache_marks;
 use crate::customer_tools;
 use crate::dialect::{NamespacedTool, Untranslatable};
-use crate::field_path::{FieldPath, Members, Raw, is_given, is_object};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given, is_object};
 use crate::media;
 use crate::part::{
     ContentPart, MediaPart, PromptPart, Reasoning, Source, Speaker, Text, ToolCall, ToolResult,
@@ -94,7 +94,11 @@ impl<'a> ItemReader<'_, 'a> {
         self.parts.push(part);
     }
 
-    fn message(&mut self, at: &FieldPath<'_>, members: Members<'a>) -> Result<(), Untranslatable> {
+    fn message(
+        &mut self,
+        at: &FieldPath<'_>,
+        members: MemberList<'a>,
+    ) -> Result<(), Untranslatable> {
         let (mut role, mut contents, mut cache) = (None, Vec::new(), None);
         for (key, value) in members {
             let at = at.key(&key);
@@ -143,7 +147,7 @@ impl<'a> ItemReader<'_, 'a> {
     fn additional_tools(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
     ) -> Result<(), Untranslatable> {
         for (key, value) in members {
             let at = at.key(&key);
@@ -160,7 +164,7 @@ impl<'a> ItemReader<'_, 'a> {
     fn tool_search(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
         kind: &str,
     ) -> Result<(), Untranslatable> {
         let (mut id, mut input, mut found) = (None, Cow::Borrowed("{}"), Vec::new());
@@ -200,7 +204,7 @@ impl<'a> ItemReader<'_, 'a> {
     fn call(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
         kind: &str,
     ) -> Result<(), Untranslatable> {
         let is_free = kind == "custom_tool_call";
@@ -242,7 +246,11 @@ impl<'a> ItemReader<'_, 'a> {
         Ok(())
     }
 
-    fn result(&mut self, at: &FieldPath<'_>, members: Members<'a>) -> Result<(), Untranslatable> {
+    fn result(
+        &mut self,
+        at: &FieldPath<'_>,
+        members: MemberList<'a>,
+    ) -> Result<(), Untranslatable> {
         let (mut id, mut item, mut content, mut cache) = (None, None, Vec::new(), None);
         let mut is_error = false;
         for (key, value) in members {
@@ -392,7 +400,7 @@ fn audio<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Source<'a>, Untransla
 fn reasoning_item<'a>(
     at: &FieldPath<'_>,
     whole: Raw<'a>,
-    members: Members<'a>,
+    members: MemberList<'a>,
 ) -> Result<Reasoning<'a>, Untranslatable> {
     let (mut text, mut seal) = (String::new(), None);
     for (key, value) in members {

@@ -16,7 +16,7 @@ use crate::responses::open_items::{ItemName, OpenItems};
 
 /// An event, with the fields of all of its types.
 #[derive(Deserialize)]
-struct WireEvent<'a> {
+struct WireResponseEvent<'a> {
     #[serde(borrow, rename = "type", default)]
     kind: BorrowedStr<'a>,
     #[serde(default)]
@@ -74,7 +74,7 @@ impl ReadStream for ResponseReader {
         if data.trim_ascii() == b"[DONE]" {
             return Ok(());
         }
-        let event: WireEvent<'_> = match json::parse(data) {
+        let event: WireResponseEvent<'_> = match json::parse(data) {
             Ok(event) => event,
             Err(_) if is_new(data) => return Ok(()),
             Err(error) => return Err(MalformedAnswer(format!("no event of a response: {error}"))),
@@ -119,7 +119,7 @@ impl ResponseReader {
     /// An event about a part of an item. What is new among them is passed over.
     fn piece(
         &mut self,
-        event: WireEvent<'_>,
+        event: WireResponseEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), MalformedAnswer> {
         let name =
@@ -159,7 +159,7 @@ impl ResponseReader {
 
     fn begin(
         &mut self,
-        event: &WireEvent<'_>,
+        event: &WireResponseEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), MalformedAnswer> {
         let item = event.item.map(item::read).transpose()?.unwrap_or_default();
@@ -173,7 +173,7 @@ impl ResponseReader {
 
     fn end_item(
         &mut self,
-        event: &WireEvent<'_>,
+        event: &WireResponseEvent<'_>,
         out: &mut dyn FnMut(AnswerPart<'_>),
     ) -> Result<(), MalformedAnswer> {
         let Some(whole) = event.item else { return Ok(()) };

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::customer_tools::{CustomerTools, RUN_BY_PROVIDER};
 use crate::dialect::{AnswerFrame, NamespacedTool, Untranslatable};
-use crate::field_path::{FieldPath, Members, Raw, is_given};
+use crate::field_path::{FieldPath, MemberList, Raw, is_given};
 use crate::openai_tools;
 use crate::part::{PromptPart, Tool, ToolChoice};
 
@@ -56,7 +56,7 @@ impl<'a> ReadTools<'a> {
     fn namespace(
         &mut self,
         at: &FieldPath<'_>,
-        members: Members<'a>,
+        members: MemberList<'a>,
         are_found: bool,
         names: &mut Vec<Cow<'a, str>>,
     ) -> Result<(), Untranslatable> {
@@ -104,7 +104,11 @@ impl<'a> ReadTools<'a> {
 
     /// A search for tools. One that the customer runs is a function; of one that the provider would run
     /// nothing is left to find tools, so all of them are in the prompt.
-    fn search(&mut self, at: &FieldPath<'_>, members: Members<'a>) -> Result<(), Untranslatable> {
+    fn search(
+        &mut self,
+        at: &FieldPath<'_>,
+        members: MemberList<'a>,
+    ) -> Result<(), Untranslatable> {
         let (mut description, mut schema, mut is_clients) = (None, None, false);
         for (key, value) in members {
             let at = at.key(&key);
@@ -209,7 +213,7 @@ fn chosen<'a>(at: &FieldPath<'_>, value: Raw<'a>) -> Result<Cow<'a, str>, Untran
 /// A function or a tool that takes free text, and whether it waits until a search has found it.
 fn read_tool<'a>(
     at: &FieldPath<'_>,
-    mut members: Members<'a>,
+    mut members: MemberList<'a>,
     is_free: bool,
 ) -> Result<(Tool<'a>, bool), Untranslatable> {
     let mut waits = false;

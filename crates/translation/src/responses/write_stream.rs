@@ -8,7 +8,7 @@ use crate::dialect::{AnswerFrame, WriteStream};
 use crate::json::{self, Members};
 use crate::part::{AnswerPart, Citation, Counts, UpstreamFailure};
 use crate::responses::answer::{
-    self, CitedPages, OpenItem, ResponseState, Status, item_id, refusal_content, sealed,
+    self, CitedPages, OutputItem, ResponseState, ResponseStatus, item_id, refusal_content, sealed,
     text_content,
 };
 
@@ -21,8 +21,8 @@ pub(super) struct ResponseWriter {
     output: Vec<u8>,
     /// Number of items so far: the index of the open one.
     place: usize,
-    open: Option<OpenItem>,
-    status: Status,
+    open: Option<OutputItem>,
+    status: ResponseStatus,
     has_begun: bool,
 }
 
@@ -34,7 +34,7 @@ impl ResponseWriter {
             output: Vec::new(),
             place: 0,
             open: None,
-            status: Status::Completed,
+            status: ResponseStatus::Completed,
             has_begun: false,
         }
     }
@@ -97,12 +97,14 @@ impl ResponseWriter {
         item
     }
 
-    fn begin(&mut self, item: OpenItem, out: &mut Vec<u8>) {
+    fn begin(&mut self, item: OutputItem, out: &mut Vec<u8>) {
         self.close(out);
         // As it begins, it is empty.
         let begun = match &item {
-            OpenItem::Message { .. } => OpenItem::message("", ""),
-            OpenItem::Reasoning { .. } => OpenItem::Reasoning { text: String::new(), seal: None },
+            OutputItem::Message { .. } => OutputItem::message("", ""),
+            OutputItem::Reasoning { .. } => {
+                OutputItem::Reasoning { text: String::new(), seal: None }
+            }
             call => call.clone(),
         };
         // The event that adds an item shows it empty: SDKs append the deltas to what stands there.
@@ -112,7 +114,7 @@ impl ResponseWriter {
     }
 
     fn begin_message(&mut self, is_refusal: bool, out: &mut Vec<u8>) {
-        self.begin(OpenItem::message("", ""), out);
+        self.begin(OutputItem::message("", ""), out);
         self.item_event("response.content_part.added", out, |event, out| {
             event.integer(out, "content_index", 0);
             event.key(out, "part");
@@ -127,7 +129,7 @@ impl ResponseWriter {
     fn close(&mut self, out: &mut Vec<u8>) {
         let Some(open) = self.open.clone() else { return };
         match &open {
-            OpenItem::Message { text, refusal, cited } if refusal.is_empty() => {
+            OutputItem::Message { text, refusal, cited } if refusal.is_empty() => {
                 self.item_event("response.output_text.done", out, |event, out| {
                     event.integer(out, "content_index", 0);
                     event.text(out, "text", text);
@@ -139,7 +141,7 @@ impl ResponseWriter {
                     text_content(text, cited, out);
                 });
             }
-            OpenItem::Message { refusal, .. } => {
+            OutputItem::Message { refusal, .. } => {
                 self.item_event("response.refusal.done", out, |event, out| {
                     event.integer(out, "content_index", 0);
                     event.text(out, "refusal", refusal);
@@ -151,8 +153,8 @@ impl ResponseWriter {
                 });
             }
             // Sealed thoughts without words have no summary whose end could be told.
-            OpenItem::Reasoning { text, .. } if text.is_empty() => {}
-            OpenItem::Reasoning { text, .. } => {
+            OutputItem::Reasoning { text, .. } if text.is_empty() => {}
+            OutputItem::Reasoning { text, .. } => {
                 self.item_event("response.reasoning_summary_text.done", out, |event, out| {
                     event.integer(out, "summary_index", 0);
                     event.text(out, "text", text);
@@ -163,8 +165,8 @@ impl ResponseWriter {
                 });
             }
             // Its arguments come with the whole item.
-            OpenItem::Call { is_search: true, .. } => {}
-            OpenItem::Call { name, is_free, .. } => {
+            OutputItem::Call { is_search: true, .. } => {}
+            OutputItem::Call { name, is_free, .. } => {
                 let input = open.customers_input();
                 let (kind, field) = match is_free {
                     true => ("response.custom_tool_call_input", "input"),
@@ -196,7 +198,7 @@ impl ResponseWriter {
 
     fn say(&mut self, more: &str, is_refusal: bool, out: &mut Vec<u8>) {
         let is_open = match &self.open {
-            Some(OpenItem::Message { refusal, text, .. }) => match is_refusal {
+            Some(OutputItem::Message { refusal, text, .. }) => match is_refusal {
                 // A message has one content here, a text or a refusal: the other kind begins another
                 // message.
                 true => text.is_empty(),
@@ -207,7 +209,7 @@ impl ResponseWriter {
         if !is_open {
             self.begin_message(is_refusal, out);
         }
-        if let Some(OpenItem::Message { text, refusal, .. }) = &mut self.open {
+        if let Some(OutputItem::Message { text, refusal, .. }) = &mut self.open {
             if is_refusal { refusal.push_str(more) } else { text.push_str(more) }
         }
         let kind = if is_refusal { "response.refusal.delta" } else { "response.output_text.delta" };
@@ -222,7 +224,7 @@ impl ResponseWriter {
     }
 
     fn cite(&mut self, citation: &Citation<'_>, out: &mut Vec<u8>) {
-        let Some(OpenItem::Message { text, cited, .. }) = &mut self.open else { return };
+        let Some(OutputItem::Message { text, cited, .. }) = &mut self.open else { return };
         // What cannot be placed in the text is left out: a citation is no reason to end an answer.
         let Some((annotation, place)) = cited.add(text, citation) else { return };
         self.item_event("response.output_text.annotation.added", out, |event, out| {
@@ -234,11 +236,11 @@ impl ResponseWriter {
     }
 
     fn think(&mut self, more: &str, out: &mut Vec<u8>) {
-        if !matches!(&self.open, Some(OpenItem::Reasoning { seal: None, .. })) {
-            self.begin(OpenItem::Reasoning { text: String::new(), seal: None }, out);
+        if !matches!(&self.open, Some(OutputItem::Reasoning { seal: None, .. })) {
+            self.begin(OutputItem::Reasoning { text: String::new(), seal: None }, out);
         }
         let mut is_first = false;
-        if let Some(OpenItem::Reasoning { text, .. }) = &mut self.open {
+        if let Some(OutputItem::Reasoning { text, .. }) = &mut self.open {
             is_first = text.is_empty();
             text.push_str(more);
         }
@@ -256,7 +258,7 @@ impl ResponseWriter {
 
     fn seal(&mut self, own: &str, out: &mut Vec<u8>) {
         match &mut self.open {
-            Some(OpenItem::Reasoning { seal: seal @ None, .. }) => *seal = Some(own.to_owned()),
+            Some(OutputItem::Reasoning { seal: seal @ None, .. }) => *seal = Some(own.to_owned()),
             // A seal without thoughts before it, as Gemini signs calls: an item of its own carries
             // it.
             _ => self.begin(sealed(own), out),
@@ -267,7 +269,7 @@ impl ResponseWriter {
     fn end(&mut self, counts: &Counts, out: &mut Vec<u8>) {
         self.close(out);
         let kind = match self.status {
-            Status::Incomplete(_) => "response.incomplete",
+            ResponseStatus::Incomplete(_) => "response.incomplete",
             _ => "response.completed",
         };
         let output = std::mem::take(&mut self.output);
@@ -283,7 +285,7 @@ impl ResponseWriter {
     fn fail(&mut self, failure: &UpstreamFailure, out: &mut Vec<u8>) {
         let output = std::mem::take(&mut self.output);
         let shown = ResponseState {
-            status: Status::Failed,
+            status: ResponseStatus::Failed,
             output: &output,
             counts: None,
             error: Some(failure),
@@ -306,7 +308,7 @@ impl WriteStream for ResponseWriter {
             AnswerPart::Begin { .. } if std::mem::replace(&mut self.has_begun, true) => {}
             AnswerPart::Begin { .. } => {
                 let shown = ResponseState {
-                    status: Status::InProgress,
+                    status: ResponseStatus::InProgress,
                     output: b"",
                     counts: None,
                     error: None,
@@ -326,10 +328,11 @@ impl WriteStream for ResponseWriter {
                 if let Some(seal) = seal {
                     self.seal(seal, out);
                 }
-                self.begin(OpenItem::call(id, name, &self.frame), out);
+                self.begin(OutputItem::call(id, name, &self.frame), out);
             }
             AnswerPart::Input(more) => {
-                let Some(OpenItem::Call { input, is_free, is_search, .. }) = &mut self.open else {
+                let Some(OutputItem::Call { input, is_free, is_search, .. }) = &mut self.open
+                else {
                     return;
                 };
                 input.push_str(more);
@@ -342,7 +345,7 @@ impl WriteStream for ResponseWriter {
             }
             AnswerPart::Stop(stop) => {
                 self.close(out);
-                self.status = Status::after(stop);
+                self.status = ResponseStatus::after(stop);
             }
             AnswerPart::End(counts) => self.end(counts, out),
             AnswerPart::Error(failure) => self.fail(failure, out),
@@ -350,6 +353,6 @@ impl WriteStream for ResponseWriter {
     }
 
     fn held_bytes(&self) -> usize {
-        self.output.len() + self.open.as_ref().map_or(0, OpenItem::held_bytes)
+        self.output.len() + self.open.as_ref().map_or(0, OutputItem::held_bytes)
     }
 }

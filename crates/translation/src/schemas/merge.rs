@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{DEPTH_MAX, choice, member, push_member};
 use crate::dialect::Untranslatable;
-use crate::field_path::{FieldPath, Members as Read, Raw};
+use crate::field_path::{FieldPath, MemberList as Read, Raw};
 use crate::json::Members;
 
 /// Keys that hold the definitions of a schema: since draft 2019-09, and before.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Subset, fit, listed, member, push_member};
-use crate::field_path::{Members as Read, Raw, is_given};
+use crate::field_path::{MemberList as Read, Raw, is_given};
 use crate::json::Members;
 use crate::tool_schema;
 

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::target;
-use crate::dialect::{Dialect, Losses, Untranslatable, UpstreamDialect};
+use crate::dialect::{CustomerDialect, Losses, Untranslatable, UpstreamDialect};
 use crate::{Chat, Converse, Messages};
 
 /// Finds violations of the documentation's rules in a schema.

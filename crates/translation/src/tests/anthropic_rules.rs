@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::target;
-use crate::dialect::{Dialect, Losses, Mode, ThinkingStyle, TranslationTarget, UpstreamDialect};
+use crate::dialect::{
+    CustomerDialect, Losses, Mode, ThinkingStyle, TranslationTarget, UpstreamDialect,
+};
 use crate::seal::{self, Maker};
 use crate::{Chat, Messages};
 

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::target;
-use crate::dialect::{Dialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
+use crate::dialect::{CustomerDialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
 use crate::{Chat, Converse, Gemini, Messages, Responses};
 
 fn written(
-    customer: &dyn Dialect,
+    customer: &dyn CustomerDialect,
     target: &TranslationTarget,
     body: &Value,
 ) -> (Value, Vec<String>) {
@@ -24,7 +24,7 @@ fn other_maker() -> TranslationTarget {
 }
 
 /// Histories with a call and its result and no tools, as compaction of agents sends them.
-fn histories() -> [(&'static dyn Dialect, Value); 4] {
+fn histories() -> [(&'static dyn CustomerDialect, Value); 4] {
     let call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
     [
         (

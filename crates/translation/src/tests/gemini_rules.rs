@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::target;
-use crate::dialect::{Dialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
+use crate::dialect::{CustomerDialect, Losses, ThinkingStyle, TranslationTarget, UpstreamDialect};
 use crate::{Chat, Gemini, Messages};
 
 fn written(
-    customer: &dyn Dialect,
+    customer: &dyn CustomerDialect,
     target: &TranslationTarget,
     body: &Value,
 ) -> (Value, Vec<String>) {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    AnswerFrame, Dialect, Losses, Mode, NamespacedTool, TranslationTarget, UpstreamDialect,
+    AnswerFrame, CustomerDialect, Losses, Mode, NamespacedTool, TranslationTarget, UpstreamDialect,
 };
 use crate::part::{AnswerPart, Counts, PromptPart, Stop, Thinking};
 use crate::{Chat, Converse, Gemini, Messages, Responses};
@@ -14,7 +14,7 @@ use super::{target, write_events};
 const UPSTREAMS: [&dyn UpstreamDialect; 5] = [&Chat, &Messages, &Responses, &Gemini, &Converse];
 
 /// The request in each other dialect, and the names of the fields that its reader left out.
-fn translated(customer: &dyn Dialect, body: &Value) -> (Vec<Value>, Vec<String>) {
+fn translated(customer: &dyn CustomerDialect, body: &Value) -> (Vec<Value>, Vec<String>) {
     let text = body.to_string();
     let mut names = Vec::new();
     let others = UPSTREAMS.into_iter().filter(|up| format!("{up:?}") != format!("{customer:?}"));
@@ -33,7 +33,7 @@ fn translated(customer: &dyn Dialect, body: &Value) -> (Vec<Value>, Vec<String>)
 }
 
 /// Asserts that the request reaches every other dialect without these names.
-fn left_out(customer: &dyn Dialect, body: &Value, expected: &[&str]) {
+fn left_out(customer: &dyn CustomerDialect, body: &Value, expected: &[&str]) {
     let (_, names) = translated(customer, body);
     let mut expected = expected.to_vec();
     expected.sort_unstable();
@@ -44,19 +44,19 @@ fn left_out(customer: &dyn Dialect, body: &Value, expected: &[&str]) {
     assert_eq!(strict.is_err(), !expected.is_empty(), "{customer:?} {body}");
 }
 
-fn refused(customer: &dyn Dialect, body: &Value) -> String {
+fn refused(customer: &dyn CustomerDialect, body: &Value) -> String {
     let text = body.to_string();
     let refusal = customer.read_request(text.as_bytes()).expect_err(&text);
     format!("{} | {}", refusal.field, refusal.message)
 }
 
 /// A request with these messages, items or turns behind something that a user has said.
-fn after_hi(customer: &dyn Dialect, message: Value) -> Value {
+fn after_hi(customer: &dyn CustomerDialect, message: Value) -> Value {
     let key = if format!("{customer:?}") == "Responses" { "input" } else { "messages" };
     json!({"model": "m", key: [{"role": "user", "content": "hi"}, message, {"role": "user", "content": "on"}]})
 }
 
-fn with(customer: &dyn Dialect, field: &str, value: Value) -> Value {
+fn with(customer: &dyn CustomerDialect, field: &str, value: Value) -> Value {
     let mut body = match format!("{customer:?}").as_str() {
         "Responses" => json!({"input": "hi"}),
         "Gemini" => json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
@@ -476,7 +476,7 @@ fn parts_of_earlier_answers_are_left_out_of_gemini() {
 
 #[test]
 fn a_choice_of_a_tool_that_a_provider_runs_is_refused() {
-    let rows: [(&dyn Dialect, Value, Value); 4] = [
+    let rows: [(&dyn CustomerDialect, Value, Value); 4] = [
         (&Responses, json!([{"type": "web_search"}]), json!({"type": "web_search"})),
         (&Responses, json!([{"type": "web_search"}]), json!("required")),
         (
@@ -497,7 +497,7 @@ fn a_choice_of_a_tool_that_a_provider_runs_is_refused() {
 #[test]
 fn a_request_that_says_nothing_is_refused_in_its_providers_words() {
     for (customer, body, words) in [
-        (&Gemini as &dyn Dialect, json!({}), "contents is not specified"),
+        (&Gemini as &dyn CustomerDialect, json!({}), "contents is not specified"),
         (&Gemini, json!({"contents": []}), "contents is not specified"),
         (&Chat, json!({}), "Missing required parameter: 'messages'."),
         (&Chat, json!({"messages": []}), "at least one message"),

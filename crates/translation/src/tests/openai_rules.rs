@@ -13,7 +13,7 @@ fn mistral() -> TranslationTarget {
 
 /// Translates a customer's request for an upstream.
 fn over(
-    customer: &dyn Dialect,
+    customer: &dyn CustomerDialect,
     upstream: &dyn UpstreamDialect,
     target: &TranslationTarget,
     request: &Value,
@@ -23,7 +23,7 @@ fn over(
 
 /// The request as the upstream gets it, with the names of the fields that are left out.
 fn written(
-    customer: &dyn Dialect,
+    customer: &dyn CustomerDialect,
     upstream: &dyn UpstreamDialect,
     target: &TranslationTarget,
     request: &Value,
@@ -109,7 +109,7 @@ fn every_call_has_its_result_directly_behind_it_and_every_result_its_call() {
             tool_result("c1", "one"), tool_result("lost", "nobody's")]},
         {"role": "assistant", "content": [tool_use("c4")]},
     ]));
-    for (upstream, target) in [(&Chat as &dyn Dialect, common()), (&Chat, target())] {
+    for (upstream, target) in [(&Chat as &dyn CustomerDialect, common()), (&Chat, target())] {
         let sent = over(&Messages, upstream, &target, &request);
         let messages = sent["messages"].as_array().expect("messages");
         let results: Vec<(&str, &str)> = messages
@@ -201,7 +201,7 @@ fn with_tool(schema: Value) -> Value {
 }
 
 /// The schema and `strict` of the only tool over both of OpenAI's dialects.
-fn sent_tools(customer: &dyn Dialect, request: &Value) -> [(Value, Value, Vec<String>); 2] {
+fn sent_tools(customer: &dyn CustomerDialect, request: &Value) -> [(Value, Value, Vec<String>); 2] {
     let (chat, chat_losses) = written(customer, &Chat, &target(), request);
     let (responses, losses) = written(customer, &Responses, &target(), request);
     let (chat, responses) = (&chat["tools"][0]["function"], &responses["tools"][0]);
@@ -418,7 +418,7 @@ fn pictures_have_types_that_openai_takes() {
         let source = json!({"type": "base64", "media_type": media_type, "data": "AAAA"});
         claude(json!([{"role": "user", "content": [{"type": "image", "source": source}]}]))
     };
-    for upstream in [&Chat as &dyn Dialect, &Responses] {
+    for upstream in [&Chat as &dyn CustomerDialect, &Responses] {
         let request = picture("image/bmp").to_string();
         let read = Messages.read_request(request.as_bytes()).expect("read");
         let refused = upstream.write_request(&read.parts, &target(), &mut Losses::default());

@@ -25,7 +25,7 @@ fn read_both(message: &Value, deltas: &[Value], finish: &str) -> Vec<String> {
 
 /// The message of the assistant that a model gets back, by a customer of each dialect.
 fn sent_back_to_chat(parts: Vec<AnswerPart<'static>>) -> Vec<Value> {
-    let customers: [&dyn Dialect; 2] = [&Messages, &Responses];
+    let customers: [&dyn CustomerDialect; 2] = [&Messages, &Responses];
     let places = [1, 2];
     customers
         .into_iter()

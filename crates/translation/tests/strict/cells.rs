@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tollgate_simulator::strict::{self, StrictDialect};
 use tollgate_translation::dialect::{
-    ChatStyle, Dialect, Efforts, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
+    ChatStyle, CustomerDialect, Efforts, Losses, ThinkingStyle, TranslationTarget, Untranslatable,
     UpstreamDialect,
 };
 use tollgate_translation::names::CallIds;
@@ -75,7 +75,7 @@ pub(crate) fn models(dialect: StrictDialect) -> Vec<TargetModel> {
     }
 }
 
-pub(crate) fn reader(customer: Customer) -> &'static dyn Dialect {
+pub(crate) fn reader(customer: Customer) -> &'static dyn CustomerDialect {
     match customer {
         Customer::Chat => &Chat,
         Customer::Messages => &Messages,

@@ -26,7 +26,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// Framing of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerBody {
+pub(super) enum BodyFraming {
     /// The head has not been written.
     NotBegun,
     /// Number of bytes to come.
@@ -39,7 +39,7 @@ pub(super) enum AnswerBody {
     Whole,
 }
 
-impl AnswerBody {
+impl BodyFraming {
     /// The body that follows `head`, which is changed where the client of `request` cannot read it.
     pub(super) fn behind(request: &RequestHeader, head: &mut AnswerHead) -> Self {
         if head.switches_protocols() {

@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, Method, Request, Version};
 use pingora::http::RequestHeader;
 
-use super::request_body::RequestBody;
+use super::request_body::UnreadBody;
 use crate::error::GatewayError;
 use crate::gateway::wire::framing::{self, RequestLine};
 
@@ -14,7 +14,7 @@ const FIELDS: usize = 16;
 /// A request's head that was read and found sound, and what came with it.
 pub(crate) struct CheckedHead {
     pub(super) request: RequestHeader,
-    pub(super) body: RequestBody,
+    pub(super) body: UnreadBody,
     /// True if the connection can serve another request after this one.
     pub(super) keeps: bool,
 }
@@ -42,7 +42,7 @@ impl CheckedHead {
         let mut request = RequestHeader::from(parts);
         // What is read of a target is what Pingora's own sessions read.
         request.set_raw_path(target).map_err(|_| framing::malformed_line())?;
-        let body = RequestBody::new(framed.body, begun)?;
+        let body = UnreadBody::new(framed.body, begun)?;
         Ok(Box::new(Self { request, body, keeps: framed.keeps }))
     }
 

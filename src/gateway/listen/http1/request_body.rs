@@ -19,7 +19,7 @@ const PIECE_BYTES_MAX: usize = 64 * 1024;
 const SWITCHED_BYTES: usize = 8 * 1024;
 
 /// Unread part of a request body.
-pub(super) struct RequestBody {
+pub(super) struct UnreadBody {
     left: BodyLeft,
     /// Received bytes of the body, or after it, that were not returned yet.
     come: BytesMut,
@@ -37,7 +37,7 @@ enum BodyLeft {
     Broken,
 }
 
-impl RequestBody {
+impl UnreadBody {
     /// Of a body of which `come` came with its head.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ const PIECES_MAX: usize = 16;
 const BYTES_MAX: usize = 32 * 1024;
 
 #[derive(Default)]
-struct QueueState {
+struct PieceQueue {
     pieces: VecDeque<Piece>,
     /// Total size of `pieces`, in bytes.
     bytes: usize,
@@ -33,14 +33,14 @@ struct QueueState {
 }
 
 /// The session's end of the queue.
-pub(super) struct QueueWriter(Arc<Mutex<QueueState>>);
+pub(super) struct QueueWriter(Arc<Mutex<PieceQueue>>);
 
 /// The caller's end of the queue.
-pub(super) struct QueueReader(Arc<Mutex<QueueState>>);
+pub(super) struct QueueReader(Arc<Mutex<PieceQueue>>);
 
 /// Sends the settlement of a request to its caller.
 #[derive(Clone)]
-pub(super) struct SettlementSender(Arc<Mutex<QueueState>>);
+pub(super) struct SettlementSender(Arc<Mutex<PieceQueue>>);
 
 /// The error of a queue without a reader.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub(super) struct ReaderDropped;
 
 /// Creates an empty queue.
 pub(super) fn queue() -> (QueueWriter, SettlementSender, QueueReader) {
-    let state = Arc::<Mutex<QueueState>>::default();
+    let state = Arc::<Mutex<PieceQueue>>::default();
     (QueueWriter(Arc::clone(&state)), SettlementSender(Arc::clone(&state)), QueueReader(state))
 }
 

@@ -25,7 +25,7 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct ReadHead {
     pub(super) head: AnswerHead,
-    pub(super) body: AnswerBody,
+    pub(super) body: UnreadAnswer,
     pub(super) keep: Keep,
     /// The operator's quota in the head.
     pub(super) quota: Option<QuotaReport>,
@@ -42,7 +42,7 @@ pub(super) enum Keep {
 
 /// The body of an answer that is being read.
 #[derive(Debug)]
-pub(super) enum AnswerBody {
+pub(super) enum UnreadAnswer {
     /// Number of bytes to come.
     Length(u64),
     /// A chunked body.
@@ -51,7 +51,7 @@ pub(super) enum AnswerBody {
     UntilClose,
 }
 
-impl AnswerBody {
+impl UnreadAnswer {
     /// No body, or the end of one.
     pub(super) const NONE: Self = Self::Length(0);
 
@@ -187,7 +187,7 @@ fn parse(head: &Bytes, upstream: &Upstream) -> Result<ReadHead> {
     let is_old = parsed.version == Some(0);
     let (body, is_sound) = frame(&mut answer, is_old)?;
     let keep = match body {
-        AnswerBody::UntilClose => Keep::No,
+        UnreadAnswer::UntilClose => Keep::No,
         _ if !is_sound || answer.switches_protocols() => Keep::No,
         _ => neighbour.keep(is_old),
     };
@@ -204,7 +204,7 @@ fn in_small_letters<'a>(name: &str, room: &'a mut [u8; NAME_BYTES_MAX]) -> Optio
 
 /// The framing of the body (RFC 9112, section 6.3), and true if two readers must agree on it: a connection on
 /// which they may not takes no other request.
-fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
+fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(UnreadAnswer, bool)> {
     let has_none = head.status.is_informational() || !head.may_have_body();
     let (coding, another) = {
         let mut codings = head.headers.get_all(&TRANSFER_ENCODING);
@@ -213,9 +213,9 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
     let Some(coding) = coding else {
         let length = length(&head.headers)?;
         return Ok(match length {
-            _ if has_none => (AnswerBody::NONE, true),
-            Some(length) => (AnswerBody::Length(length), true),
-            None => (AnswerBody::UntilClose, false),
+            _ if has_none => (UnreadAnswer::NONE, true),
+            Some(length) => (UnreadAnswer::Length(length), true),
+            None => (UnreadAnswer::UntilClose, false),
         });
     };
     // A coding beside that of chunks would hide what is to be metered.
@@ -226,9 +226,9 @@ fn frame(head: &mut AnswerHead, is_old: bool) -> Result<(AnswerBody, bool)> {
     // reused.
     let has_length = head.headers.remove(&CONTENT_LENGTH);
     if has_none {
-        return Ok((AnswerBody::NONE, false));
+        return Ok((UnreadAnswer::NONE, false));
     }
-    Ok((AnswerBody::Chunks(ChunkScan::lenient()), !has_length && !is_old))
+    Ok((UnreadAnswer::Chunks(ChunkScan::lenient()), !has_length && !is_old))
 }
 
 /// Declared length, which may be repeated with equal values.

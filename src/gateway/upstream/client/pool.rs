@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use pingora::protocols::Stream;
 use tokio::io::AsyncReadExt;
 use tollgate_options::network::Destination;
-use tollgate_outbound::{DialError, LocalResource, Name};
+use tollgate_outbound::{DialError, LocalResource, ResolvedName};
 
 use crate::config::snapshot::Upstream;
 use crate::gateway::upstream::client::UpstreamCall;
@@ -30,7 +30,7 @@ const SPREAD_EVERY: usize = 8;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The connections to all upstreams.
-pub(crate) struct Upstreams {
+pub(crate) struct UpstreamPool {
     connectors: Arc<Connectors>,
     idle: Arc<Idle>,
 }
@@ -55,7 +55,7 @@ pub(super) struct ConnectionTarget {
     address: SocketAddr,
 }
 
-impl Upstreams {
+impl UpstreamPool {
     /// An empty pool that keeps at most `idle_max` idle connections over all upstreams.
     pub(crate) fn new(connectors: Arc<Connectors>, idle_max: usize) -> Self {
         Self { connectors, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
@@ -158,7 +158,11 @@ struct IdleConnection {
 impl Idle {
     /// Takes an open connection to a current address of the destination. Addresses are used in turn; per
     /// address the most recently used connection is taken, so that the others expire.
-    fn take(&self, to: &Arc<Destination>, name: Option<&Name>) -> Option<UpstreamConnection> {
+    fn take(
+        &self,
+        to: &Arc<Destination>,
+        name: Option<&ResolvedName>,
+    ) -> Option<UpstreamConnection> {
         loop {
             let mut connection = self.kept.lock().take(to, name)?;
             if is_open(&mut connection.stream) {
@@ -193,7 +197,11 @@ impl Idle {
 }
 
 impl UnusedByTarget {
-    fn take(&mut self, to: &Arc<Destination>, name: Option<&Name>) -> Option<UpstreamConnection> {
+    fn take(
+        &mut self,
+        to: &Arc<Destination>,
+        name: Option<&ResolvedName>,
+    ) -> Option<UpstreamConnection> {
         let leads_there = |group: &Group| {
             let ConnectionTarget { destination, address } = &group.target;
             !group.connections.is_empty()

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use tollgate::sim::{TaskEnd, TaskProtocol, TaskState};
+use tollgate::sim::{SimulatedTaskState, TaskEnd, TaskProtocol};
 
 use super::super::json_of;
 use super::{TIMEOUT, ask, get, record, sim, statuses, submit, video};
@@ -157,7 +157,7 @@ async fn tasks_are_listed_in_pages_and_a_queued_one_is_cancelled() {
         (status.as_u16(), record["status"].as_str().map(str::to_owned))
     };
     assert_eq!(delete(&queued).await, (200, Some("cancelled".to_owned())));
-    assert_eq!(sim.tasks()[0].state, TaskState::Ended(TaskEnd::Cancelled));
+    assert_eq!(sim.tasks()[0].state, SimulatedTaskState::Ended(TaskEnd::Cancelled));
     assert_eq!(delete(&queued).await, (409, Some("cancelled".to_owned())), "only once");
     assert_eq!(delete(&running).await, (409, Some("running".to_owned())), "too late");
     assert_eq!(delete(&done).await, (200, None), "its record is deleted");

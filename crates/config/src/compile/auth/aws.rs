@@ -7,7 +7,7 @@ use url::Url;
 use super::{check_given, url};
 use crate::document::{Document, Fault};
 use crate::raw;
-use crate::spans::Path;
+use crate::spans::DocumentPath;
 use tollgate_options::auth::{AssumeRole, AwsAuth, AwsKeys};
 
 /// The name that Bedrock has in signatures.
@@ -22,7 +22,7 @@ const TAG_LETTERS_MAX: usize = 128;
 /// Compiles valid settings, and reports the others. `host` is the upstream's.
 pub(super) fn compile(
     document: &mut Document,
-    at: &Path,
+    at: &DocumentPath,
     raw: &raw::Aws,
     host: &str,
 ) -> Option<AwsAuth> {
@@ -50,7 +50,7 @@ pub(super) fn compile(
     Some(AwsAuth { keys, region, service, assume_role })
 }
 
-fn check_keys(document: &mut Document, at: &Path, raw: &raw::Aws) {
+fn check_keys(document: &mut Document, at: &DocumentPath, raw: &raw::Aws) {
     let secrets = [
         ("access_key_id", Some(&raw.access_key_id)),
         ("secret_access_key", Some(&raw.secret_access_key)),
@@ -79,7 +79,7 @@ fn check_keys(document: &mut Document, at: &Path, raw: &raw::Aws) {
     }
 }
 
-fn check_region(document: &mut Document, at: &Path, region: &str, host: &str) {
+fn check_region(document: &mut Document, at: &DocumentPath, region: &str, host: &str) {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let ends_with_digit = region.bytes().next_back().is_some_and(|byte| byte.is_ascii_digit());
     if !region.bytes().all(is_letter) || !region.contains('-') || !ends_with_digit {
@@ -116,8 +116,8 @@ fn is_service(service: &str) -> bool {
 
 fn assumed(
     document: &mut Document,
-    at: &Path,
-    raw: &raw::AssumeRole,
+    at: &DocumentPath,
+    raw: &raw::AssumeRoleSection,
     region: &str,
 ) -> Option<AssumeRole> {
     check_arn(document, &at.key("role_arn"), &raw.role_arn);
@@ -162,7 +162,7 @@ fn assumed(
     })
 }
 
-fn check_arn(document: &mut Document, at: &Path, arn: &str) {
+fn check_arn(document: &mut Document, at: &DocumentPath, arn: &str) {
     let parts: Vec<&str> = arn.splitn(6, ':').collect();
     let is_account =
         |text: &str| text.len() == 12 && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -9,8 +9,8 @@ use crate::postgres::columns::{at_ms, encoded};
 use crate::postgres::history::put_history;
 use crate::postgres::{DbError, Transaction, debts};
 use tollgate_ledger::{
-    AccountId, Charge, DeliveryAttempt, History, OpenTask, Task, TaskEnding, TaskId, TaskPhase,
-    Webhook, is_unanswered,
+    AccountId, Charge, DeliveryAttempt, FleetHistory, OpenTask, Task, TaskEnding, TaskId,
+    TaskPhase, Webhook, is_unanswered,
 };
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
@@ -165,7 +165,7 @@ async fn forget_refused(tx: &Transaction<'_>, task: &Task) -> Result<(), DbError
 }
 
 /// The line of the statement, and what was used.
-fn history_of(ending: &TaskEnding) -> Result<History, DbError> {
-    History::of_record(ending.journaled.clone())
+fn history_of(ending: &TaskEnding) -> Result<FleetHistory, DbError> {
+    FleetHistory::of_record(ending.journaled.clone())
         .map_err(|violation| DbError::Failed(violation.to_string()))
 }

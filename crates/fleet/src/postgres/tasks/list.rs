@@ -12,7 +12,7 @@ const DOUBTS_MAX: i64 = 1000;
 
 /// A page of a list.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listing {
+pub struct SharedTaskPage {
     /// The tasks of the page, the newest first.
     pub tasks: Vec<SharedTask>,
     /// True if more tasks follow.
@@ -31,7 +31,7 @@ impl SharedTasks {
         filter: Option<&TaskFilter>,
         after: Option<TaskId>,
         limit: usize,
-    ) -> Result<Option<Listing>, DbError> {
+    ) -> Result<Option<SharedTaskPage>, DbError> {
         let (matches, state) = match filter {
             None => ("stage <> 'never'", None),
             Some(TaskFilter::Open) => ("stage IN ('submitting', 'submitted')", None),
@@ -71,7 +71,7 @@ impl SharedTasks {
         let mut tasks = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         let has_more = tasks.len() > limit;
         tasks.truncate(limit);
-        Ok(Some(Listing { tasks, has_more }))
+        Ok(Some(SharedTaskPage { tasks, has_more }))
     }
 
     /// The tasks with an unknown outcome of their submission, oldest first.

@@ -12,8 +12,8 @@ use crate::files::lock::DirectoryLock;
 use crate::journal::segment::{self, Position, Reader};
 use crate::memory::follow::central;
 use crate::projection::store;
-use crate::projection::window::{Chunk, UsageCell, UsageTotal, Window};
-use crate::reading::report::{History, track};
+use crate::projection::window::{EntryChunk, UsageCell, UsageTotal, Window};
+use crate::reading::report::{FleetHistory, track};
 use crate::reading::verify;
 use crate::records::error::OpenError;
 use crate::records::loss::ListedLoss;
@@ -59,7 +59,7 @@ pub struct MovePart {
     /// Writes of operators and customers.
     pub writes: Vec<Vec<Record>>,
     /// Lines of statements, by account.
-    pub entries: Vec<(AccountId, Chunk)>,
+    pub entries: Vec<(AccountId, EntryChunk)>,
 }
 
 /// A task with the data that a fleet stores beside it.
@@ -211,7 +211,7 @@ impl MoveParts<'_> {
         if self.is_over {
             self.take_up(&mut writes);
         }
-        let history = History::of(std::mem::take(&mut window));
+        let history = FleetHistory::of(std::mem::take(&mut window));
         self.add(&history)?;
         self.number = self.number.saturating_add(1);
         Ok(Some(MovePart { number: self.number, writes, entries: history.entries }))
@@ -280,7 +280,7 @@ impl MoveParts<'_> {
         self.end_write(writes);
     }
 
-    fn add(&mut self, history: &History) -> Result<(), OpenError> {
+    fn add(&mut self, history: &FleetHistory) -> Result<(), OpenError> {
         for (cell, total) in &history.usage {
             self.usage.entry(cell.clone()).or_default().add(total);
         }

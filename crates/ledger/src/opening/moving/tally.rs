@@ -11,7 +11,7 @@ use tollgate_types::ids::AccountId;
 
 /// Tally of an account, or of all accounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct AccountTally {
     /// Sum of all credit ever added.
     pub granted: Nanousd,
     /// Sum of available money.
@@ -58,14 +58,14 @@ pub struct Tally {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tallies {
     /// Tallies of the single accounts, by id.
-    pub accounts: BTreeMap<AccountId, Tally>,
+    pub accounts: BTreeMap<AccountId, AccountTally>,
     /// Number of codes that operators have issued.
     pub codes: u64,
     /// Number of uses of codes.
     pub uses: u64,
 }
 
-impl Tally {
+impl AccountTally {
     /// Adds usage.
     pub fn add_usage(&mut self, total: &UsageTotal) {
         self.calls = self.calls.saturating_add(total.calls);
@@ -108,14 +108,14 @@ impl Tally {
 impl Tallies {
     /// Sum over all accounts.
     #[must_use]
-    pub fn total(&self) -> Tally {
-        let mut total = Tally::default();
+    pub fn total(&self) -> AccountTally {
+        let mut total = AccountTally::default();
         self.accounts.values().for_each(|tally| total.add(tally));
         total
     }
 
     /// The tally of an account.
-    pub fn of(&mut self, account: AccountId) -> &mut Tally {
+    pub fn of(&mut self, account: AccountId) -> &mut AccountTally {
         self.accounts.entry(account).or_default()
     }
 

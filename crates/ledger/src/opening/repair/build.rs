@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::account::SledContents;
-use super::{Cost, JournalIds, LISTED_MAX, Repair};
+use super::{JournalIds, LISTED_MAX, Repair, RepairCost};
 use crate::files::directory::sync_directory;
 use crate::files::seal::{self, Seal};
 use crate::journal::Chain;
@@ -28,7 +28,7 @@ use tollgate_types::ids::{AccountId, HoldId, Seq};
 const GROUP_RECORDS: usize = 5_000;
 
 /// Rebuilds a journal from the readable records that are consistent without the lost ones.
-pub(super) struct Builder<'a> {
+pub(super) struct JournalBuilder<'a> {
     sled_contents: &'a SledContents,
     /// The last record that the journal had.
     last: Seq,
@@ -51,7 +51,7 @@ pub(super) struct Builder<'a> {
     then: Option<HashMap<AccountId, Balance>>,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> JournalBuilder<'a> {
     pub(super) fn begin(
         sled_contents: &'a SledContents,
         made: &JournalIds,
@@ -298,7 +298,7 @@ impl<'a> Builder<'a> {
             if !differs && charges_dropped == Nanousd::ZERO && credits_dropped == Nanousd::ZERO {
                 continue;
             }
-            repair.accounts.push(Cost {
+            repair.accounts.push(RepairCost {
                 account: account.id,
                 name: account.name.clone(),
                 repaired: then.get(&account.id).copied().unwrap_or(account.balance),
@@ -310,7 +310,7 @@ impl<'a> Builder<'a> {
         for (account, (charges_dropped, credits_dropped)) in self.costs {
             let (name, repaired) = ("(nothing else is known of it)".to_owned(), Balance::default());
             let sled = sled.get(&account).copied();
-            repair.accounts.push(Cost {
+            repair.accounts.push(RepairCost {
                 account,
                 name,
                 repaired,

@@ -5,7 +5,7 @@ use crate::projection::load;
 use std::time::{Duration, Instant};
 
 use super::Projector;
-use crate::projection::load::State;
+use crate::projection::load::ReplayedState;
 use crate::projection::store::StoreError;
 use crate::records::error::OpenError;
 
@@ -84,7 +84,7 @@ impl<'a> Mender<'a> {
     }
 
     /// Opens it, or makes it anew where opening did not help, and brings it up to the journal.
-    fn open(&mut self) -> Result<State, OpenError> {
+    fn open(&mut self) -> Result<ReplayedState, OpenError> {
         let Projector { backlog, dir, head, .. } = self.projector;
         load::check_room(dir, FREE_BYTES_MIN)?;
         let may_rebuild = self.rebuilt_at.is_none_or(|at| at.elapsed() > REBUILD_INTERVAL);

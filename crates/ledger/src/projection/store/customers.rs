@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, IN_DOUBT, Source, Store, StoreError, key, put, value};
+use super::{Batch, IN_DOUBT, RowSource, Store, StoreError, key, put, value};
 use crate::projection::window::CustomerChanges;
 use crate::records::act::{Act, IDS_KEPT};
 use crate::records::code::Code;
@@ -31,7 +31,7 @@ pub(super) const ACT_OF: u8 = b'B';
 pub(super) const ACT_ID: u8 = b'I';
 
 /// Loads the state of customers and of the operator.
-pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+pub(super) fn load_people(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     let unknown = || StoreError::new("a row belongs to no account".to_owned());
     for row in rows.with_prefix(&[LOGIN]) {
         let login: Arc<Login> = postcard::from_bytes(&row?.1)?;
@@ -81,7 +81,7 @@ pub(super) fn load_people(rows: &dyn Source, cores: &mut [Core]) -> Result<(), S
 
 /// Gives every act among `rows` to `take`, oldest first.
 pub(crate) fn each_act(
-    rows: &dyn Source,
+    rows: &dyn RowSource,
     mut take: impl FnMut(Seq, Act),
 ) -> Result<(), StoreError> {
     for row in rows.with_prefix(&[ACT]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Batch, Source, Store, StoreError, key, put};
+use super::{Batch, RowSource, Store, StoreError, key, put};
 use crate::records::loss::{ListedLoss, LossRecord, LossSum, LossSums};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
@@ -15,7 +15,7 @@ pub(super) const LOSS: u8 = b'x';
 const LOSS_SUM: u8 = b'y';
 
 /// Loads the sums.
-pub(super) fn load_losses(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+pub(super) fn load_losses(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     for row in rows.with_prefix(&[LOSS_SUM]) {
         let (account, cause, sum): (AccountId, String, LossSum) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account);

@@ -16,7 +16,7 @@ use super::batch::{Batch, collect};
 use super::sweep::Sweep;
 use super::usage::hour_of;
 use super::{
-    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, Source as _, Store, StoreError, WORN_BYTES,
+    ENTRIES, ENTRIES_FROM, HOURS_FROM, PACKED, RowSource as _, Store, StoreError, WORN_BYTES,
     customers, load, open_sled, put, read_chunk, value,
 };
 use crate::files::directory::sync_directory;

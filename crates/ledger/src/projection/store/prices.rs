@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Batch, Source, Store, StoreError, key, put, value};
+use super::{Batch, RowSource, Store, StoreError, key, put, value};
 use crate::projection::window::CustomerChanges;
 use crate::records::price::{AccountPrices, PriceGroup, PriceNote};
 use crate::rules::core::Core;
@@ -18,7 +18,7 @@ const GROUP: u8 = b'Q';
 pub(super) const NOTE: u8 = b'V';
 
 /// Loads the prices of accounts and groups.
-pub(super) fn load_prices(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+pub(super) fn load_prices(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     for row in rows.with_prefix(&[PRICES]) {
         let (account, prices): (AccountId, Arc<AccountPrices>) = postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account);

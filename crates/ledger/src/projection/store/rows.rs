@@ -23,7 +23,7 @@ const BATCH_ROWS: usize = 1_000;
 pub(crate) type Row = (IVec, IVec);
 
 /// Source of a state's rows.
-pub(crate) trait Source {
+pub(crate) trait RowSource {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError>;
 
@@ -34,7 +34,7 @@ pub(crate) trait Source {
     ) -> Box<dyn Iterator<Item = Result<Row, StoreError>> + 'a>;
 }
 
-impl Source for sled::Db {
+impl RowSource for sled::Db {
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
         Ok(sled::Tree::get(self, key)?)
     }
@@ -68,7 +68,7 @@ impl MemoryRows {
     }
 }
 
-impl Source for MemoryRows {
+impl RowSource for MemoryRows {
     fn get(&self, key: &[u8]) -> Result<Option<IVec>, StoreError> {
         Ok(self.0.get(key).cloned())
     }

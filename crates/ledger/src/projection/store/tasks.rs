@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Batch, MemoryRows, Source, Store, StoreError, key, put, value};
+use super::{Batch, MemoryRows, RowSource, Store, StoreError, key, put, value};
 use crate::projection::window::CustomerChanges;
 use crate::records::task::{DeliveryAttempt, EndedTask, Task, TaskPhase};
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
-use crate::rules::submit::{Submit, submit_of};
+use crate::rules::submit::{SubmitMemo, submit_of};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, TaskId};
 
@@ -35,7 +35,7 @@ const PART_BYTES: usize = 16 << 10;
 const LOOKED_AT_MAX: usize = 5_000;
 
 /// Loads the tasks for which something remains to be done, and the submits.
-pub(super) fn load_tasks(rows: &dyn Source, cores: &mut [Core]) -> Result<(), StoreError> {
+pub(super) fn load_tasks(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     let unknown = || StoreError::new("a row belongs to no account".to_owned());
     for row in rows.with_prefix(&[TASK_OPEN]) {
         let id: TaskId = postcard::from_bytes(&row?.1)?;
@@ -43,7 +43,8 @@ pub(super) fn load_tasks(rows: &dyn Source, cores: &mut [Core]) -> Result<(), St
         cores[shard_index(task.intent.account)].restore_task(Arc::new(task));
     }
     for row in rows.with_prefix(&[SUBMIT]) {
-        let (account, name, submit): (AccountId, [u8; 32], Submit) = postcard::from_bytes(&row?.1)?;
+        let (account, name, submit): (AccountId, [u8; 32], SubmitMemo) =
+            postcard::from_bytes(&row?.1)?;
         let state = cores[shard_index(account)].state_mut(account).ok_or_else(unknown)?;
         state.submits.insert(name, submit);
     }
@@ -51,7 +52,7 @@ pub(super) fn load_tasks(rows: &dyn Source, cores: &mut [Core]) -> Result<(), St
 }
 
 /// A task with its complete document.
-fn whole_task(rows: &dyn Source, id: TaskId) -> Result<Option<Task>, StoreError> {
+fn whole_task(rows: &dyn RowSource, id: TaskId) -> Result<Option<Task>, StoreError> {
     let mut task: Option<Task> = value(rows, &task_key(id))?;
     if let Some(TaskPhase::Ended(ended)) = task.as_mut().map(|task| &mut task.stage)
         && ended.document.is_empty()

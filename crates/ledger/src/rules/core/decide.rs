@@ -66,7 +66,7 @@ pub struct Post {
 /// Division of a bill between the hold, the available money, and debt: one rule for calls and
 /// tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Split {
+struct BillSplit {
     /// Amount paid now, from the hold and the available money.
     charged: Nanousd,
     /// Part of the charge taken from the available money.
@@ -75,7 +75,7 @@ struct Split {
     owed: Nanousd,
 }
 
-impl Split {
+impl BillSplit {
     /// Splits a bill. What the hold does not cover is taken from the available money, regardless of the key's
     /// limits, which only control admission. What the account cannot pay becomes debt.
     fn of(charge: Nanousd, held: Nanousd, (available, debt): (Nanousd, Nanousd)) -> Self {
@@ -129,7 +129,7 @@ impl Post {
         let account = open.reservation.account;
         // A clock may have been set back; what counts for a day was checked against that day.
         let at = at.max(open.reservation.at);
-        let split = Split::of(charge, open.amount, (beside.available, beside.debt));
+        let split = BillSplit::of(charge, open.amount, (beside.available, beside.debt));
         let extension = (split.taken > Nanousd::ZERO).then_some(Record::Extended {
             account,
             hold,

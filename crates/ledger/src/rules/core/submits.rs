@@ -6,7 +6,7 @@ use tollgate_options::ledger::REPEATED_WITHIN;
 
 use super::Core;
 use crate::records::task::{RepeatKey, Task};
-use crate::rules::submit::{RepeatLookup, Submit, is_recent, is_unanswered};
+use crate::rules::submit::{RepeatLookup, SubmitMemo, is_recent, is_unanswered};
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::AccountId;
 
@@ -22,7 +22,7 @@ impl Core {
     ) -> RepeatLookup {
         let submit_before =
             self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
-        let blocks = |submit_before: &&Submit| {
+        let blocks = |submit_before: &&SubmitMemo| {
             is_recent(submit_before.at, (now, within))
                 || self.task(submit_before.task).is_some_and(|task| is_unanswered(task))
         };
