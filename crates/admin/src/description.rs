@@ -151,7 +151,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// A handler whose arguments and answer are described.
+/// A handler that describes its arguments and its answer for the OpenAPI document.
 pub(super) trait DescribedHandler<Args> {
     fn describe(operation: &mut Operation<'_>);
 }

@@ -124,7 +124,7 @@ fn milliseconds(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
 }
 
-/// The account whose requests are wanted, or `none` for those whose key was not recognised.
+/// The account whose requests are listed, or `none` for requests without a recognised key.
 #[derive(Clone, Copy)]
 enum AccountFilter {
     Account(AccountId),

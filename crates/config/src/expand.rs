@@ -18,7 +18,7 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// A secret in a file is at most this long, in bytes: a key or a token, not a device.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// A variable or file that could not be filled in.
+/// A reference to a variable or file that could not be expanded.
 #[derive(Clone, Debug)]
 pub(super) struct ExpansionError {
     /// The path of the value at fault.

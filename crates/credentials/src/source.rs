@@ -41,7 +41,7 @@ pub(crate) struct TokenSource {
     pub(crate) calls: Semaphore,
 }
 
-/// The cells of accounts, by the account's number: 0 is everybody's.
+/// Credential cells by account number; 0 is shared by all accounts.
 #[derive(Debug, Default)]
 struct AccountCells {
     cells: HashMap<u64, (Arc<Cell>, u64)>,

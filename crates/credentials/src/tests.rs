@@ -21,7 +21,7 @@ use crate::{Credentials, RefreshOutcome, Token, UnsignedRequest};
 /// An answer: its status line's end, further header lines, and its body.
 type ScriptedAnswer = (&'static str, String, String);
 
-/// Somebody who issues tokens: counts the calls, and answers each as it is told.
+/// A token endpoint that counts its calls and plays scripted answers.
 struct TokenEndpoint {
     url: Url,
     calls: Arc<AtomicUsize>,

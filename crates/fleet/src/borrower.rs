@@ -41,7 +41,7 @@ const ASKS_MAX: usize = 5_000;
 /// The number of a call that waits for money of an account.
 pub type Waiter = u64;
 
-/// The local side of money, as the borrower needs it: the node's ledger, or a simulated one.
+/// A node's local money as seen by the borrower: the node's ledger, or a simulated one.
 pub trait LocalFunds {
     /// The leased money of an account that no hold covers.
     fn available(&self, account: AccountId) -> Nanousd;

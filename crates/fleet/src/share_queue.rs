@@ -26,7 +26,7 @@ pub struct ShareQueue {
     calls: AtomicU64,
 }
 
-/// The last completed sync.
+/// The latest completed sync.
 #[derive(Clone, Copy, Debug, Default)]
 struct CompletedSync {
     number: u64,

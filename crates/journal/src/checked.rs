@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::files::sync_directory;
 
-/// Form of the file: the content and its hash.
+/// Layout of a checksummed file: its content as written, and the SHA-256 of that.
 #[derive(Serialize, Deserialize)]
 struct ChecksummedFile {
     says: Box<RawValue>,

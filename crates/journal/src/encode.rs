@@ -339,7 +339,7 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
     }
 }
 
-/// Formatter output.
+/// Sink for formatted text.
 struct DisplayWriter<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for DisplayWriter<'_> {
@@ -435,7 +435,7 @@ mod tests {
         }
     }
 
-    /// One of each kind of value.
+    /// One value of each kind.
     #[derive(Clone, Debug, Serialize)]
     struct SampleValues {
         truth: bool,

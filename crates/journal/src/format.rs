@@ -54,8 +54,7 @@ pub trait Format {
     }
 }
 
-/// For those who note nothing of their own in a [`Seal`](crate::seal::Seal) or a
-/// [`JournalHead`](crate::head::JournalHead).
+/// The empty addition to a [`Seal`](crate::seal::Seal) or a [`JournalHead`](crate::head::JournalHead).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmptyNote {}
 

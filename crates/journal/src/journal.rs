@@ -48,7 +48,7 @@ impl<E> Drop for AtomicGroup<'_, E> {
     }
 }
 
-/// Error: the journal accepts no more records.
+/// Error of a journal that accepts no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the journal takes no more records")]
 pub struct JournalStopped;

@@ -158,7 +158,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// A thread that keeps to a schedule, in a time of its own.
+    /// A scheduled thread in simulated time.
     struct SimulatedThread {
         schedule: Schedule,
         began: Instant,

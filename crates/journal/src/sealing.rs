@@ -21,7 +21,7 @@ pub struct SegmentStart {
     pub chain_before: Chain,
 }
 
-/// A closed, verified segment, with everything for its seal except a summary.
+/// A closed segment that was read completely and verified: its seal without a summary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSegment(Seal);
 

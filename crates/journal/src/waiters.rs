@@ -38,7 +38,7 @@ impl Waiters {
     }
 }
 
-/// Tasks whose record is reached.
+/// Waiting tasks whose record has been reached.
 #[derive(Debug)]
 #[must_use = "they wait to be woken"]
 pub struct DueWaiters(Vec<(Seq, oneshot::Sender<()>)>);

@@ -17,7 +17,7 @@ use super::{Limit, LimitStatus, Subject, Wait};
 /// The retry interval of a request without a share: nodes sync shares twice a second.
 const RETRY_SHARE: Duration = Duration::from_secs(1);
 
-/// A limit a minute.
+/// A limit per minute.
 pub(super) struct MinuteLimit {
     limit: NonZeroU32,
     clock: Clock,

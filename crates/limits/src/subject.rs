@@ -192,7 +192,7 @@ pub(super) struct Taking {
     refused: Option<LimitRefusal>,
 }
 
-/// The units taken of one subject.
+/// Units taken from the limits of one subject.
 struct TakenUnits {
     entry: Arc<SubjectCounters>,
     request: bool,

@@ -31,7 +31,7 @@ const TEXT_CHARS_MAX: usize = 200;
 const BATCH: &str = "Batches are not part of the protocol since its version 2025-06-18: send each \
                      message in a request of its own.";
 
-/// The part of a message that an error about it has to name.
+/// The JSON-RPC id of a message, for errors about it.
 #[derive(Deserialize)]
 struct MessageId {
     #[serde(default)]

@@ -30,7 +30,7 @@ pub trait Collect {
     }
 }
 
-/// A complete answer.
+/// A complete answer, assembled by the gateway.
 #[derive(Debug)]
 pub struct CollectedAnswer {
     /// Billed usage of the answer.
@@ -50,7 +50,7 @@ pub enum CollectedContent {
     Audio(String, AudioFormat),
 }
 
-/// Reason of an upstream that gave no answer.
+/// Reason why an upstream gave no answer.
 #[derive(Debug)]
 pub enum UpstreamFault {
     /// The customer's request is at fault, as the upstream says in its own words: relayed with this

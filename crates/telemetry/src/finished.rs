@@ -9,7 +9,7 @@ use tollgate_protocols::Operation;
 use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, RequestId, TaskId};
 
-/// A finished request. It contains no secret: no key, no prompt, no header value.
+/// A finished request, whatever its outcome. It contains no secrets: no key, no prompt, no header value.
 #[derive(Clone, Debug)]
 pub struct FinishedRequest<'a> {
     /// The id that the customer got in `x-request-id`.

@@ -378,7 +378,7 @@ impl Untranslatable {
     }
 }
 
-/// An upstream's answer that is none of its dialect: what is wrong, for the operator's log.
+/// An upstream's answer that violates its dialect, with the reason for the operator's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MalformedAnswer(pub String);
 

@@ -114,7 +114,7 @@ async fn admit(
     Ok(RequestDisposition::Paid)
 }
 
-/// A request of which all is here.
+/// A request whose body has arrived completely.
 struct CompleteRequest<'h, 'a> {
     head: &'h RequestHeader,
     /// Model and method in the path, for Google's API.
@@ -123,7 +123,7 @@ struct CompleteRequest<'h, 'a> {
     body: &'a HeldBody,
 }
 
-/// A parsed body.
+/// A parsed and validated body, with the idempotency mark of a submit.
 struct ParsedRequest<'a> {
     request: Request<'a>,
     validated: ValidatedRequest,

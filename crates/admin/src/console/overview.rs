@@ -26,7 +26,7 @@ struct OverviewPage {
     days: Vec<DayTotal>,
 }
 
-/// The part of the page that is refreshed.
+/// The part of the overview page that is refreshed.
 #[derive(Template)]
 #[template(path = "operator_figures.html")]
 struct OverviewFragment {

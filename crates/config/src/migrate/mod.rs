@@ -33,7 +33,7 @@ const FILE_BYTES_MAX: usize = 16 << 20;
 /// The longest message or help, in characters.
 const MESSAGE_CHARS_MAX: usize = 1_000;
 
-/// The two configuration files, and findings about their conversion.
+/// The converted `routes.yaml` and `models.yaml`, with diagnostics about the conversion.
 #[derive(Debug)]
 pub struct MigratedConfig {
     /// The text of the new `routes.yaml`.

@@ -2,7 +2,7 @@ use super::*;
 use tollgate_ledger::FleetHistory;
 use tollgate_ledger::LeaseSettlement;
 
-/// A node that has nothing, and nothing to say but so many records of its journal.
+/// A node without accounts, whose journal has `behind` unreported records.
 #[derive(Default)]
 struct EmptyNode {
     behind: u64,

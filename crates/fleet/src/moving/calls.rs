@@ -15,7 +15,7 @@ pub(super) struct CallLines<'a> {
     nodes: Vec<NodeCallLines>,
 }
 
-/// The lines of one node.
+/// Call lines of one node, read page by page.
 struct NodeCallLines {
     node: NodeId,
     /// The last place of the last chunk that was read.

@@ -18,7 +18,7 @@ const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first pause before another check; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// The outcome of an attempt to write.
+/// Outcome of an append to the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectoryAppend {
     /// It was written at this position.
@@ -40,7 +40,7 @@ pub struct DirectoryWrite {
     pub bytes: Vec<u8>,
 }
 
-/// A page of the directory.
+/// Writes of the directory behind a given one, at most one page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirectoryPage {
     /// Position of the last entry.

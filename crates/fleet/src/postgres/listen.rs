@@ -16,7 +16,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest such wait: the poll does the work meanwhile.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Something that was announced.
+/// A notification on a LISTEN channel of PostgreSQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelNotification {
     /// Channel of the notification.

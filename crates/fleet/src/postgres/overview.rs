@@ -79,7 +79,7 @@ pub struct FleetOverview {
     pub nodes: Vec<NodeOverview>,
 }
 
-/// All money of a fleet.
+/// Total money of a fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FleetSums {
     /// The number of accounts.

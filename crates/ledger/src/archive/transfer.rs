@@ -140,7 +140,7 @@ pub(super) fn put(
     wait(&receiver, Some(stop))?
 }
 
-/// An object, as it comes.
+/// Content of an archived object, received piece by piece.
 pub(super) struct ObjectStream {
     receiver: Receiver<Result<Option<Bytes>, TransferError>>,
     stop: Option<Arc<AtomicBool>>,

@@ -25,7 +25,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// this: so that of many nodes none is always the slowest.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// Decision of a write on the state that this node has followed.
+/// A write decided on the state that this node has followed so far.
 enum PreparedWrite<T> {
     /// It was made before, or changes nothing.
     Settled(IdempotentOutcome<T>),

@@ -222,7 +222,7 @@ struct Survey {
     samples: VecDeque<(Seq, Record)>,
 }
 
-/// Accounts and keys that a journal makes, and calls that it refunds.
+/// Accounts and keys that a journal creates, and calls that it refunds.
 #[derive(Default)]
 struct JournalIds {
     accounts: HashSet<AccountId>,

@@ -13,7 +13,7 @@ use crate::projection::store::{self, Store, StoreError};
 use crate::records::error::LedgerError;
 use tollgate_types::ids::Seq;
 
-/// The place of the sled ledger of an open ledger.
+/// Slot of an open ledger for its sled projection.
 #[derive(Default)]
 pub(crate) struct ProjectionSlot {
     /// Held for reading by queries, for as long as they last.

@@ -79,7 +79,7 @@ pub(crate) struct Window {
     first_seq: Option<Seq>,
 }
 
-/// Entries of one account, one after the other.
+/// Consecutive entries of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryChunk {
     pub first_seq: Seq,

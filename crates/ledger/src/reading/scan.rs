@@ -33,7 +33,7 @@ impl Iterator for Scan {
     }
 }
 
-/// Ends a check whose caller has gone.
+/// Stops a running check once its caller is dropped.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {

@@ -80,7 +80,7 @@ pub(crate) struct Pace {
     pub(crate) low: Nanousd,
 }
 
-/// A grant or a write-off that was made, kept so that it is made once for its id.
+/// A past grant or write-off, remembered so that its id is applied once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct GrantMemo {
     pub(crate) seq: Seq,

@@ -26,7 +26,7 @@ pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
     Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }
 
-/// An earlier submit.
+/// A past submit, remembered for repeats of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SubmitMemo {
     pub(crate) task: TaskId,

@@ -15,7 +15,7 @@ use tollgate_options::network::{ClientTls, Destination, Proxy};
 
 use super::*;
 
-/// Every name has these addresses.
+/// Resolver that returns the same addresses for every name.
 struct FixedResolver(Vec<IpAddr>);
 
 impl Resolve for FixedResolver {

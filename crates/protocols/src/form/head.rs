@@ -286,7 +286,7 @@ pub(super) struct Parameter<'a> {
     pub(super) value: &'a [u8],
 }
 
-/// A parameter that cannot be read, or not by everyone alike.
+/// A parameter that is malformed, or that parsers read differently.
 #[derive(Debug)]
 pub(super) struct MalformedParameter;
 

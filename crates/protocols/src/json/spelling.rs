@@ -229,7 +229,7 @@ impl<'a> DecodedText<'a> {
     }
 }
 
-/// Decodes a valid document from any position, byte by byte.
+/// Cursor over a valid document that decodes escapes byte by byte.
 struct SpellingCursor<'a> {
     text: &'a [u8],
     at: usize,

@@ -233,7 +233,7 @@ impl LineObject<'_> {
     }
 }
 
-/// Writer that escapes its input for a JSON string.
+/// Sink for formatted text that escapes it as the inside of a JSON string.
 struct JsonEscaper<'a>(&'a mut Vec<u8>);
 
 impl fmt::Write for JsonEscaper<'_> {

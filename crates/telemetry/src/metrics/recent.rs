@@ -68,7 +68,7 @@ pub struct RecentFigures {
     pub minutes: Vec<Minute>,
 }
 
-/// All counters since the start, read at one time.
+/// All totals since the start, at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 struct CounterReading {
     at: UnixMs,

@@ -8,7 +8,7 @@ use crate::logging;
 use crate::request_log::LogFigures;
 use tollgate_ledger::LossCause;
 
-/// The metrics that these figures go to.
+/// Ledger metrics that are set at each scrape.
 pub(super) struct LedgerGauges {
     open_holds: IntGauge,
     open_tasks: IntGauge,

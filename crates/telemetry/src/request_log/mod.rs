@@ -136,7 +136,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// Records dropped since the start.
+/// Records dropped since the start, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DroppedRecords {
     /// Records dropped since they came faster than they could be written.

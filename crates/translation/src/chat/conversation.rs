@@ -138,7 +138,7 @@ fn text_content(text: &str) -> Cow<'_, ContentPart<'_>> {
     Cow::Owned(ContentPart::Text(Text { text: Cow::Borrowed(text), cache: None }))
 }
 
-/// Builder of the messages.
+/// Messages under construction.
 struct MessageList<'p, 't> {
     target: &'t TranslationTarget,
     messages: Vec<PromptMessage<'p>>,

@@ -438,7 +438,7 @@ fn signature(seal: Option<&str>, part: &mut Members, out: &mut Vec<u8>) {
     }
 }
 
-/// A call of a tool, as far as it has come.
+/// A function call under construction.
 pub(super) struct FunctionCall {
     pub(super) id: String,
     pub(super) name: String,

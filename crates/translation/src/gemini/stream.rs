@@ -26,7 +26,7 @@ impl ReadStream for ContentReader {
     }
 }
 
-/// Writes chunks for a customer.
+/// Writer of response chunks for customers.
 pub(super) struct ChunkWriter {
     frame: ContentFrame,
     /// The call that began last: it is written when it is whole.

@@ -193,13 +193,13 @@ pub(super) fn error(failure: &UpstreamFailure) -> Vec<u8> {
 /// `caller` of a tool call made by the model itself, not by a program that it wrote.
 pub(super) const CALLER: &str = r#"{"type":"direct"}"#;
 
-/// A message that is being written, block by block.
+/// A message under construction, block by block.
 struct MessageBlocks {
     list: Members,
     open: BlockText,
 }
 
-/// The open block with its content so far.
+/// The open block and its content so far.
 enum BlockText {
     None,
     Text(String),

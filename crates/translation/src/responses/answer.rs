@@ -227,7 +227,7 @@ pub(super) fn response(frame: &AnswerFrame, shown: &ResponseState<'_>, out: &mut
     document.end(out);
 }
 
-/// An item of the output that is being put together.
+/// An output item under construction.
 #[derive(Clone, Debug)]
 pub(super) enum OutputItem {
     Message {

@@ -40,7 +40,7 @@ pub(super) enum Keep {
     For(Option<Duration>),
 }
 
-/// The body of an answer that is being read.
+/// The unread rest of an answer's body.
 #[derive(Debug)]
 pub(super) enum UnreadAnswer {
     /// Number of bytes to come.

@@ -10,7 +10,7 @@ use tollgate_ledger::{AccountId, Task, TaskFilter, TaskId};
 /// Maximum number of listed tasks in doubt, more than anybody examines by hand.
 const DOUBTS_MAX: i64 = 1000;
 
-/// A page of a list.
+/// One page of a list of tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SharedTaskPage {
     /// The tasks of the page, the newest first.

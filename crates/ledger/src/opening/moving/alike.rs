@@ -9,7 +9,7 @@ use crate::rules::core::{AccountState, Core};
 use crate::rules::shards::{new_cores, shard_index};
 use tollgate_types::ids::{AccountId, Seq};
 
-/// State of a ledger that only follows a directory.
+/// State of a ledger that contains nothing but the followed directory.
 pub struct DirectoryState {
     cores: Vec<Core>,
     seq: Seq,

@@ -275,8 +275,8 @@ impl Store {
     }
 }
 
-/// Work that one store has begun and the next one goes on with: another sled that is made, and a reading
-/// of all rows.
+/// Work on a store that the next store continues: a rewritten sled under construction, and a sweep of all
+/// rows.
 pub(crate) struct PackProgress {
     packing: Option<Packing>,
     sweep: Option<Sweep>,
