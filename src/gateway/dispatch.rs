@@ -24,9 +24,9 @@ use crate::protocols::Operation;
 
 /// The service that a request is for.
 pub(crate) enum Dispatch {
-    /// It was answered without an upstream.
+    /// The request was answered without an upstream.
     Answered,
-    /// It is for the operation of this route.
+    /// The request is for the operation of this route.
     Operation(Arc<Route>),
 }
 

@@ -119,7 +119,7 @@ impl Successor {
 pub(super) struct InheritedListeners(Vec<TcpListener>);
 
 impl InheritedListeners {
-    /// Take the sockets named in the environment.
+    /// Takes over the sockets named in the environment.
     pub(super) fn from_environment() -> anyhow::Result<Self> {
         let mut passed = ListenFd::from_env();
         let mut listeners = Vec::with_capacity(passed.len());

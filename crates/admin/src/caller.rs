@@ -113,7 +113,7 @@ fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
 }
 
-/// The header's value, if it was sent exactly once: of two, nobody can say which one counts.
+/// Value of the header, if it was sent exactly once: of two, it is unclear which one counts.
 fn single<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

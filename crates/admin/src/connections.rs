@@ -33,9 +33,9 @@ struct SlotState {
     came: Instant,
     /// Time at which a request began or ended last, or the connection came.
     since: Instant,
-    /// Requests under way, until their answers were taken.
+    /// Requests in flight, until their responses were sent.
     requests: usize,
-    /// A token was shown on it that is one.
+    /// True if a valid token was used on the connection.
     is_authenticated: bool,
     is_leaving: bool,
 }
@@ -46,7 +46,7 @@ pub(super) struct SlotGuard {
     slot: Arc<ConnectionSlot>,
 }
 
-/// A request under way, until it is dropped.
+/// A request in flight, until dropped.
 pub(super) struct ActiveRequest(Arc<ConnectionSlot>);
 
 impl ConnectionSlots {

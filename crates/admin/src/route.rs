@@ -34,7 +34,7 @@ pub(super) struct AdminRoute {
     describe: fn(&mut Operation<'_>),
     /// Errors that the handler's types do not declare.
     refusals: Vec<(StatusCode, &'static str)>,
-    /// The time within which it must have answered.
+    /// Time limit of the handler's answer.
     within: Duration,
     service: MethodRouter<AdminState>,
 }

@@ -52,7 +52,7 @@ pub(super) struct ChosenName {
 pub enum Retry {
     /// Allowed, and debited from the budget.
     Granted,
-    /// No channel is left, or no time.
+    /// No channel or no time is left.
     NoneLeft,
     /// The retry budget is exhausted.
     OverBudget,

@@ -46,7 +46,7 @@ pub enum Verdict {
     Busy(Option<Duration>),
     /// Failed over an established connection.
     Bad,
-    /// No connection was made, so the request cannot be the cause.
+    /// No connection was opened, so the request cannot be the cause.
     Down,
 }
 

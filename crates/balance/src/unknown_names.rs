@@ -12,7 +12,8 @@ use super::channel::{Channel, PlannedCall};
 const TIME: Duration = Duration::from_secs(60);
 /// Largest number of names of all accounts; some 500 KB.
 const NAMES_MAX: usize = 10_000;
-/// Largest number of names of one account; more a minute are guesses.
+/// Maximum number of cached unknown model names per account. An account with more within a minute is guessing
+/// names.
 const ACCOUNT_NAMES_MAX: usize = 100;
 
 /// Model names that upstreams have answered with "not found".

@@ -117,7 +117,8 @@ pub(crate) struct EntryReading {
     malformed: Option<String>,
 }
 
-/// The price of a part of a unit.
+/// Listed price for a subset of what a unit counts. Once all prices are read, it equals the unit's price, is
+/// billed as a unit of its own, or is reported as inexpressible.
 #[derive(Debug)]
 struct PartPrice {
     key: String,

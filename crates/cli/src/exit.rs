@@ -16,7 +16,7 @@ pub const NOT_FOUND: u8 = 3;
 pub const REFUSED: u8 = 4;
 /// No gateway answers at the admin address.
 pub const UNREACHABLE: u8 = 5;
-/// Done, but for a part that was left out.
+/// Done, except for a part that was skipped.
 pub const PARTLY: u8 = 6;
 
 /// Longest message, in characters: a response that is no document of the admin API is quoted.
@@ -26,7 +26,7 @@ const MESSAGE_CHARS_MAX: usize = 4_000;
 pub(super) const CODES: &str = "\
 Exit codes: 0 success, 1 failure, 2 usage error, 3 not found, 4 refused, 5 gateway unreachable.";
 
-/// A failure with an exit code of its own.
+/// A failure with a specific exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {

@@ -78,7 +78,7 @@ fn fingerprint(text: &str, key: &[u8]) -> Option<String> {
     Some(format!("secret {shown}"))
 }
 
-/// A digest in the place of a text.
+/// A digest that replaces a text.
 fn hidden(text: &str) -> String {
     format!("{HIDDEN}{}", hex(&Sha256::digest(text.as_bytes())))
 }
@@ -87,7 +87,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One file, before anything is filled in.
+/// One file, before variables are expanded.
 pub(super) fn describe(typed: &serde_yaml::Value, schema: &Value) -> RedactedConfig {
     let mut described = serde_json::to_value(typed).unwrap_or_default();
     mask(&mut described, &DocumentPath::root(), schema);

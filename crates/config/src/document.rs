@@ -92,9 +92,8 @@ impl Document {
         Ok(Self { file, text, schema, spans, described, value, unfilled, faults })
     }
 
-    /// Checks the shape and reads the values. Entries of the mappings named in `maps`, and else
-    /// whole top-level fields, are left out where they are at fault, so that what is in order can
-    /// be checked further.
+    /// Checks the shape and reads the values. Faulty entries of the mappings named in `maps`, and other
+    /// faulty top-level fields, are dropped, so that the rest can be checked further.
     pub(super) fn read<T: DeserializeOwned + JsonSchema>(&mut self, maps: &[&str]) -> Option<T> {
         let mut faults = shape::check(&self.value, &shape::schema_of::<T>(), &self.spans);
         // What could not be filled in has been said; that the bare `${X}` is no URL need not be.
@@ -146,8 +145,8 @@ impl Document {
         })
     }
 
-    /// The values at these paths alone, as a document of its own with all that was noted of them. What
-    /// stands in the way of a path, such as a text in the place of a mapping, is kept.
+    /// The values at these paths as a document of their own, with their findings. A value that blocks a path,
+    /// such as a text instead of a mapping, is kept.
     pub(super) fn part(&self, paths: &[&[&str]]) -> Self {
         let mut part = serde_yaml::Mapping::new();
         for path in paths {
@@ -239,7 +238,7 @@ impl Document {
         self.faults.push(fault);
     }
 
-    /// Everything that was noted, in the order of the file.
+    /// All findings, in the order of the file.
     pub(super) fn into_diagnostics(self) -> Vec<Diagnostic> {
         let Self { file, text, schema, spans, faults, .. } = self;
         let mark = |fault: &Fault| {
@@ -297,7 +296,7 @@ fn more(file: String, severities: impl Iterator<Item = Severity>) -> Option<Diag
     (!severities.is_empty()).then_some(Diagnostic { severity, message, file, place: None, help })
 }
 
-/// Takes the entries and fields out of `value` that the paths lead into.
+/// Moves the entries and fields at the paths out of `value`.
 fn prune<'a>(value: &mut Value, paths: impl Iterator<Item = &'a DocumentPath>, maps: &[&str]) {
     let Some(fields) = value.as_mapping_mut() else { return };
     let (mut entries, mut whole) = (HashMap::<&str, HashSet<&str>>::new(), HashSet::new());
@@ -347,7 +346,7 @@ fn refused(
     diagnostics
 }
 
-/// The pieces at these marks of a text that could not be parsed. Each line is looked at once.
+/// Excerpts at these marks of a text that could not be parsed, in one pass.
 fn guarded(text: &str, marks: &[Mark], schema: &serde_json::Value) -> Vec<SourceExcerpt> {
     let lines: HashSet<usize> = marks.iter().map(|mark| mark.line.max(1)).collect();
     let numbered = (1_usize..).zip(text.split('\n')).filter(|(number, _)| lines.contains(number));

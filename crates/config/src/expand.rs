@@ -44,8 +44,8 @@ pub(super) struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Fills in everything below `value`. What cannot be filled in stays as it was typed. Decimal
-    /// numbers become the text that was typed: no price may pass through a float.
+    /// Expands everything below `value`. Unresolved expressions stay as written. Decimal numbers become text
+    /// as written: no price may pass through a float.
     pub(super) fn fill(&mut self, value: &mut Value, path: &DocumentPath) {
         match value {
             Value::String(text) => {

@@ -48,7 +48,7 @@ impl Fault {
         self.maybe_help(Some(help.into()))
     }
 
-    /// Adds what to do, if that is known.
+    /// Adds advice, if there is any.
     pub(super) fn maybe_help(self, help: Option<String>) -> Self {
         Self { help, ..self }
     }

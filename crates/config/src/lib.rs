@@ -108,7 +108,7 @@ pub struct Overrides {
     pub listen: Option<SocketAddr>,
     /// The admin API's address.
     pub admin: Option<SocketAddr>,
-    /// The directory of the ledger, in the place of `store.data_dir`.
+    /// Data directory of the ledger, instead of `store.data_dir`.
     pub data_dir: Option<PathBuf>,
     /// One server without TLS that replaces every upstream. Path prefixes are kept; credentials are replaced
     /// by a fixed text, so that none is needed and none can leak.
@@ -135,7 +135,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Loads the configuration; `env` answers what an environment variable holds.
+/// Loads the configuration; `env` looks up environment variables.
 ///
 /// # Errors
 /// Everything that is wrong with the files, warnings included, in the order of the files.
@@ -225,9 +225,8 @@ pub fn describe(
     Ok((hash(&bytes.routes, bytes.models.as_deref().unwrap_or_default()), whole))
 }
 
-/// The models of a `models.yaml`, or of a `routes.yaml` that has them itself, with the prices that were typed, with the environment of this process.
-/// Whether the file fits together, and to a `routes.yaml`, is not asked. With the models comes what is to
-/// be said of those that are left out.
+/// The models of a `models.yaml`, or of a `routes.yaml` that contains them, with their prices, expanded with
+/// the environment of this process. The consistency of the file is not checked.
 ///
 /// # Errors
 /// What keeps its fields from being read.

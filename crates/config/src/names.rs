@@ -23,7 +23,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// Every protocol that a file can name.
+    /// Every protocol name of the configuration.
     pub(super) const ALL: [Self; Dialect::ALL.len() + 1] = {
         let mut all = [Self::Azure; Dialect::ALL.len() + 1];
         let mut at = 0;

@@ -83,7 +83,7 @@ impl ConfigHandle {
         Self { current, started, sources, overrides, tried, loaded_at, last: Mutex::default() }
     }
 
-    /// Time when the configuration in force was loaded.
+    /// Time when the active configuration was loaded.
     #[must_use]
     pub fn loaded_at(&self) -> UnixMs {
         UnixMs(self.loaded_at.load(Ordering::Relaxed))
@@ -121,7 +121,7 @@ impl ConfigHandle {
         self.current.load_full()
     }
 
-    /// Loads the files again and puts them in force.
+    /// Reloads the files.
     ///
     /// # Errors
     /// Everything that is wrong with them; the configuration in force then stays.
@@ -160,7 +160,7 @@ impl ConfigHandle {
         self.sources.directories()
     }
 
-    /// A text that changes whenever what the files hold does.
+    /// A text that changes exactly when the contents of the files change.
     #[must_use]
     pub fn content(&self) -> String {
         self.sources.content()

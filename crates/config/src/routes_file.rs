@@ -24,7 +24,7 @@ const TOKEN: &[&str] = &["admin", "token"];
 const CERTIFICATE: &[&str] = &["admin", "tls", "certificate"];
 const DATA_DIR: &[&str] = &["store", "data_dir"];
 const ARCHIVE: &[&str] = &["store", "journal", "archive"];
-/// Of `store.postgres` only how the database is reached: the name of a node and its lease are for nodes.
+/// The part of `store.postgres` that concerns the connection; node name and lease matter only to nodes.
 const DATABASE: [&[&str]; 5] = [
     &["store", "postgres", "url"],
     &["store", "postgres", "password"],

@@ -9,7 +9,7 @@ use tollgate_protocols::{Dialect, Operation};
 
 use crate::snapshot::{CallKind, PassedHeaders, Upstream, UpstreamTimeouts};
 
-/// An upstream that no test calls, without credentials: what matters of it, a test says itself.
+/// An upstream for tests, which is never called and has no credentials. Tests override the relevant fields.
 pub fn upstream() -> Upstream {
     let second = Duration::from_secs(1);
     let timeouts = UpstreamTimeouts {

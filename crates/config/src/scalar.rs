@@ -182,7 +182,7 @@ fn binary_unit_error(unit: &str) -> ScalarError {
     ScalarError::new("this is not a unit of size", help)
 }
 
-/// The digits at the beginning, and what follows them.
+/// The digits at the beginning, and the remaining text.
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
@@ -193,7 +193,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 pub(super) struct Fraction(pub(super) u32);
 
 impl Fraction {
-    /// All of them: a share of one million millionths.
+    /// The whole: one million millionths.
     pub(super) const ALL: Self = Self(1_000_000);
     /// Decimals that millionths can hold.
     const DECIMALS: u32 = 6;

@@ -16,7 +16,7 @@ use super::spans::{DocumentPath, Spans};
 use super::{format, shown};
 use tollgate_types::printable::shortened;
 
-/// The most characters of a value that a message repeats.
+/// Maximum number of characters of a value that a message quotes.
 const TYPED_CHARS_MAX: usize = 200;
 
 /// The JSON Schema of a file.

@@ -58,7 +58,7 @@ pub(super) fn may_be_shown(schema: &Json, path: &DocumentPath, typed: &str) -> b
     is_variable(typed) || (is_public(schema, path) && !tells)
 }
 
-/// True for a text that is the name of a variable and nothing else, not even a default.
+/// True for a text that is only a variable, without a default.
 pub(super) fn is_variable(text: &str) -> bool {
     let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
     name.is_some_and(is_variable_name)

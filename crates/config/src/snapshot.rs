@@ -173,7 +173,7 @@ pub struct PublicUrl {
 pub struct Operator {
     /// Name of the operator in the audit log.
     pub name: String,
-    /// The bearer token by which the operator is known.
+    /// Bearer token of the operator.
     pub token: Secret,
 }
 
@@ -230,9 +230,9 @@ pub struct IntakeLimits {
     pub body_memory_bytes_max: usize,
     /// The values that a JSON body may have. Routes may set less or more.
     pub json_values_max: usize,
-    /// The time within which a whole body must arrive.
+    /// Timeout for a whole body.
     pub body_timeout: Duration,
-    /// The time within which a downstream read must bring something.
+    /// Timeout for a read from a client.
     pub read_timeout: Duration,
     /// The time within which a downstream write must get rid of something.
     pub write_timeout: Duration,
@@ -248,11 +248,11 @@ pub struct IntakeLimits {
     pub memory_bytes: Option<u64>,
     /// True if `body_memory_bytes_max` is the default for this machine.
     pub body_memory_is_default: bool,
-    /// Customers' connections at one time; by the limit on file descriptors where it is left out.
+    /// Maximum number of client connections; by default limited by file descriptors.
     pub connections_max: Option<usize>,
     /// Maximum number of connections per address; default half of `connections_max`.
     pub connections_per_address_max: Option<usize>,
-    /// Calls to upstreams at one time; by file descriptors and memory where it is left out.
+    /// Maximum number of upstream calls; by default limited by file descriptors and memory.
     pub upstream_calls_max: Option<usize>,
     /// Interval of comments in a stream while its upstream is silent.
     pub sse_keepalive: Option<Duration>,
@@ -280,12 +280,12 @@ impl IntakeLimits {
     }
 }
 
-/// Limits of unauthenticated requests, and of the console's.
+/// Limits of unauthenticated requests and of the console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnauthenticatedLimits {
     /// Maximum number of requests in flight.
     pub requests_in_flight_max: usize,
-    /// Most requests in flight from one address.
+    /// Maximum number of requests in flight from one address.
     pub per_address_max: usize,
     /// The time within which bodies must arrive and answers be taken.
     pub timeout: Duration,
@@ -359,7 +359,7 @@ pub struct WebhookShares {
     pub all: usize,
     /// Maximum per account.
     pub per_account: usize,
-    /// To one receiver: a scheme, host and port.
+    /// Maximum per receiver, that is, per scheme, host and port.
     pub per_receiver: usize,
 }
 
@@ -431,7 +431,7 @@ pub struct RetryRules {
     pub budget_percent: u32,
     /// Retries a second that there may be in any case.
     pub per_second_min: u32,
-    /// After this long no further try begins.
+    /// Time after which no further try begins.
     pub deadline: Duration,
 }
 

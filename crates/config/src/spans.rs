@@ -312,7 +312,7 @@ struct Finder {
     documents: usize,
 }
 
-/// A mapping or sequence whose end has not come yet.
+/// A mapping or sequence whose end was not reached yet.
 enum Open {
     Mapping { path: DocumentPath, key: Option<(String, Mark)>, seen: HashSet<String> },
     Sequence { path: DocumentPath, next: usize },
@@ -357,7 +357,7 @@ impl Finder {
         }
     }
 
-    /// Takes a scalar as a key, if a key is what comes next.
+    /// Takes a scalar as a key, if a key is expected.
     fn takes_as_key(&mut self, text: &str, style: ScalarStyle, mark: Mark) -> bool {
         let Some(Open::Mapping { key: key @ None, seen, .. }) = self.open.last_mut() else {
             return false;
@@ -368,7 +368,7 @@ impl Finder {
             self.refuse(mark, message, Some("keys are the names of fields, models and upstreams"));
             return true;
         }
-        // `serde_yaml` would take the last of two equal keys without a word.
+        // `serde_yaml` refuses equal keys too, but as malformed YAML: here the key is named, with advice.
         let is_new = seen.insert(text.to_owned());
         *key = Some((text.to_owned(), mark));
         if style == ScalarStyle::Plain && text == "<<" {

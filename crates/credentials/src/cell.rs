@@ -34,11 +34,11 @@ struct CellState {
 
 /// The state of the cache for a caller.
 pub(crate) enum CellStanding {
-    /// It can be used. The fetch is to be begun that renews it, if there is one.
+    /// The credential is usable. If a fetch is returned, it must be started to renew the credential.
     Good(Arc<IssuedCredential>, Option<Fetch>),
     /// A fetch is under way, or is to be begun, and can be waited for.
     Waiting(watch::Receiver<u64>, Option<Fetch>),
-    /// There is nothing, and none may be begun now.
+    /// There is no credential, and no fetch may begin now.
     Nothing,
 }
 

@@ -99,7 +99,7 @@ async fn ask(
 #[derive(serde::Deserialize)]
 struct TokenAnswer {
     access_token: String,
-    /// In seconds; some write it as a text.
+    /// Lifetime in seconds; some endpoints send a string.
     expires_in: serde_json::Value,
 }
 

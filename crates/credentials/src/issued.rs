@@ -13,7 +13,8 @@ use crate::sigv4::{self, Signable, SigningScope};
 #[derive(Debug)]
 pub(crate) struct IssuedCredential {
     pub(crate) proof: Proof,
-    /// From here on it is renewed, while it is still used: by [`tollgate_types::clock::uptime`].
+    /// Time from which the credential is renewed while it is still used, by
+    /// [`tollgate_types::clock::uptime`].
     pub(crate) renew_at: Duration,
     /// End of use, by the same clock.
     pub(crate) ends_at: Duration,
@@ -46,13 +47,13 @@ pub struct UnsignedRequest<'a> {
     pub method: &'a str,
     /// The value of `Host`.
     pub authority: &'a str,
-    /// The path as it is sent, with its query.
+    /// Path as sent, with its query.
     pub path: &'a str,
     /// The whole body, in pieces.
     pub body: &'a [Bytes],
 }
 
-/// The headers that make a request the operator's.
+/// Headers with the operator's credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignedHeaders {
     /// The value of `Authorization`.

@@ -72,7 +72,7 @@ pub struct Unavailable {
 }
 
 impl Unavailable {
-    /// The resource of this machine for want of which none could be fetched. Nobody else is at fault then.
+    /// Resource that this machine lacked for the fetch, which then is nobody else's fault.
     #[must_use]
     pub fn exhausted(&self) -> Option<LocalResource> {
         self.exhausted

@@ -14,7 +14,7 @@ use tollgate_types::clock::UnixMs;
 
 /// Name of the signing algorithm.
 pub(crate) const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The last word of what a signing key is for.
+/// Last element of the scope of a signing key.
 const TERMINATOR: &str = "aws4_request";
 
 /// The characters encoded in a query: all but the unreserved ones.
@@ -28,7 +28,7 @@ const PATH: &AsciiSet = &QUERY.remove(b'/');
 pub(crate) struct Signable<'a> {
     /// The method, in capital letters.
     pub(crate) method: &'a str,
-    /// The path as it is sent, with its query.
+    /// Path as sent, with its query.
     pub(crate) path: &'a str,
     /// The headers that are signed, by names in small letters, sorted by them.
     pub(crate) headers: &'a [(&'a str, &'a str)],
@@ -95,7 +95,7 @@ pub(crate) fn timestamp(at: UnixMs) -> String {
     digits.chain(std::iter::once('Z')).collect()
 }
 
-/// The SHA-256 of a body in pieces, in hex.
+/// Hex SHA-256 of a body in pieces.
 pub(crate) fn pieces_sha256(pieces: &[Bytes]) -> String {
     let mut context = Context::new(&SHA256);
     for piece in pieces {

@@ -16,10 +16,10 @@ use crate::Unavailable;
 use crate::cell::Cell;
 use crate::issued::{AwsSigner, IssuedCredential, Proof};
 
-/// Accounts that have a session of their own at one time, for one credential: the one that has not been
-/// used for longest gives way to another. Each takes some two kilobytes.
+/// Maximum number of accounts with their own session per credential; the least recently used one is evicted.
+/// Each takes some two kilobytes.
 pub(crate) const ACCOUNTS_MAX: usize = 4096;
-/// The most concurrent requests to one token endpoint.
+/// Maximum number of concurrent requests to one token endpoint.
 const CALLS_MAX: usize = 16;
 /// The first pause after a call that has failed; each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -65,9 +65,9 @@ struct Health {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FetchFailure {
     pub(crate) outcome: RefreshOutcome,
-    /// For the operator; without anything secret.
+    /// Description for the operator, without secrets.
     pub(crate) cause: String,
-    /// The pause that the endpoint asked for with `Retry-After`.
+    /// Pause requested with `Retry-After`.
     pub(crate) pause: Option<Duration>,
 }
 
@@ -78,9 +78,9 @@ pub enum RefreshOutcome {
     Ok,
     /// The credential was refused.
     Refused,
-    /// The other side has failed, or is busy.
+    /// The endpoint failed or is busy.
     Failed,
-    /// No connection came about, or it broke.
+    /// No connection could be opened, or it broke.
     Unreachable,
     /// Timeout without an answer.
     TimedOut,

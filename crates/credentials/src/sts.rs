@@ -22,7 +22,7 @@ const SESSION_SECONDS: &str = "3600";
 /// The service that calls to it are signed for.
 const SERVICE: &str = "sts";
 
-/// Asks for a session of the role, with this tag, at this moment by the other side's clock.
+/// Builds the request for a session of the role with this tag, at the current time of the server's clock.
 pub(crate) fn request<'a>(
     aws: &'a AwsAuth,
     tag: Option<(&str, &str)>,

@@ -61,8 +61,9 @@ pub(super) async fn log_in(
 ) -> Response {
     let (email, password) = (form.text("email"), form.exact_text("password"));
     let refused = |status: StatusCode, text: &str| {
-        // What was typed stays in the field, at most as long as an address can be.
-        let mut page = LogIn::new(&console, &session, email.get(..254).unwrap_or(email));
+        // An e-mail address has at most 254 bytes.
+        let typed = &email[..email.floor_char_boundary(254)];
+        let mut page = LogIn::new(&console, &session, typed);
         page.frame = page.frame.with_flash(FlashLevel::Error, text);
         (status, HtmlPage(page)).into_response()
     };
@@ -72,7 +73,7 @@ pub(super) async fn log_in(
     }
 }
 
-/// On to the first page, logged in; this device is known from now on.
+/// Redirects to the first page after the log-in, and remembers the device.
 pub(super) fn enter(
     console: &CustomerConsole,
     client: Client,
@@ -127,7 +128,7 @@ async fn check(
     }
 }
 
-/// A new session of an account: with an id of its own, so that nobody can have chosen it.
+/// A new session of an account, with a new id that nobody can have chosen.
 pub(super) fn begin(console: &CustomerConsole, account: AccountId) -> SessionChange {
     let lifetime = console.config.load().console.session;
     SessionChange::Begin(Session::begin(Some(account.to_string()), lifetime))

@@ -19,7 +19,7 @@ pub(super) type PageResult<T = Response> = Result<T, Response>;
 
 /// A logged-in customer; other visitors are redirected to the log-in.
 pub(super) struct LoggedInCustomer {
-    /// Their account, as it was when the request came.
+    /// The customer's account at the time of the request.
     pub(super) account: Account,
     /// The session that they have.
     pub(super) session: Session,
@@ -57,8 +57,7 @@ impl LoggedInCustomer {
         console.ledger.by(&Actor::Customer)
     }
 
-    /// Makes a key. The token of the form makes one key however often the form is sent: `None` when it
-    /// was made before.
+    /// Creates a key, once per form token: `None` if the same form created it before.
     pub(super) async fn create_key(
         &self,
         console: &CustomerConsole,

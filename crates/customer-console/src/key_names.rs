@@ -25,7 +25,7 @@ impl KeyNames {
         Self { keys, places }
     }
 
-    /// All of them, the oldest first.
+    /// All keys, oldest first.
     pub(super) fn all(&self) -> &[Arc<Key>] {
         &self.keys
     }

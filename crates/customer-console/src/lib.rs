@@ -111,7 +111,7 @@ pub struct ConsoleParts {
     pub tasks: Arc<Tasks>,
     /// Log of finished requests.
     pub requests: Arc<RequestLog>,
-    /// The configuration in force, which a reload replaces.
+    /// Handle to the active configuration.
     pub config: Arc<ConfigHandle>,
     /// Pool of threads that hash passwords.
     pub passwords: Passwords,
@@ -153,7 +153,7 @@ struct CustomerConsole {
 }
 
 impl CustomerConsole {
-    /// The frame of a page for nobody in particular.
+    /// Frame of a page without a user.
     fn frame(&self, session: &Session) -> PageFrame {
         PageFrame::new(&self.base, "Console", &self.sessions, session)
     }

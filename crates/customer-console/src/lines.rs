@@ -23,7 +23,7 @@ pub(super) struct StatementLine {
     pub(super) refunded: Option<HoldId>,
     /// Hold of a call.
     pub(super) held: Option<Nanousd>,
-    /// Charge; `None` for a line that is no payment.
+    /// Charge; `None` for other lines.
     pub(super) charged: Option<Nanousd>,
     /// Part of the hold that was released.
     pub(super) freed: Option<Nanousd>,
@@ -118,7 +118,7 @@ impl StatementLine {
         line
     }
 
-    /// All lines of one call, the first thing that happened first.
+    /// All lines of a call, the earliest first.
     pub(super) fn from_call(money: &CallMoney, keys: &KeyNames) -> Vec<Self> {
         let hold = StatementEntry {
             seq: money.call.hold.number(),
@@ -149,7 +149,7 @@ impl LineCall {
     }
 }
 
-/// The beginning and the end of a request's id: when it began, and which it was.
+/// Abbreviated request id: its first part, which contains the time, and its last.
 pub(super) fn short(id: &RequestId) -> String {
     let text = id.to_string();
     match (text.get(..16), text.get(text.len().saturating_sub(4)..)) {
@@ -158,7 +158,7 @@ pub(super) fn short(id: &RequestId) -> String {
     }
 }
 
-/// The note of a credit line that was set, and what was lent, withdrawn and became a debt with it.
+/// Description of a change of the credit line with the amounts lent, withdrawn and owed.
 fn credit_line_note(limit: &Nanousd, [lent, withdrawn, owed]: [&Nanousd; 3]) -> String {
     let mut note = format!("set to {}", show::money(limit));
     for (amount, what) in [

@@ -147,7 +147,7 @@ fn models(console: &CustomerConsole) -> Vec<String> {
     config.models.iter().take(MODELS_MAX).map(|model| model.id.to_string()).collect()
 }
 
-/// The page for what the request log could not do.
+/// Error page for a failure of the request log.
 fn failed(console: &CustomerConsole, customer: &LoggedInCustomer, error: &ReadError) -> Response {
     log::error!("a page of the customers' console failed: {error}");
     customer.broken(console)

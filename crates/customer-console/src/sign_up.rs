@@ -134,7 +134,7 @@ fn check(page: &SignUpPage, password: &str) -> FieldErrors {
     errors
 }
 
-/// Opens the account, with what it has to begin with.
+/// Creates the account, with its initial credit.
 async fn open(
     console: &CustomerConsole,
     page: &SignUpPage,
@@ -150,7 +150,7 @@ async fn open(
     console.ledger.by(&Actor::Customer).sign_up(&new).await
 }
 
-/// The form again, with the ledger's refusal beside its field.
+/// Shows the form again, with the ledger's refusal beside its field.
 fn answer(page: SignUpPage, error: &LedgerError) -> Response {
     let mut errors = FieldErrors::default();
     match error {

@@ -42,8 +42,8 @@ pub(super) fn path_of(config: &Snapshot, operation: Operation) -> Option<&str> {
     routes.find(|route| route.operation == operation).map(|route| route.path.as_str())
 }
 
-/// The first model that does it, in the order of `models.yaml`: better one whose upstream is asked as the
-/// customer asks than one that is translated.
+/// The first model for the operation, in the order of `models.yaml`; native ones are preferred to translated
+/// ones.
 fn model_of(config: &Snapshot, operation: Operation) -> Option<&str> {
     let named = || config.models.iter().filter(|model| !model.is_wildcard());
     let speaks = named().find(|model| model.operations.contains(&operation));

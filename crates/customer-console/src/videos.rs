@@ -106,7 +106,7 @@ pub(super) struct VideosQuery {
     after: Option<String>,
 }
 
-/// A page of the account's tasks. What it goes on behind must be the account's own.
+/// A page of the account's tasks. The task after which it begins must belong to the account.
 pub(super) async fn listed(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

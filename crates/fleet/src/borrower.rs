@@ -51,7 +51,7 @@ pub trait LocalFunds {
     fn reserved(&self, account: AccountId) -> Nanousd;
     /// Removes `amount` of available money from the ledger; returns false if there is less.
     fn give_back(&mut self, account: AccountId, amount: Nanousd) -> bool;
-    /// Adds `amount` to what the account has here.
+    /// Adds `amount` to the account's money on this node.
     fn take_in(&mut self, account: AccountId, amount: Nanousd);
     /// Sets the threshold below which the ledger reports that the account runs low.
     fn watch(&mut self, account: AccountId, below: Nanousd);
@@ -73,7 +73,7 @@ pub struct Borrower {
     epoch: Epoch,
     turn: Turn,
     term: Duration,
-    /// For how many seconds ahead money is borrowed that calls are charged.
+    /// Period, in seconds, for which money is leased in advance.
     cover_s: i64,
     reported: Seq,
     needs: BTreeMap<AccountId, Need>,
@@ -85,13 +85,13 @@ pub struct Borrower {
     synced_at: Option<Duration>,
     /// The last account of a sync that could not request all accounts.
     last_requested: Option<AccountId>,
-    /// Until when holds may be made.
+    /// Time until which holds may be made.
     spend_until: Duration,
 }
 
 impl Borrower {
-    /// A node that has joined, and has nothing. What it spends is borrowed for a term ahead, so that it
-    /// can go on for a term without the treasury.
+    /// A node that has joined without money. It leases for a term in advance, so that it can continue for a
+    /// term without the treasury.
     #[must_use]
     pub fn new(node: NodeId, joined: JoinResponse, term: Duration) -> Self {
         Self {
@@ -111,13 +111,13 @@ impl Borrower {
         }
     }
 
-    /// Borrows what is spent for so long ahead.
+    /// Sets the period for which money is leased in advance.
     #[must_use]
     pub fn covering(self, cover: Duration) -> Self {
         Self { cover_s: seconds_up(cover), ..self }
     }
 
-    /// Until when holds may be made, by the node's own clock.
+    /// Time until which holds may be made, by the node's clock.
     #[must_use]
     pub fn spend_until(&self) -> Duration {
         self.spend_until
@@ -178,7 +178,7 @@ impl Borrower {
         requests.chain(recalled).chain([beat]).min().unwrap_or(now)
     }
 
-    /// The sync to send at `now`. One that was not answered is sent again as it was.
+    /// The sync to send at `now`. An unanswered one is sent again unchanged.
     pub fn sync(&mut self, now: Duration, local: &mut impl LocalFunds) -> SyncRequest {
         if let Some(pending) = &self.pending {
             return pending.clone();

@@ -18,7 +18,7 @@ pub struct NodeCapShare {
     pub spent: Nanousd,
     /// The holds of its calls.
     pub held: Nanousd,
-    /// The money that its calls recently waited for in vain.
+    /// Amount that its calls recently waited for in vain.
     pub lacks: Nanousd,
 }
 

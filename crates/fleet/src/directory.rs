@@ -28,7 +28,7 @@ pub struct Directory {
     head: AtomicU64,
     /// The last write that this process has seen, and its place.
     last: parking_lot::Mutex<Option<(Seq, String)>>,
-    /// The reason why this node follows no more writes.
+    /// Reason why this node applies no more writes.
     stopped: OnceLock<Arc<str>>,
 }
 

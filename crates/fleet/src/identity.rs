@@ -33,7 +33,7 @@ impl NodeIdentity {
         }
     }
 
-    /// Makes the directory this node's, for good.
+    /// Marks the directory as this node's, permanently.
     ///
     /// # Errors
     /// When the file cannot be written.

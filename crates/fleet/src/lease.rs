@@ -18,9 +18,9 @@ pub type Turn = u64;
 pub struct SyncRequest {
     /// The node that makes the sync.
     pub node: NodeId,
-    /// In which of its lives.
+    /// Number of the node's join.
     pub epoch: Epoch,
-    /// One more than that of the sync before.
+    /// Number of the sync, one more than that of the previous one.
     pub turn: Turn,
     /// Changes of leased money since the last report.
     pub report: Option<LeaseReport>,

@@ -136,9 +136,9 @@ pub struct Fleet {
     term: Duration,
     /// The start of the node's clock, which runs on while the machine is suspended.
     began: Duration,
-    /// For how long ahead money is borrowed.
+    /// Period for which money is leased in advance.
     cover: Duration,
-    /// Until when holds may be made, in nanoseconds since `began`; zero outside any term.
+    /// Time until which holds may be made, in nanoseconds since `began`; zero outside any term.
     spend_until_ns: AtomicU64,
     /// A term has begun.
     renewed: Notify,
@@ -168,7 +168,7 @@ pub struct LastSync {
     pub nodes: u32,
 }
 
-/// Something that a node's next sync is to see to.
+/// An event for a node's next sync.
 enum NodeEvent {
     /// A call waits for money.
     Waits { account: AccountId, amount: Nanousd, since: Duration, tell: oneshot::Sender<LeaseWait> },
@@ -265,7 +265,7 @@ impl Fleet {
         self.renewed.notify_waiters();
     }
 
-    /// Ends the term: no hold may be made, and no call waits for that to change.
+    /// Ends the term: no hold may be made, and no call waits for a new one.
     fn end_term(&self) {
         self.begin_term(Duration::ZERO);
     }
@@ -276,7 +276,7 @@ impl Fleet {
         &self.share_queue
     }
 
-    /// The rest of the term, which an answered sync renews.
+    /// Remaining time of the term, which an answered sync renews.
     #[must_use]
     pub fn term_left(&self) -> Duration {
         let until = Duration::from_nanos(self.spend_until_ns.load(Ordering::Acquire));
@@ -312,7 +312,7 @@ impl Fleet {
         uptime().saturating_sub(self.began)
     }
 
-    /// Another node is short of something, and waits for it.
+    /// Another node needs money and waits for it.
     pub(crate) fn recalled(&self) {
         self.inbox.lock().push(NodeEvent::Recalled);
         self.hurry.notify_one();

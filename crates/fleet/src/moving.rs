@@ -34,7 +34,7 @@ const LISTED_MAX: usize = 20;
 /// The result of a move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MoveReport {
-    /// The counts that were equal on both sides.
+    /// Counts that are equal on both sides.
     pub tallies: Tallies,
     /// True if an earlier run had completed the move.
     pub was_done: bool,
@@ -53,7 +53,7 @@ pub enum MoveError {
     LeftOpen(usize),
     /// The ledger is empty.
     Empty,
-    /// The fleet has other things of the same names.
+    /// The fleet has other objects with the same names.
     Collides(Vec<String>),
     /// The counts of both sides differ.
     Differs(Vec<String>),
@@ -133,7 +133,7 @@ impl From<FleetError> for MoveError {
     }
 }
 
-/// The fleet's directory, as far as it was read.
+/// The part of the fleet's directory that was read.
 #[derive(Default)]
 struct ReadDirectory {
     followed: DirectoryState,

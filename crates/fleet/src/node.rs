@@ -53,7 +53,7 @@ pub struct Node {
 enum NodeEnd {
     /// The node is asked to stop.
     Stopped,
-    /// It must join again before it can continue.
+    /// The node must join again before it can continue.
     ShutOut(SyncRefusal),
 }
 
@@ -292,7 +292,7 @@ impl Node {
         }
     }
 
-    /// Gives back what no hold covers and reports it, if the treasury answers in time.
+    /// Returns money without holds, and reports it if the treasury answers in time.
     async fn leave(mut self) {
         self.fleet.end_term();
         if tokio::time::timeout(LEAVE_TIMEOUT, self.settle_up()).await.is_err() {

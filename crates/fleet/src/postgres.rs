@@ -89,7 +89,7 @@ pub enum RoundTripOutcome {
     Retried,
     /// The operation was not performed.
     Unavailable,
-    /// It may have been done.
+    /// The operation may have been performed.
     Unknown,
     /// The operation failed permanently.
     Failed,
@@ -120,7 +120,7 @@ pub struct RoundTrip {
 /// A callback for each database operation.
 pub type DatabaseObserver = Box<dyn Fn(RoundTrip) + Send + Sync>;
 
-/// For how long things may take.
+/// Timeouts of operations.
 #[derive(Clone, Copy, Debug)]
 struct DatabaseTimeouts {
     statement: Duration,
@@ -199,8 +199,8 @@ impl Db {
         let hosts = url::hosts_of(&options.url).map_err(|error| no_url(&error))?;
         let place = url::place(&hosts);
         let config = config(options, limits)?;
-        // No query to test each connection: it would cost a round trip, and a broken one is found by the
-        // statement itself, which is tried again.
+        // No query to test each connection, which would cost a round trip: after a broken one a transaction
+        // is tried again on another connection, and a read fails as `Unavailable`.
         let recycling_method = RecyclingMethod::Fast;
         let recycling = ManagerConfig { recycling_method };
         let tls = match options.tls {

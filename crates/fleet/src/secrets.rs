@@ -17,7 +17,7 @@ const WEBHOOK_KEY: &str = "webhook-key";
 /// Signs the sessions of both consoles: a browser may meet another node with each request.
 const SESSION_KEY: &str = "session-key";
 
-/// Makes the keys in the data directory those of the fleet.
+/// Replaces the keys in the data directory by those of the fleet.
 pub(super) async fn share(db: &Db, data_dir: &Path) -> Result<(), FleetError> {
     for name in [WEBHOOK_KEY, SESSION_KEY] {
         let path = data_dir.join(name);

@@ -66,7 +66,6 @@ impl ShareQueue {
     pub async fn wait(&self) -> bool {
         // The sync that is under way may have collected its requests before this one came.
         let next_sync = self.begun.load(Ordering::Acquire).saturating_add(1);
-        // Subscribed before the sync is called for, so that its end is not missed.
         let mut done = self.done.subscribe();
         self.hurry.notify_one();
         let done = done.wait_for(|done| done.number >= next_sync);

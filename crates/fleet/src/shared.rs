@@ -227,7 +227,7 @@ impl SharedFunds for Fleet {
     }
 }
 
-/// A task on its way into the database.
+/// A task being written to the database.
 struct PreparedTask {
     tasks: SharedTasks,
     opening: Opening,

@@ -116,7 +116,7 @@ pub struct Treasury {
     pub(super) directory: Seq,
 }
 
-/// Moves `amount` from one part of a purse to another. Both are parts of one sum that fits.
+/// Moves `amount` between two parts of an account's money. Both are parts of one sum that fits.
 fn shift(from: &mut Nanousd, to: &mut Nanousd, amount: Nanousd) {
     *from = from.saturating_sub(amount);
     *to = to.saturating_add(amount);
@@ -154,7 +154,7 @@ impl Treasury {
         self.nodes.get(&node).is_some_and(|node| node.is_suspended)
     }
 
-    /// Gives money to an account, which is opened if it is not there.
+    /// Adds money to an account, which is created if necessary.
     pub fn grant(&mut self, account: AccountId, amount: Nanousd) {
         let funds = self.accounts.entry(account).or_default();
         funds.granted = funds.granted.saturating_add(amount);
@@ -271,8 +271,8 @@ impl Treasury {
         Ok(answer)
     }
 
-    /// Begins another term. Leases in suspense are the node's again, and so is the money that operators have
-    /// resolved meanwhile, as far as it is still there: the node's report is applied as if it had never been
+    /// Begins another term. Leases in suspense return to the node, and so does money that operators have
+    /// resolved meanwhile, as far as it is available: the node's report is applied as if it had never been
     /// silent.
     fn resume(&mut self, id: NodeId, term_ends: Duration) {
         let Some(node) = self.nodes.get_mut(&id) else { return };

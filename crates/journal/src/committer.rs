@@ -112,7 +112,7 @@ where
                 CommitterWork::Stop => break,
             }
         }
-        // Only after the last flush: until here every waiter still got its record on disk.
+        // Only now, since nothing is flushed any more: whoever still waits has a record that was given up.
         self.journal.dismiss_waiters();
         Ok(self.writer.position())
     }

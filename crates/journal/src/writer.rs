@@ -170,8 +170,7 @@ impl<F: Format> Writer<F> {
         };
         file.write_all_at(&header, 0)?;
         file.sync_all()?;
-        // Renamed once its header is on disk: a segment with a name and without a header cannot be told
-        // from a damaged one.
+        // Renamed once its header is on disk: a crash then leaves a segment with its header, or none.
         fs::rename(self.dir.join(NEXT), segment::path(&self.dir, first_seq))?;
         self.is_named = false;
         self.file = self.next.take();

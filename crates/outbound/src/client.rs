@@ -189,7 +189,7 @@ fn failure(url: &str, error: &legacy::Error) -> OutboundError {
     }
     let mut message = error.to_string();
     let mut source = error.source();
-    // The reason lies below two layers of the client, each with a text of its own.
+    // Each layer of the client has a text of its own; a failed dial is somewhere below them.
     while let Some(cause) = source {
         if let Some(cause) = cause.downcast_ref::<DialError>() {
             return OutboundError::Unreachable(cause.clone());

@@ -114,8 +114,8 @@ fn letter_tokens_max(letter: char) -> u64 {
 pub struct TextSize {
     /// Cost of all characters but the first, whose cost depends on the character before it.
     parts: u64,
-    /// Cost by words and marks alone: text of short names and many marks, such as formulas in code, has more
-    /// tokens than its letters show.
+    /// Alternative estimate from words and punctuation alone. Text of many symbols, such as code, has more
+    /// tokens than the sum of its parts predicts.
     marks: u64,
     /// The classes of the first character and the last; [`weights::NONE`] for no text.
     first: u8,

@@ -220,7 +220,7 @@ impl RequestBounds {
 struct ImagesCall {
     image_options: ImageOptions,
     bounds: RequestBounds,
-    /// The member of the body that the upstream does not know.
+    /// Byte range of `response_format` in the body, which is removed for an upstream with only one format.
     omitted: Option<std::ops::Range<usize>>,
 }
 

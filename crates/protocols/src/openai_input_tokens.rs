@@ -17,7 +17,8 @@ use crate::codec::bounds_in_field;
 use tollgate_money::price::Usage;
 use tollgate_types::error::GatewayError;
 
-/// Fields that decide what is counted: a spelling that only some parsers take for them is refused.
+/// Fields that decide what is counted. A key that differs from one only in case is refused, as some parsers
+/// would accept it.
 const COUNTED_FIELDS: [&str; 4] = ["model", "input", "instructions", "tools"];
 
 /// The codec of OpenAI's counts of input tokens.

@@ -194,7 +194,7 @@ impl Reply {
         let mut left = tokens;
         let mut pieces = Vec::new();
         for _ in 0..behaviour.chunks {
-            // Chunks without words are still sent: benchmarks count events, not tokens.
+            // With no words per chunk all chunks are sent, empty: benchmarks count events, not tokens.
             if left == 0 && per_chunk > 0 {
                 break;
             }

@@ -88,7 +88,7 @@ pub fn install(level: LevelFilter) {
 /// only changes the level.
 pub fn install_to(level: LevelFilter, sink: impl Write + Send + 'static) {
     log::set_max_level(level);
-    // There is one logger in a process, and one thread that writes its lines.
+    // Refused from the second call on: the first one's thread writes.
     if log::set_logger(&Backend).is_err() {
         return;
     }

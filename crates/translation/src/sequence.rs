@@ -75,7 +75,6 @@ impl<K: Copy + PartialEq> Sequencer<K> {
         let found = self.waiting.iter().rposition(|block| block.key == key && !block.has_ended);
         let place = found.unwrap_or_else(|| {
             self.held_bytes += size_of::<WaitingBlock<K>>();
-            // In the order in which blocks began, which is that in which they are handed on.
             self.waiting.push_back(WaitingBlock { key, pieces: Vec::new(), has_ended: false });
             self.waiting.len() - 1
         });

@@ -61,7 +61,8 @@ pub(crate) enum TurnContent<'p> {
     /// A text that no part has as it is: an instruction in the middle of a conversation, which only a user
     /// can give there, or a remark on what is missing.
     Note(Cow<'p, str>),
-    /// The assistant's reasoning, sealed by this upstream.
+    /// Reasoning that this upstream itself produced, so that it accepts it back; other reasoning is not
+    /// carried.
     Reasoning(&'p Reasoning<'p>),
     /// A call of a tool.
     Call(&'p ToolCall<'p>),

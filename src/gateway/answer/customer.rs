@@ -47,7 +47,7 @@ pub(crate) struct Customer<'a> {
     /// The head of a document that is written anew once its upstream's is whole: until then it can turn
     /// out to be none.
     waiting: Option<AnswerHead>,
-    /// The last two bytes that were sent to the client.
+    /// Last two bytes sent to the client.
     last: [u8; 2],
 }
 
@@ -149,8 +149,8 @@ impl<'a> Customer<'a> {
         sent.or_else(|error| self.leave(error.into_down()))
     }
 
-    /// Sends the head of the answer, unless a comment has made it superfluous, or nobody is there. Where
-    /// nothing of the answer is known to be right before all of it has come, it waits for the first piece.
+    /// Sends the response head, unless a comment was sent before or the client has disconnected. If the
+    /// response is validated only as a whole, the head waits for the first piece.
     ///
     /// # Errors
     /// The customer has left, and nobody needs to know how the answer goes on.

@@ -32,7 +32,7 @@ const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Write timeout of a response that the gateway makes itself: it fits into a few packets, and its client is
 /// waiting for it.
 const TAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// SDKs that are told to wait longer than this come again after a time of their own, which is shorter.
+/// Maximum `retry-after`: SDKs ignore longer values and retry after a shorter time of their own.
 const REPEATED_WITHIN: Duration = Duration::from_secs(60);
 
 /// Request headers that the access log and in-process callers read after the request.
@@ -94,7 +94,7 @@ pub(crate) async fn error(
     send(session, header, body).await
 }
 
-/// A whole HTTP/1.1 answer for a request whose head was not taken: the connection closes behind it.
+/// Complete HTTP/1.1 response to a request whose head was refused; the connection is closed after it.
 pub(crate) fn refusal(error: &GatewayError) -> Bytes {
     let (status, _, _) = wire(error.kind);
     let reason = http::StatusCode::from_u16(status).ok().and_then(|code| code.canonical_reason());
@@ -109,7 +109,7 @@ pub(crate) fn refusal(error: &GatewayError) -> Bytes {
     .into()
 }
 
-/// Answers 200 with a JSON document that is written already.
+/// Answers 200 with a serialized JSON document.
 pub(crate) async fn document(
     session: &mut Session,
     gateway_headers: impl Into<GatewayHeaders>,
@@ -157,7 +157,7 @@ pub(crate) async fn begin_file(
     head::write(session, header, false).await
 }
 
-/// Begins a stream of events before its upstream has.
+/// Begins an event stream before its upstream has answered.
 pub(crate) async fn begin_events(
     session: &mut Session,
     gateway_headers: impl Into<GatewayHeaders>,
@@ -178,7 +178,7 @@ pub(crate) async fn begin_events(
     head::write(session, header, false).await
 }
 
-/// Answers a browser that asks whether it may call.
+/// Answers a CORS preflight.
 pub(crate) async fn preflight(session: &mut Session) -> pingora::Result<()> {
     let header = cors::preflight(session.req_header());
     head::write(session, header, true).await
@@ -226,7 +226,6 @@ fn forget_head(session: &mut Session) {
         return;
     };
     rest.set_version(head.version);
-    // Metrics, the access log and loopback callers read these.
     for name in LOGGED {
         for value in head.headers.get_all(name) {
             if value.len() <= LOGGED_BYTES_MAX && rest.append_header(name, value.clone()).is_err() {

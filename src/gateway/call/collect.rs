@@ -160,7 +160,7 @@ impl CollectFrom<'_> {
 struct PartsCall<'a> {
     poster: Poster<'a>,
     offload: &'a Offload,
-    /// The upstream, and what nobody may read of its answers.
+    /// Upstream and its secrets, which must not appear in answers.
     hidden: UpstreamSecrets<'a>,
     /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
     missing_model: Option<Missing>,

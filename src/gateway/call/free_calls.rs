@@ -23,7 +23,7 @@ impl Gateway {
         counted.map_err(|refusal| self.refuse_free_call(refusal))
     }
 
-    /// Takes a slot for a free request at the upstream of its candidate, after a short wait.
+    /// Takes a slot for a free call at the candidate's upstream, after a short wait.
     ///
     /// # Errors
     /// `RateLimited`, where the upstream gets as many as it may.

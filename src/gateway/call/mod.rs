@@ -32,7 +32,7 @@ use crate::gateway::request::services::Gateway;
 use crate::gateway::request::upstream_error;
 use crate::protocols::Delivery;
 
-/// Asks upstreams for a paid request, and answers it.
+/// Sends a paid request to upstreams and answers it.
 ///
 /// # Errors
 /// What `fail_to_proxy` is to tell the customer, or the log.

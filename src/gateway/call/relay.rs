@@ -19,7 +19,7 @@ use crate::gateway::wire::head::AnswerHead;
 use crate::gateway::wire::response_framing::{self, ShownFraming};
 use crate::protocols::Framing;
 
-/// Pieces of an answer that are there at once go to the customer together, up to about this size.
+/// Approximate maximum size, in bytes, up to which pieces that are available at once are sent together.
 const GATHERED_BYTES_MAX: usize = 16 * 1024;
 
 /// A response on its way from an upstream to the client.
@@ -114,8 +114,8 @@ impl Relay<'_> {
         Ok(first)
     }
 
-    /// Passes the answer's body on, or reads it to its end for nobody. What was read of it before its head
-    /// was sent comes first.
+    /// Relays the response body, or reads it to its end after a disconnect. Bytes that were read before the
+    /// head was sent come first.
     async fn pass_on(&mut self, mut first: Option<AnswerPiece>) -> Result<()> {
         loop {
             let (piece, is_end) = if let Some(piece) = first.take() {

@@ -79,7 +79,7 @@ pub(crate) fn overtaken() -> GatewayError {
     GatewayError::new(ErrorKind::Overloaded, message).retry_after(RETRY_OVERTAKEN)
 }
 
-/// Refuses a repetition of a submit: one of two that were meant as one, as a rule.
+/// Refuses a submit that repeats another, usually by mistake.
 fn repetition(first: &Task, mark: &IdempotencyMark) -> GatewayError {
     let named = customer_id(first).map(|id| format!(", as the task {id}")).unwrap_or_default();
     if mark.is_named && first.stage == TaskPhase::InDoubt {
@@ -110,8 +110,7 @@ fn repetition(first: &Task, mark: &IdempotencyMark) -> GatewayError {
     GatewayError::new(ErrorKind::IdempotencyConflict, message)
 }
 
-/// The answer to a submit that was taken: spec section 4 allows 202 and 200. It is the same however often
-/// it is asked for.
+/// The answer to an accepted submit (spec section 4: 202 or 200), the same for every repetition.
 fn accepted(task: &Task) -> (u16, Bytes) {
     accepted_as(task, None)
 }
@@ -140,8 +139,8 @@ pub(crate) fn accepted_as(task: &Task, answer: Option<Bytes>) -> (u16, Bytes) {
     }
 }
 
-/// The part of an upstream's answer to a submit that the task keeps: all of it, if the client reads it and
-/// the id alone would not give the same.
+/// The part of an upstream's answer to a submit that the task stores: everything, if the client reads it and
+/// the id alone would not reproduce it.
 pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> UpstreamTask {
     let is_native = codec_of(task).is_some_and(TaskCodec::is_native);
     match std::str::from_utf8(answer) {
@@ -150,7 +149,7 @@ pub(crate) fn taken(task: &Task, id: &str, answer: &Bytes) -> UpstreamTask {
     }
 }
 
-/// An answer to a submit that says no more than the upstream's id of the task.
+/// An answer to a submit with only the upstream's task id.
 pub(crate) fn id_alone(id: &str) -> String {
     json!({"id": id}).to_string()
 }

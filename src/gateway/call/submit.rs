@@ -292,7 +292,7 @@ fn with_own(mut headers: http::HeaderMap, call: &(dyn Submit + Sync)) -> http::H
 struct SubmitCall<'a> {
     poster: Poster<'a>,
     call: &'a (dyn Submit + Sync),
-    /// The upstream, and what nobody may read of its answers.
+    /// Upstream and its secrets, which must not appear in answers.
     hidden: UpstreamSecrets<'a>,
     /// The thing that the target lacks if it answers 404; `None` if a 404 is a failure of the target's own.
     missing_model: Option<Missing>,

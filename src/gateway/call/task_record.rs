@@ -81,7 +81,7 @@ pub(crate) async fn count_repetitions_after(gateway: &Gateway, task: &Task, time
     }
 }
 
-/// Notes that another upstream is about to be asked.
+/// Records that another upstream is about to be called.
 pub(crate) async fn retarget(
     gateway: &Gateway,
     task: &Task,
@@ -112,7 +112,7 @@ async fn save(gateway: &Gateway, next: Task) -> std::result::Result<Arc<Task>, G
     changed.ok_or_else(|| internal("the task has ended"))
 }
 
-/// No upstream took the task: the money is free again.
+/// Records that no upstream accepted the task, and releases the hold.
 pub(crate) async fn reject(gateway: &Gateway, task: &Task) {
     let id = (task.intent.account, task.id());
     let document = json!({"error": {"code": "rejected", "message": "No upstream took the task."}});

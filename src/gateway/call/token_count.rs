@@ -25,7 +25,7 @@ use crate::metrics::CountOutcome;
 use crate::outbound::retry_after;
 use crate::pipeline::{CountRequest, PromptCount, ValidatedRequest};
 
-/// The longest body that is counted, in bytes: it is sent twice. Text that is longer fits no context.
+/// Longest body that is counted, in bytes, since it is sent twice. Longer text fits no context.
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The longest answer of a counter, in bytes: real ones have some hundred.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -35,9 +35,9 @@ const FAILED_TIME: Duration = Duration::from_secs(5);
 /// for.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Asks how many tokens the prompt of a request has: the first of its `candidates` whose provider counts
-/// it, without taking that, and for at most `within`. `None` where nobody says. Dropping the future
-/// cancels the call.
+/// Asks the first of `candidates` whose provider offers token counts for the tokens of the prompt, without
+/// selecting that candidate, and for at most `within`. `None` without an answer. Dropping the future cancels
+/// the call.
 ///
 /// What the count makes of the request, [`ValidatedRequest::counted`] does.
 pub(crate) async fn count(
@@ -185,7 +185,8 @@ impl<'a> ProviderCount<'a> {
         }
     }
 
-    /// No answer came. The upstream rests, unless this machine could not ask it for want of a resource.
+    /// Pauses counts at the upstream after a missing answer, unless this machine lacked a resource for the
+    /// call.
     fn not_sent(&self, exhausted: Option<LocalResource>) -> CountOutcome {
         match exhausted {
             Some(_) => CountOutcome::Failed,
@@ -198,7 +199,7 @@ impl<'a> ProviderCount<'a> {
         CountOutcome::Failed
     }
 
-    /// Ask here no more for a while, for this account.
+    /// Pauses counts at this upstream for this account.
     fn pause(&self, time: Duration) {
         let now = Instant::now();
         self.gateway.counts.pauses.put(self.account.number(), self.place, now + time, now);

@@ -15,7 +15,7 @@ use crate::protocols::json::Object;
 use crate::protocols::limits::ModelLimits;
 use crate::protocols::output_limit::OutputLimit;
 
-/// The header by which a customer keeps the output limit of a request as it is.
+/// Header with which a client forbids lowering its output limit.
 const CLAMP: &str = "x-tollgate-clamp";
 
 /// True if the request with these headers may be clamped: unless it has `x-tollgate-clamp: never`.
@@ -54,7 +54,7 @@ impl Rereading {
         })
     }
 
-    /// The output limit of the request, where it has one that may be lowered to `floor`.
+    /// Output limit of the request, if it may be lowered to `floor`.
     pub(crate) fn limit(
         &self,
         body: &Bytes,

@@ -144,13 +144,12 @@ impl PendingRequest<'_> {
         Holding::Slice { output_tokens: self.rules.slice }
     }
 
-    /// The lowest limit that the request may be clamped to: what is asked for less is never clamped.
+    /// Lowest output limit to which the request may be clamped: a lower requested limit is not clamped.
     fn floor(&self) -> u64 {
         self.rules.output_floor
     }
 
-    /// The request with the largest output limit that costs no more than `funds`, if that is not below
-    /// the floor.
+    /// The request with the largest output limit that costs at most `funds`, if that is not below the floor.
     fn clamp(&self, funds: Nanousd) -> Option<ClampedRequest> {
         let TightRequest { priced, body, rereading, .. } = &self.request;
         let tokens = affordable_output(&priced.output_costs(), funds)?;

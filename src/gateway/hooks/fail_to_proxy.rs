@@ -23,7 +23,7 @@ const LINGER_TIMEOUT: Duration = Duration::from_millis(200);
 /// not wait for one.
 const SHED_TAKE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Ends a request that failed, unless its client has disconnected or has got its error already.
+/// Ends a failed request, unless its client has disconnected or has received an error.
 pub(super) async fn fail(
     session: &mut Session,
     error: &Error,
@@ -35,7 +35,7 @@ pub(super) async fn fail(
     answer(session, error, ctx).await
 }
 
-/// Ends a request that failed: with an error, or with an error event if the answer had begun.
+/// Ends a failed request with an error response, or with an error event if the response had begun.
 pub(super) async fn answer(
     session: &mut Session,
     error: &Error,

@@ -32,13 +32,13 @@ use crate::protocols::{BodyKind, ModelInPath, Request};
 /// The state of a request after admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RequestDisposition {
-    /// It is paid for and goes to an upstream.
+    /// The request is paid for and goes to an upstream.
     Paid,
     /// The request was answered by the filter.
     Answered,
 }
 
-/// Takes a request in, and answers it.
+/// Admits a request and answers it.
 ///
 /// # Errors
 /// The failure that `fail_to_proxy` answers or logs.
@@ -207,8 +207,8 @@ fn candidates(
     Ok(candidates)
 }
 
-/// Counts a request that costs nothing and reaches an upstream for its account: before the limits of key,
-/// account and model, since what is refused takes nothing of the model's.
+/// Counts a free request of an account that reaches an upstream. Done before the limits of key, account and
+/// model, so that a refused request uses none of the model's.
 fn count_free(
     gateway: &Gateway,
     snapshot: &Snapshot,
@@ -226,7 +226,7 @@ fn kind(validated: &ValidatedRequest) -> CallKind {
     CallKind::from(validated.resolved.operation)
 }
 
-/// The whole body of a request for an operation.
+/// The complete body of a request for an operation.
 async fn read(
     gateway: &Gateway,
     session: &mut Session,

@@ -146,7 +146,7 @@ fn scanned(
     }
 }
 
-/// The event that ends a stream in the place of a piece with the operator's credential.
+/// Event that ends a stream instead of a piece with the operator's credential.
 ///
 /// # Errors
 /// The end of any other answer, which no reader of a declared length or a JSON document can overlook.

@@ -69,7 +69,7 @@ static BETA_HEADERS: [BetaHeader; 2] = [
     },
 ];
 
-/// Headers that are set anew for every upstream.
+/// Headers that are set for every upstream.
 const OVERWRITTEN: [HeaderName; 4] = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING, X_REQUEST_ID];
 /// Betas that an answer names at most: a request can ask for thousands.
 const BETAS_SHOWN_MAX: usize = 16;
@@ -101,7 +101,7 @@ fn head<H: RequestHead>(
     Ok(head.end())
 }
 
-/// Gives each field of the request to the upstream to `put`.
+/// Passes each header for the upstream to `put`.
 fn each_field(
     customers: &HeaderMap,
     request: &UpstreamRequest,

@@ -13,7 +13,7 @@ use crate::clock::UnixMs;
 use crate::config::snapshot::Listener;
 use crate::config::{Certificate, CertificateError, CertificateFiles, ConfigHandle};
 
-/// The certificate of one address, asked for at every handshake.
+/// Certificate of one address, loaded at every handshake.
 pub struct Certificates {
     config: Arc<ConfigHandle>,
     place: TlsEndpoint,

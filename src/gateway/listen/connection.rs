@@ -58,7 +58,7 @@ pub(crate) type Refuse = fn(&GatewayError) -> Bytes;
 pub struct Connections<P> {
     /// Application for HTTP/1.1.
     proxy: P,
-    /// Application for HTTP/2, as Pingora drives streams.
+    /// The proxy wrapped in Pingora's `HttpProxy`, which serves each HTTP/2 stream.
     driven: Arc<HttpProxy<P>>,
     transport: Transport,
     /// Accept HTTP/2 with prior knowledge, that is, without ALPN.
@@ -74,7 +74,7 @@ where
     P: ProxyHttp + Clone + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Puts `proxy` behind a listener; `open` has its connections.
+    /// Creates the service of `proxy` for a listener; `open` counts its connections.
     ///
     /// On shutdown idle connections are closed, so none is open as soon as the last answer has left:
     /// requests that are still being read and bytes that are still being written count.

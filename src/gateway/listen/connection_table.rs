@@ -87,7 +87,7 @@ enum AcceptDecision {
     Admitted,
     /// Another one is being closed for it.
     Wait,
-    /// None can be closed for it.
+    /// No connection can be closed for it.
     Full,
 }
 
@@ -194,8 +194,8 @@ impl ConnectionTable {
         SharedBounds { connections, stream_bytes: self.streams.bytes_max() }
     }
 
-    /// Largest number of calls to upstreams at one time, abandoned ones included: bounded by the descriptors
-    /// that are left for them and by their part of the memory.
+    /// Maximum number of upstream calls, including abandoned ones, from the remaining descriptors and the
+    /// share of memory.
     pub(crate) fn upstream_calls_max(&self, limits: &IntakeLimits) -> usize {
         let default = || fitting(limits.memory_bytes, UPSTREAM_CALL_BYTES);
         limits.upstream_calls_max.unwrap_or_else(default).min(self.descriptors.upstream_calls())
@@ -249,7 +249,7 @@ impl ConnectionTable {
         AcceptDecision::Admitted
     }
 
-    /// True if the network may have one more connection; if need be, one of its own is closed for it.
+    /// True if the network may have one more connection; if necessary, one of its own is closed.
     fn has_room_at(&self, table: &mut ConnectionEntries, network: IpAddr, bounds: Bounds) -> bool {
         let pending = |table: &ConnectionEntries| {
             table.pending.values().filter(|(at, _)| *at == Some(network)).count()
@@ -270,7 +270,8 @@ impl ConnectionTable {
         has_room
     }
 
-    /// No connection can be closed now. Pending ones can be once they are open, and new ones after their grace.
+    /// No connection can be closed now. Pending ones can be closed once they are open, and new ones after
+    /// their grace period.
     fn none_can_close(&self, table: &ConnectionEntries, reason: ConnectionShed) -> AcceptDecision {
         if !table.pending.is_empty() || table.is_grace_pending {
             return AcceptDecision::Wait;

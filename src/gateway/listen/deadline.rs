@@ -28,7 +28,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// From now on connections are closed behind each answer, since there will be no further one.
+    /// Close connections after each response, since no further one follows.
     pub fn approach(&self) {
         self.is_near.store(true, Ordering::Release);
         self.near.send_replace(true);
@@ -44,7 +44,7 @@ impl Deadline {
         self.is_near.load(Ordering::Acquire)
     }
 
-    /// Ends the requests in flight, for good.
+    /// Ends the requests in flight.
     pub fn end(&self) {
         self.is_over.store(true, Ordering::Release);
         self.over.send_replace(true);

@@ -2,7 +2,7 @@
 
 /// Connections of the admin address at most. Operators, probes and Prometheus need a handful.
 const ADMIN_MAX: u64 = 256;
-/// The least: with 256 descriptors the admin address still answers.
+/// Minimum number of descriptors: with 256, the admin address still answers.
 const ADMIN_MIN: u64 = 16;
 /// Listeners, the ledger and its next segment, the request log, timers and pipes: some 50. Look-ups of
 /// names, webhooks and questions about tasks take the rest.

@@ -82,7 +82,7 @@ where
     *session.downstream_session = ServerSession::new_custom(Box::new(()));
 }
 
-/// Goes through the hooks until the request is answered.
+/// Runs the hooks until the request is answered.
 async fn filter<P>(proxy: &P, session: &mut Session, context: &mut P::CTX) -> pingora::Result<()>
 where
     P: ProxyHttp + Send + Sync,

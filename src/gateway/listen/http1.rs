@@ -52,18 +52,18 @@ impl ClientConnection {
     }
 }
 
-/// Bytes of one read of data that nobody waits for.
+/// Size of one read of discarded data, in bytes.
 const STRAY_BYTES: usize = 512;
 /// The most that may come behind a request while its answer is waited for, in bytes. A line break behind a
 /// body, or another request, is no reason to take the answer from whoever pays for it.
 const STRAY_BYTES_MAX: usize = 64 * 1024;
-/// Time for closing a connection where nothing else bounds it.
+/// Timeout for closing a connection if nothing else limits it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Slot in which a session leaves its connection for the next request.
 pub(crate) type KeepAliveSlot = Arc<Mutex<Option<ClientConnection>>>;
 
-/// The connection is to be closed behind the answer.
+/// True if the connection is closed after the response.
 #[derive(Clone)]
 struct CloseBehind;
 
@@ -83,7 +83,7 @@ pub(crate) fn drain_behind(session: &mut Session) {
     session.req_header_mut().extensions_mut().insert(DrainBehind);
 }
 
-/// One request over HTTP/1.1, and its answer.
+/// An HTTP/1.1 request with its response.
 pub(crate) struct Http1Session {
     /// `None` once it was left for the next request, or closed.
     wire: Option<ClientConnection>,
@@ -93,7 +93,7 @@ pub(crate) struct Http1Session {
     head: Box<CheckedHead>,
     /// The customer has closed their half of the connection.
     reader_dropped: bool,
-    /// The head that was written, without its fields.
+    /// The written response head, without its fields.
     written: Option<Box<ResponseHeader>>,
     answer: BodyFraming,
     /// The head of the answer, as long as it waits for the first of the body.
@@ -220,8 +220,8 @@ impl Http1Session {
         Ok(read)
     }
 
-    /// Waits until the customer leaves. What comes meanwhile was not waited for: the connection is closed
-    /// behind the answer, and nothing of it is taken for a request.
+    /// Waits until the client disconnects. Data that arrives meanwhile is unexpected: it is not read as a
+    /// request, and the connection is closed after the response.
     async fn idle(&mut self) -> Result<Option<Bytes>> {
         let mut stray = [0; STRAY_BYTES];
         while !self.reader_dropped {
@@ -358,8 +358,8 @@ impl CustomSession for Http1Session {
         self.leave().await
     }
 
-    /// The connection is closed as it is, which nobody takes for the end of an answer. A head that waits
-    /// for its body leaves before: it has the id of a request that may be charged.
+    /// Closes the connection without an end marker, so that the response does not look complete. A head that
+    /// waits for its body is sent before: it contains the id of a request that may be charged.
     async fn shutdown(&mut self, _code: u32, _context: &str) {
         if !self.reader_dropped {
             // Who does not take it is gone.

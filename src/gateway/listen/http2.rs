@@ -94,7 +94,7 @@ impl ActiveStreams {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Begins a stream; `None` if the connection has to close.
+    /// Begins a stream; `None` if the connection must close.
     fn begin(self: &Arc<Self>, slot: StreamSlot) -> Option<ActiveStream> {
         self.count.fetch_add(1, Ordering::Relaxed);
         let stream_guard = ActiveStream { active: Arc::clone(self), _slot: slot };

@@ -64,7 +64,7 @@ pub struct LoopbackRequest {
     pub path: String,
     /// Its headers; the length of the body and `Host` are added.
     pub headers: HeaderMap,
-    /// The body of the request, which is whole.
+    /// Complete body of the request.
     pub body: Bytes,
     /// The customer's address, for logs and limits.
     pub address: Option<IpAddr>,
@@ -114,7 +114,7 @@ impl LoopbackClient {
         Ok(reply)
     }
 
-    /// A response whose head is not there yet.
+    /// A response whose head has not arrived.
     fn begin(&self, request: LoopbackRequest) -> Result<LoopbackResponse, GatewayError> {
         let server = self.0.get().ok_or_else(unanswered)?;
         let (writer, completion, queue) = queue();
@@ -130,7 +130,7 @@ impl LoopbackClient {
     }
 }
 
-/// Hands the settlement of the request with this head to its caller.
+/// Sends the settlement to the loopback caller that sent this request; does nothing for other requests.
 pub(crate) fn complete(head: &RequestHeader, settled: RequestSettlement) {
     if let Some(completion) = head.extensions.get::<SettlementSender>() {
         completion.complete(settled);
@@ -143,7 +143,7 @@ impl fmt::Debug for LoopbackClient {
     }
 }
 
-/// A response of the gateway that is being read.
+/// A response of the gateway in progress.
 pub struct LoopbackResponse {
     /// The HTTP status of the answer.
     pub status: u16,
@@ -194,7 +194,7 @@ impl LoopbackResponse {
         Ok(())
     }
 
-    /// The next part of the answer; `None` at its end.
+    /// Next part of the response; `None` at the end.
     async fn next(&mut self) -> Option<Piece> {
         let Self { queue, serving, .. } = self;
         let Some(serving) = serving else { return queue.next().await };
@@ -208,7 +208,7 @@ impl LoopbackResponse {
         serving.until(|| queue.try_settled()).await.flatten()
     }
 
-    /// The next piece of its body; `None` at its end.
+    /// Next piece of the body; `None` at the end.
     ///
     /// # Errors
     /// `BadGateway` when it breaks off.

@@ -47,7 +47,7 @@ impl Origin {
         Some(Arc::new(ProxyDigest::new(Box::new(head), Some(Box::new(self)))))
     }
 
-    /// Notes that a request was authenticated as the account's.
+    /// Records that a request of the account was authenticated.
     pub(crate) fn authenticate(&self, account: u64) {
         self.connection.set_account(account);
         // Behind the account: whoever sees the flag finds the account that it stands for.
@@ -59,8 +59,8 @@ impl Origin {
         self.connection.is_authenticated()
     }
 
-    /// Marks the connection as idle: its one request was shed, or none is running. No effect for a loopback
-    /// request, since the one that it is made for goes on.
+    /// Marks the connection as idle: its only request was shed, or none is running. No effect for a loopback
+    /// request, whose outer request continues.
     pub(crate) fn rest(&self) {
         if !self.is_loopback {
             self.connection.end();

@@ -20,14 +20,14 @@ const V2_BYTES_MAX: usize = 4 * 1024;
 pub(crate) enum ProxyHeader {
     /// An incomplete header.
     Incomplete,
-    /// A whole one: how many bytes it has, and whose connection it is. `None` is the one who
-    /// connected: a health check of the load balancer itself, or a client that it does not know.
+    /// A complete header: its length in bytes, and the client's address. `None` if the header names no client
+    /// (a health check, `UNKNOWN`): the peer's address counts.
     Complete(usize, Option<SocketAddr>),
-    /// No valid header of the PROXY protocol.
+    /// Not a valid PROXY header.
     Invalid,
 }
 
-/// Reads the header at the beginning of `bytes`.
+/// Parses the header at the beginning of `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> ProxyHeader {
     let begins = |expected: &[u8]| bytes.iter().zip(expected).all(|(found, byte)| found == byte);
     if begins(SIGNATURE) {

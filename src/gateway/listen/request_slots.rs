@@ -24,7 +24,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Time that the reads of an account wait for each other before one is refused.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
-/// All slots of this process, over all listeners.
+/// All request slots of this process, over all listeners.
 pub(crate) struct RequestSlots {
     customers: Count,
     unauthenticated: Count,
@@ -46,7 +46,7 @@ pub(crate) struct RequestSlot {
     holder: Arc<InUse>,
     /// Permit of the account's share of connections.
     _connection: Option<Arc<PooledUnits>>,
-    /// The account's part of the streams over HTTP/2.
+    /// The account's share of HTTP/2 streams.
     _stream: Option<PooledUnits>,
 }
 
@@ -184,7 +184,7 @@ impl RequestSlots {
         })
     }
 
-    /// Takes a slot; the error is true if all are taken, and false if the holder has its share.
+    /// Takes a slot; the error is true if all are in use, and false if the holder has reached its share.
     fn enter(
         self: &Arc<Self>,
         pool: Pool,
@@ -204,7 +204,7 @@ impl RequestSlots {
         Ok(RequestSlot { slots: Arc::clone(self), pool, holder, _connection: None, _stream: None })
     }
 
-    /// Takes a slot for waiting for the end of a task, for the account of `slot`.
+    /// Takes a slot for waiting for a task, for the account of `slot`.
     ///
     /// # Errors
     /// `RateLimited` when the account has its share of them.
@@ -224,7 +224,7 @@ impl RequestSlots {
         })
     }
 
-    /// Takes a slot for an open WebSocket, which can have a request in flight, for the account of `slot`.
+    /// Takes a slot for an open WebSocket, for the account of `slot`.
     ///
     /// # Errors
     /// `RateLimited` when the account has its share of them.
@@ -244,7 +244,7 @@ impl RequestSlots {
         })
     }
 
-    /// Waits for one of the account's turns at reading much.
+    /// Waits for a permit for a large read, limited per account.
     ///
     /// # Errors
     /// `RateLimited` when the account's other reads leave it none in time.

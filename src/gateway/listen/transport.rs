@@ -127,7 +127,7 @@ async fn read_proxy_header(stream: &mut TcpStream) -> Option<()> {
     Some(())
 }
 
-/// The socket as it is, but with the address of the one it is relayed for.
+/// The socket with the client's address from the PROXY header.
 fn digest(stream: &TcpStream, client: SocketAddr) -> Option<SocketDigest> {
     let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
     digest.peer_addr.set(Some(PeerAddr::Inet(client))).ok()?;

@@ -40,7 +40,7 @@ const HOP_BY_HOP: [&str; 7] = [
     "upgrade",
 ];
 
-/// Answers a request, in a customer's slot if its service requires a key, else in one of unauthenticated
+/// Answers a request in a customer's slot if its service requires a key, else in one for unauthenticated
 /// clients.
 ///
 /// # Errors

@@ -62,7 +62,7 @@ impl<'a> LocalEndpoint<'a> {
         }
     }
 
-    /// The document, as JSON. `query` is the request's.
+    /// The document, as JSON, for the request's `query`.
     pub(crate) async fn answer<'s>(
         self,
         query: Option<&str>,
@@ -167,7 +167,7 @@ fn list(models: &[(&Arc<Model>, Arc<Pricing>)], envelope: Envelope) -> String {
     }
 }
 
-/// A model in the shape that the client's SDK reads, with its prices. There is no creation time to tell.
+/// A model in the format of the client's SDK, with its prices. Its creation time is unknown.
 fn describe(id: &str, model: &Model, prices: &Pricing, envelope: Envelope) -> Value {
     match envelope {
         Envelope::Openai | Envelope::Responses | Envelope::Dashscope => {

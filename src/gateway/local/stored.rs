@@ -213,7 +213,7 @@ async fn pass_on(
     session.write_response_body(None, true).await.map_err(|error| client_disconnected(&error))
 }
 
-/// Passes a piece on, and cuts off the operator's credential.
+/// Relays a piece, and stops at the operator's credential.
 fn passed(
     ctx: &RequestContext,
     hidden: UpstreamSecrets<'_>,

@@ -67,7 +67,7 @@ impl Gateway {
         Ok(key)
     }
 
-    /// Takes a slot for a call to an upstream, unless the request has one.
+    /// Takes a slot for an upstream call, unless the request has one.
     ///
     /// # Errors
     /// `Overloaded` when all are taken, `RateLimited` when the account has its share.
@@ -81,7 +81,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Takes a slot for a request without a valid key, or without the need for one.
+    /// Takes a slot for a request without a valid key, or that needs none.
     ///
     /// # Errors
     /// `RateLimited` without a slot.
@@ -97,8 +97,8 @@ impl Gateway {
         Ok(())
     }
 
-    /// Ends a request that fails. One without a slot takes one of unauthenticated clients, so that error responses
-    /// are bounded too; its error is then the refusal of that slot.
+    /// Ends a failed request. One without a slot takes one for unauthenticated clients, so that error
+    /// responses are limited too; the error is then that slot's refusal, if any.
     pub(crate) fn refuse(
         &self,
         session: &mut Session,

@@ -22,7 +22,7 @@ use crate::gateway::wire::memory::held::HeldBody;
 pub(crate) struct ReadLimits {
     /// The largest body, in bytes.
     pub(crate) body_bytes_max: usize,
-    /// All bodies together, in bytes.
+    /// Memory for all bodies together, in bytes.
     pub(crate) budget_bytes_max: usize,
     /// The account's share of that.
     pub(crate) account: Option<AccountMemory>,
@@ -31,7 +31,7 @@ pub(crate) struct ReadLimits {
 }
 
 impl ReadLimits {
-    /// For a body of at most `body_bytes_max`. Unauthenticated clients have little time for it.
+    /// Limits for a body of at most `body_bytes_max`. Unauthenticated clients get a short timeout.
     pub(crate) fn new(ctx: &RequestContext, body_bytes_max: usize) -> Self {
         let limits = &ctx.snapshot.limits;
         let account = ctx.admission.slot.as_ref().and_then(RequestSlot::account).cloned();
@@ -65,7 +65,7 @@ impl ReadLimits {
         self
     }
 
-    /// A share of the budget that is empty so far.
+    /// An empty share of the budget.
     pub(crate) fn share(&self, budget: &Arc<BodyBudget>) -> BudgetShare {
         BudgetShare::new(budget, self.account.clone())
     }

@@ -71,8 +71,8 @@ pub(crate) fn is_googles(snapshot: &Snapshot, method: &Method, path: &str) -> bo
         || no_method(snapshot, method, path).is_some()
 }
 
-/// The answer to a request that has a model do something which it cannot be asked for here. With other
-/// methods than `POST` a model with a colon in its name may be meant.
+/// Error for a model method that the gateway does not implement. With an HTTP method other than `POST`, the
+/// name of a model with a colon may be meant.
 pub(crate) fn no_method(snapshot: &Snapshot, method: &Method, path: &str) -> Option<GatewayError> {
     routes(snapshot).next()?;
     let of_route = below(snapshot, path).map(|(_, below)| below);
@@ -121,7 +121,7 @@ fn below_route<'a>(route: &Route, path: &'a str) -> Option<&'a str> {
     below.filter(|below| !below.is_empty())
 }
 
-/// The part of a path below a route for content.
+/// The part of a path below a content route.
 pub(crate) fn below<'s, 'a>(
     snapshot: &'s Snapshot,
     path: &'a str,

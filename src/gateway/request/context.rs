@@ -96,7 +96,7 @@ pub(crate) enum RequestStage {
     Unpaid,
     /// The money is held; targets are being tried.
     Sending(Box<Sending>),
-    /// A response is on its way to the customer.
+    /// A response is being relayed.
     Relaying(Box<Response>),
     /// The request was settled, with this result.
     Settled(SettlementOutcome),
@@ -215,7 +215,7 @@ impl RequestContext {
         }
     }
 
-    /// The target that was tried last, or answers now.
+    /// The target that answers, or was tried last.
     pub(crate) fn tried_target(&self) -> Option<&Arc<Target>> {
         match &self.stage {
             RequestStage::Sending(sending) => {
@@ -250,7 +250,7 @@ impl RequestContext {
         }
     }
 
-    /// The try under way, if there is one.
+    /// The current try, if any.
     pub(crate) fn attempt(&mut self) -> Option<&mut Attempt> {
         match &mut self.stage {
             RequestStage::Sending(sending) => sending.attempt.as_mut(),
@@ -290,7 +290,7 @@ impl RequestContext {
         }
     }
 
-    /// The upstream's answer says that all is well, and cannot be read. What it may bill is not known.
+    /// Error for a response with a status of success that cannot be read. Its cost is unknown.
     pub(crate) fn unread(&mut self, cause: &'static str) -> Box<Error> {
         self.fail_answer(CallFailure::Unreadable);
         self.fail(upstream_error::unreadable(cause))

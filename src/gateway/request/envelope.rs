@@ -208,7 +208,7 @@ fn anthropic_type(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// `error.status`, one of Google's `google.rpc.Code` by its name.
+/// `error.status`, the name of a `google.rpc.Code`.
 fn google_status(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::InvalidRequest
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::gateway::request::status::should_retry;
 
-    /// The reference has a row for each error that is sent, and each row is what is sent.
+    /// The reference of errors has a row for each error, with its exact text.
     #[test]
     fn the_reference_lists_what_is_sent() {
         let reference = include_str!("../../../docs/errors.md");

@@ -19,16 +19,16 @@ use crate::protocols::{Delivery, UpstreamFault};
 /// A failure of a call to an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallFailure {
-    /// No connection came about: the name was not found, or TCP or TLS failed. Nothing was sent.
+    /// No connection could be opened: the name was not found, or TCP or TLS failed. Nothing was sent.
     NotConnected,
     /// The forward proxy in front of the upstream failed. Nothing was sent.
     ProxyFailed,
-    /// No connection could be opened for want of a resource of this machine. Nothing was sent, and nothing
-    /// was learned of the upstream.
+    /// This machine lacked a resource for a connection. Nothing was sent, and nothing is known about the
+    /// upstream.
     Exhausted(LocalResource),
     /// A connection that was kept had been closed before the upstream read any of the request.
     ClosedWhileIdle,
-    /// The connection broke before the upstream had the whole request.
+    /// The connection broke before the whole request was sent.
     BrokenWhileSending,
     /// The upstream took too long to take the request.
     StalledWhileSending,
@@ -52,7 +52,7 @@ pub(crate) enum CallFailure {
     NotBilled(u16),
     /// The upstream answered with this status, after which the work may have been done and billed.
     Doubtful(u16),
-    /// The target does not have what the customer named.
+    /// The target does not have the requested object.
     NotOffered(Missing),
     /// The upstream answered with a status of success and words of failure.
     FailedWithSuccess,
@@ -60,9 +60,9 @@ pub(crate) enum CallFailure {
     Unreadable,
     /// The upstream answered with a status of success, and this gateway has no memory for the answer.
     TooLarge,
-    /// After a status of success the body was silent for too long.
+    /// After a status of success, the body paused for too long.
     BodyTimedOut,
-    /// After a status of success the body broke off.
+    /// After a status of success, the body was cut off.
     BodyBroken,
 }
 
@@ -73,11 +73,11 @@ pub(crate) enum CustomerReads {
     ItsWords,
     /// 404 `model_not_found`, or an answer that the gateway knows itself; else 502.
     NotOffered,
-    /// 429 `rate_limit_exceeded`, with the time that the upstream asked for.
+    /// 429 `rate_limit_exceeded`, with the upstream's `retry-after`.
     Busy,
     /// 502 with the code `service_unavailable`.
     Unavailable,
-    /// 503 `ServiceUnavailable` with `Retry-After`: this gateway is short of something.
+    /// 503 `ServiceUnavailable` with `Retry-After`: this gateway lacks a resource.
     Overloaded,
     /// 502 `BadGateway`: the answer cannot be read.
     Unreadable,
@@ -90,11 +90,11 @@ pub(crate) enum CustomerReads {
 /// The condition for trying another target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTarget {
-    /// The target that was tried, over another connection.
+    /// The same target, over another connection.
     Same,
     /// Another one, which takes nothing from the budget of retries: the target is not at fault.
     Free(Missing),
-    /// Another one, as far as there are retries.
+    /// Another target; uses one retry of the budget, and none is tried when the budget is used up.
     Another,
     /// Another one, where the operator of the upstream has said that this may be done twice. What it
     /// may cost is the operator's loss.

@@ -30,9 +30,9 @@ const LIMITS_OF_TOKENS: [HeaderName; 3] = [
 pub(crate) struct GatewayHeaders {
     pub(crate) id: RequestId,
     pub(crate) standing: RateLimitStatus,
-    /// The id of the fallback that has served it.
+    /// Id of the fallback model that served the request.
     pub(crate) fallback: Option<Arc<str>>,
-    /// The output limit to which it was lowered.
+    /// Output limit to which the request was lowered.
     pub(crate) clamped: Option<u64>,
 }
 

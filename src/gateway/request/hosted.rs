@@ -30,11 +30,11 @@ type Answering = Pin<Box<dyn Future<Output = Result<HostedResponse, Infallible>>
 /// Bytes of a parsed tree for each JSON value, at most: an object with one member has a node with room for
 /// eleven, and is buffered before its type is known.
 const TREE_BYTES_PER_VALUE: usize = 1024;
-/// Copies of a body that are there beside it: as a service gathers it, in its tree, and as it is
-/// written for the gateway's own front.
+/// Number of copies of a body in addition to it: as the service collects it, as a tree, and as written for
+/// the gateway.
 const TREE_COPIES: usize = 3;
 
-/// A service below a path of its own.
+/// A service hosted below its own path.
 #[derive(Clone)]
 pub struct HostedService {
     pub(crate) prefix: String,
@@ -138,8 +138,7 @@ impl fmt::Debug for HostedService {
 /// Whom a service answers, and how they came: an extension of its requests.
 #[derive(Clone, Debug)]
 pub struct Downstream {
-    /// The customer's address, as trusted proxies tell it; `None` when the socket was gone before
-    /// it was asked.
+    /// Client address according to trusted proxies; `None` if the socket was closed before it was read.
     pub address: Option<IpAddr>,
     /// The client came over TLS, here or at a trusted proxy.
     pub tls: bool,

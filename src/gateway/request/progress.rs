@@ -25,7 +25,7 @@ impl Progress {
     }
 }
 
-/// The thing that a target does not have.
+/// The object that a target does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     /// The model that the request names.

@@ -32,7 +32,7 @@ use crate::protocols::Contradiction;
 const METHOD_BYTES_MAX: usize = 20;
 
 impl RequestContext {
-    /// Settles the bill and tells metrics and log, once.
+    /// Settles the bill, and records metrics and log, once.
     pub(crate) fn finish(&mut self, session: &Session, bill: Bill) {
         let now = Instant::now();
         if let RequestStage::Relaying(response) = &mut self.stage

@@ -14,7 +14,7 @@ use crate::protocols::{Delivery, json};
 
 /// Characters of an upstream's message in a line of the log.
 const LOGGED_LETTERS_MAX: usize = 200;
-/// A word that begins with this many bytes of a credential is taken for a part of it.
+/// Number of bytes of a credential that a word must begin with to count as a part of it.
 const SECRET_BYTES_MIN: usize = 6;
 
 /// Classifies a refusal with a status outside of 2xx. `by_status` is the failure by its status alone.
@@ -100,7 +100,7 @@ pub(crate) fn customers_error(
     }
 }
 
-/// A refusal in the place of an upstream's own words.
+/// Refusal that replaces an upstream's own text.
 pub(crate) fn own_words(status: u16) -> GatewayError {
     let kind = match status {
         413 => ErrorKind::PayloadTooLarge,

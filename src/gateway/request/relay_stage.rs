@@ -17,7 +17,7 @@ use crate::price::{Usage, UsageSource};
 use crate::protocols::Framing;
 
 impl RequestContext {
-    /// The response that is being relayed, if one is.
+    /// The response being relayed, if any.
     fn relayed(&self) -> Option<&Response> {
         match &self.stage {
             RequestStage::Relaying(response) => Some(response),
@@ -35,7 +35,7 @@ impl RequestContext {
         self.begin(framing, |admitted| Relaying::with_usage(admitted, usage, source));
     }
 
-    /// All of an answer of which everything is known has been sent, or is about to be.
+    /// A response whose usage is completely known was sent, or is about to be.
     pub(crate) fn finish_collected(&mut self) {
         self.release_slots();
         if let RequestStage::Relaying(response) = &mut self.stage {
@@ -93,7 +93,7 @@ impl RequestContext {
         }
     }
 
-    /// True once a stream has come to its last event.
+    /// True after the last event of a stream.
     pub(crate) fn is_whole_stream(&self) -> bool {
         let is_whole = |response: &Response| {
             response.framing == Framing::Sse && response.relaying.is_complete()
@@ -101,7 +101,7 @@ impl RequestContext {
         self.relayed().is_some_and(is_whole)
     }
 
-    /// True if the response is a document that is rewritten when all of it has arrived.
+    /// True if the response is a document that is rewritten once it is complete.
     pub(crate) fn rewrites_document(&self) -> bool {
         let rewrites = |response: &Response| {
             response.framing == Framing::Json && response.relaying.changes_length()
@@ -133,8 +133,8 @@ impl RequestContext {
         self.relayed().is_some_and(|response| response.relaying.is_complete())
     }
 
-    /// Begins to read the upstream on without a client. False where that is pointless: it does not have the
-    /// request, nothing is paid for, or all that it can cost was shown.
+    /// Continues to read the upstream's response after a disconnect. False if that is useless: the upstream
+    /// does not have the request, it is free, or its whole cost is already visible.
     pub(crate) fn read_on(&mut self) -> bool {
         if self.response.orphan.is_some() {
             return true;

@@ -41,11 +41,11 @@ pub(crate) struct Response {
     pub(crate) held: BudgetShare,
     /// The closing event was passed, for this reason; whatever still comes is not the customer's.
     pub(crate) cut: Option<CutReason>,
-    /// A piece that no hold on disk pays for yet, and whether it is the last.
+    /// A piece that waits for a durable hold, and whether it is the last.
     pub(crate) uncovered: Option<(Bytes, bool)>,
     /// The body has confirmed the framing of its head.
     pub(crate) is_framing_confirmed: bool,
-    /// Looks for the operator's credential in what the customer gets.
+    /// Searches the client's data for the operator's credential.
     pub(crate) scan: CredentialScan,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct Response {
 pub(crate) enum CutReason {
     /// Hold and balance are used up.
     Exhausted,
-    /// It took longer than answers may.
+    /// The response took longer than permitted.
     Overdue,
     /// The process is about to end.
     Stopping,
-    /// It held the operator's credential.
+    /// The response contained the operator's credential.
     Withheld,
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Sending {
     pub(crate) attempt: Option<Attempt>,
     /// The targets still to try.
     candidates: Candidates,
-    /// The next try goes over a new connection: the upstream had closed the one that was kept.
+    /// The next try uses a new connection: the upstream had closed the reused one.
     needs_new_connection: bool,
     /// A token was refused, and another one taken in its place.
     has_renewed: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Sending {
     last_failure: Option<GatewayError>,
 }
 
-/// One try of one target.
+/// One try at one target.
 pub(crate) struct Attempt {
     pub(crate) candidate: Candidate,
     pub(crate) request: UpstreamRequest,
@@ -114,7 +114,7 @@ impl Sending {
         (self.admitted, self.body, self.attempt, self.candidates)
     }
 
-    /// Notes what came of the try under way.
+    /// Records the outcome of the current try.
     pub(crate) fn report(&mut self, outcome: Outcome, metrics: &Metrics) {
         if let Some(attempt) = &mut self.attempt {
             attempt.report(outcome, metrics);
@@ -207,7 +207,7 @@ impl Sending {
         }
     }
 
-    /// Another target is asked, as far as there are retries: what the try has done is known.
+    /// Tries another target, if there are retries: the outcome of the last try is known.
     fn try_another(&mut self, metrics: &Metrics) -> bool {
         let is_repeated = self.may_retry(metrics);
         if is_repeated && let Some(at) = self.tried_at() {
@@ -299,7 +299,7 @@ impl Sending {
         self.admitted.partial = None;
     }
 
-    /// Keeps what the customer reads of a try if the ones that follow come to nothing.
+    /// Stores the client's error of a try, for the case that the following ones fail.
     pub(crate) fn set_last_failure(&mut self, failure: GatewayError) {
         self.last_failure = Some(failure);
     }

@@ -25,7 +25,7 @@ use crate::outbound::Outbound;
 use crate::request_log::RequestLog;
 use crate::tasks::Tasks;
 
-/// The services that a gateway is made of.
+/// Services of a gateway.
 #[derive(Clone)]
 pub struct GatewayParts {
     /// The active configuration.

@@ -36,12 +36,12 @@ const JOINED_BYTES_MAX: usize = 16 * 1024;
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
 const INFORMATIONAL_MAX: u32 = 16;
-/// Room for what is read at one time, in bytes: enough for nearly all answers and for events.
+/// Buffer size for one read, in bytes: enough for most responses and for events.
 const READ_BYTES: usize = 8 * 1024;
 /// Room for what is read at one time of an answer that comes faster than that, in bytes. With this much
 /// the connection's own buffer is passed by.
 const READ_BYTES_MAX: usize = 64 * 1024;
-/// With less room than this a read is not worth its system call, in bytes.
+/// Minimum buffer size for a read, in bytes: less is not worth a system call.
 const READ_BYTES_MIN: usize = 1024;
 /// Maximum size of the part of a body that is inspected before it is relayed. Upstreams that keep a
 /// connection alive with blank lines while they think stay below it.
@@ -50,7 +50,7 @@ const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
 /// Progress of writing a request to the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteProgress {
-    /// Nothing, or not all: an upstream that has no whole request cannot have begun with it.
+    /// Nothing, or only a part: an upstream cannot have begun to process an incomplete request.
     NotWhole,
     /// The whole request was sent: the upstream may be processing it.
     Whole,
@@ -72,7 +72,7 @@ pub(crate) struct UpstreamCall {
     read: BytesMut,
     /// Buffer size for the next read.
     room: usize,
-    /// The last read has taken all that was there: another one, just behind it, would find nothing.
+    /// The last read emptied the socket: an immediate second one would find nothing.
     is_drained: bool,
     /// Bytes of `read` that were searched for the end of the head.
     scanned: usize,
@@ -186,8 +186,8 @@ impl UpstreamCall {
         Ok(())
     }
 
-    /// Hands a piece of the request over. While the upstream does not take it, it is listened to: it may
-    /// have answered, and wait for somebody to read that.
+    /// Sends a piece of the request. While the upstream does not accept it, its response is read too: it may
+    /// have answered early and wait for that to be read.
     async fn write_piece(&mut self, mut piece: &[u8]) -> Result<()> {
         let limit = self.upstream.timeouts.write;
         let mut is_silent = false;
@@ -273,7 +273,7 @@ impl UpstreamCall {
         }
     }
 
-    /// Reads what is there; 0 at the connection's end.
+    /// Reads available bytes; 0 at the end of the connection.
     async fn read_more(&mut self) -> Result<usize> {
         make_room(&mut self.read, self.room);
         let UpstreamConnection { stream, timer, .. } = &mut self.connection;
@@ -336,7 +336,7 @@ impl UpstreamCall {
         }
     }
 
-    /// The next piece of the body as it comes.
+    /// The next piece of the body, as received.
     async fn read_coded(&mut self) -> Result<Option<Bytes>> {
         loop {
             if let Some(piece) = self.body.take(&mut self.read)? {
@@ -408,7 +408,7 @@ impl UpstreamCall {
         has_nothing && self.is_drained && !self.body.is_over()
     }
 
-    /// Has the next [`Self::chunk`] give this error again, which a look has met.
+    /// Makes the next [`Self::chunk`] return this error, which [`Self::look`] has met.
     pub(crate) fn fail_next(&mut self, error: Box<Error>) {
         self.failed = Some(error);
     }
@@ -423,7 +423,7 @@ impl UpstreamCall {
         self.looked_at.is_empty() && self.has_shown_all()
     }
 
-    /// From now on silences have no limit of their own.
+    /// Removes the limit on pauses.
     pub(crate) fn wait_without_limit(&mut self) {
         self.read_timeout = None;
     }

@@ -20,7 +20,7 @@ use tollgate_outbound::{
 
 use crate::config::snapshot::{Snapshot, Upstream};
 
-/// A file of root certificates that has none.
+/// Path of root certificates that does not exist.
 pub(crate) const NO_ROOTS: &str = "/dev/null";
 
 /// Connectors to all upstreams.

@@ -12,7 +12,7 @@ use crate::balance::Candidate;
 use crate::config::snapshot::{Credential, Upstream};
 use crate::credentials::Token;
 
-/// A shorter text stands in others by chance, and is looked for as a word of its own.
+/// Length below which a secret is searched only as a whole word, since it may occur by chance.
 const CERTAIN_BYTES_MIN: usize = 8;
 /// Headers in which providers name whose account was used.
 const WHOSE: [&str; 5] = [
@@ -86,8 +86,8 @@ fn contains_secret_in(body: &[u8], headers: &HeaderMap, hidden: UpstreamSecrets<
     }
 }
 
-/// Replaces secrets by asterisks in errors inside a stream or document. A piece without an error is the
-/// client's own text, and stays as it is.
+/// Masks secrets by asterisks in errors within a stream or document. A piece without an error is the client's
+/// own text and is not changed.
 pub(crate) fn masked(piece: Bytes, hidden: UpstreamSecrets<'_>) -> Bytes {
     // Within a text the quotation marks are escaped.
     if ERROR_KEY.find(&piece).is_none() {
@@ -147,7 +147,7 @@ fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The letter of a `\u` escape. A half of one that needs two is no part of a credential.
+/// Character of a `\u` escape. Half of a surrogate pair cannot be part of a credential.
 fn hexadecimal(digits: &[u8]) -> Option<char> {
     let are_digits = digits.iter().all(u8::is_ascii_hexdigit);
     let digits = std::str::from_utf8(digits).ok().filter(|_| are_digits)?;

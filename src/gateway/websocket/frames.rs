@@ -21,7 +21,7 @@ pub(super) struct FrameReader {
     context: WebSocketContext,
     config: WebSocketConfig,
     pipe: Pipe,
-    /// Something was against the protocol: what follows is nothing.
+    /// A protocol violation occurred: later frames are ignored.
     is_broken: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum PeerMessage {
 /// Protocol error that ends a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FrameError {
-    /// The code of the frame that says so.
+    /// Close code for the violation.
     pub(super) code: CloseCode,
     /// Reason phrase of the close frame.
     pub(super) reason: &'static str,
@@ -65,7 +65,7 @@ impl FrameReader {
         }
     }
 
-    /// Memory of what has come and is no whole message yet, in bytes; 0 between messages.
+    /// Memory of an incomplete message, in bytes; 0 between messages.
     pub(super) fn held_bytes(&self) -> usize {
         self.pipe.held_bytes()
     }
@@ -135,7 +135,7 @@ impl FrameReader {
         }
     }
 
-    /// Puts a message among the bytes to be sent.
+    /// Queues a message for sending.
     pub(super) fn send(&mut self, text: Bytes) {
         // What upstreams send as JSON is UTF-8; what is not is of no use to anybody.
         if !self.context.can_write() || std::str::from_utf8(&text).is_err() {
@@ -148,12 +148,12 @@ impl FrameReader {
         drop(frame.format(&mut self.pipe.unsent));
     }
 
-    /// Puts a ping among the bytes to be sent.
+    /// Queues a ping for sending.
     pub(super) fn ping(&mut self) {
         self.write(Message::Ping(Bytes::new()));
     }
 
-    /// Puts a close frame among the bytes to be sent.
+    /// Queues a close frame for sending.
     pub(super) fn close(&mut self, code: CloseCode, reason: &'static str) {
         let frame = CloseFrame { code, reason: reason.into() };
         // One that is closed already says nothing more.

@@ -113,7 +113,7 @@ struct Turns<'a> {
     address: Option<std::net::IpAddr>,
     /// The connection that they come over.
     origin: Option<Origin>,
-    /// From which the next one can go on.
+    /// Response from which the next turn can continue.
     last: Option<LastResponse>,
 }
 
@@ -192,7 +192,7 @@ impl Turns<'_> {
         }
     }
 
-    /// Makes the request for a turn, and passes its answer on.
+    /// Makes the request of a turn, and relays its response.
     async fn turn(
         &mut self,
         connection: &mut CustomerSocket<'_>,

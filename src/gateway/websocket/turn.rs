@@ -36,7 +36,7 @@ pub(super) enum ClientMessage {
     },
     /// Remember this conversation for the next turn. It costs nothing.
     WarmUp(TurnHistory),
-    /// Nothing: Codex says when it has processed a response.
+    /// No response: Codex reports that it has processed one.
     Nothing,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct TurnHistory {
 /// connection, whatever is stored.
 #[derive(Debug)]
 pub(super) struct LastResponse {
-    /// Its id, as the customer was told it.
+    /// Id of the response, as sent to the client.
     pub(super) id: String,
     /// Input and output of the response.
     pub(super) conversation: TurnHistory,
@@ -170,8 +170,8 @@ fn items<'a>(input: &Value<'a>) -> Cow<'a, [u8]> {
     Cow::Owned(item.concat())
 }
 
-/// The request for the turn that a message begins, in `body`: its fields as they are, but for `prompt` in
-/// the place of its input where that goes on from what the connection has in mind.
+/// Writes the request of the turn that a message begins into `body`: its fields unchanged, with `prompt`
+/// instead of its input if the turn continues an earlier response.
 fn write(
     mut body: Vec<u8>,
     message: &Object<'_>,
@@ -248,7 +248,7 @@ mod tests {
         json!({"role": "user", "content": text})
     }
 
-    /// All items of a prompt, with commas between them.
+    /// All items of a prompt, separated by commas.
     fn items(prompt: &TurnHistory) -> Bytes {
         joined(&prompt.parts)
     }

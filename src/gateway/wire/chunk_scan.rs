@@ -14,16 +14,16 @@ const DIGITS_MAX: usize = 16;
 /// Position in a chunked body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChunkState {
-    /// In the size of a chunk.
+    /// Within the size of a chunk.
     #[default]
     Size,
     /// Behind a size, in its extensions.
     Extension,
     /// After the CR of a size line.
     SizeEnd,
-    /// In the data of a chunk.
+    /// Within the data of a chunk.
     Data,
-    /// Behind the CR that follows the data of a chunk.
+    /// Before the CR that follows the data of a chunk.
     DataCr,
     /// After the CR that follows data.
     DataLf,
@@ -74,7 +74,7 @@ impl ChunkScan {
         Some(bytes.len())
     }
 
-    /// Takes data: as many of the next `available` bytes as belong to this chunk.
+    /// Consumes data: the part of the next `available` bytes that belongs to this chunk.
     pub(crate) fn take_data(&mut self, available: usize) -> usize {
         if self.at != ChunkState::Data {
             return 0;

@@ -42,7 +42,7 @@ pub(crate) fn preflight(head: &RequestHeader) -> AnswerHead {
     answer
 }
 
-/// Lets the page that made the call read the answer.
+/// Adds the headers that let the calling page read the response.
 pub(crate) fn allow(answer: &mut AnswerHeaders, head: &RequestHeader) {
     if head.headers.contains_key(ORIGIN) {
         answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));

@@ -75,13 +75,13 @@ impl AnswerHeaders {
         self.0.push((name, value));
     }
 
-    /// Adds one in the place of others with its name.
+    /// Sets a header, replacing others of its name.
     pub(crate) fn insert(&mut self, name: HeaderName, value: HeaderValue) {
         self.remove(&name);
         self.append(name, value);
     }
 
-    /// Takes those with this name away; gives whether there were any.
+    /// Removes the headers of this name; true if there were any.
     pub(crate) fn remove(&mut self, name: &HeaderName) -> bool {
         let is_there = self.contains(name);
         if is_there {
@@ -90,7 +90,7 @@ impl AnswerHeaders {
         is_there
     }
 
-    /// Takes away those that `keeps` does not keep.
+    /// Removes the headers for which `keeps` is false.
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&HeaderName, &HeaderValue) -> bool) {
         self.0.retain(|(name, value)| keeps(name, value));
     }
@@ -152,7 +152,7 @@ pub(crate) fn begun(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
 }
 
-/// Begins an answer, which has no body if `is_end`.
+/// Begins a response, without a body if `is_end`.
 ///
 /// # Errors
 /// The connection's.

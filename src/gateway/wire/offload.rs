@@ -33,7 +33,7 @@ impl Offload {
         Self(Semaphore::new((processors / 2).max(1)))
     }
 
-    /// Waits for leave to work on so many bytes.
+    /// Waits for a permit to process so many bytes.
     pub(crate) async fn enter(&self, bytes: usize) -> OffloadPermit<'_> {
         if bytes < LARGE_BYTES {
             return OffloadPermit::Here;

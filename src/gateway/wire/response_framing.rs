@@ -33,12 +33,12 @@ pub(crate) fn is_json(media_type: &str) -> bool {
     media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json")
 }
 
-/// The framing that the beginning of a body shows.
+/// Framing that the beginning of a body shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShownFraming {
-    /// Nothing yet: upstreams send blank lines while they think.
+    /// Undecided: upstreams send blank lines while the model thinks.
     Blank,
-    /// It can only be this.
+    /// The only possible framing.
     Only(Framing),
     /// Another type, which the codec may recognise.
     Other,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The timer of waits that come one after the other, each of which may take a time of its own.
+/// A timer that is reused for successive waits with their own timeouts.
 ///
 /// Making a timer and giving it up again costs more than most waits. So the one of an earlier wait
 /// stays, and is set again only when it goes off before its time or would go off too late.

@@ -118,7 +118,7 @@ pub(super) async fn days(ledger: &Ledger, now: UnixMs) -> Result<Vec<DayTotal>, 
 
 /// Charges by day up to now, days without usage included, in the form that app.js draws.
 pub(super) fn spend(days: &[DayTotal], now: UnixMs) -> String {
-    // Days without usage are drawn as zero; the ledger has no rows for them.
+    // The ledger has no rows for days without usage.
     let first = (now.0 / MS_PER_DAY + 1).saturating_sub(DAYS);
     let x: Vec<u64> = (first..first + DAYS).map(|day| day * MS_PER_DAY / 1000).collect();
     let charged = x.iter().map(|begin| {

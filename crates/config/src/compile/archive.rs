@@ -16,7 +16,7 @@ use tollgate_options::network::ProxyRules;
 
 /// The length of a bucket's name in bytes, as S3 allows it.
 const BUCKET_BYTES: std::ops::RangeInclusive<usize> = 3..=63;
-/// A key has 1024 bytes at most, and a ledger's name and a number stand behind this.
+/// Maximum length of the prefix, in bytes: keys have at most 1024, and the ledger's name and a number follow.
 const PREFIX_BYTES_MAX: usize = 512;
 /// Minimum timeout: a shorter one would abandon a working store.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ fn directory(
     directory
 }
 
-/// Has a bucket reached through the proxy that the environment names for it.
+/// Sets the proxy that the environment names for a bucket.
 fn through_proxy(
     document: &mut Document,
     at: &DocumentPath,

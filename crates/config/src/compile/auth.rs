@@ -150,7 +150,7 @@ fn check_text(document: &mut Document, at: &DocumentPath, text: &str, example: &
     }
 }
 
-/// Notes a secret that is empty, or cannot be one.
+/// Reports an empty or invalid secret.
 fn check_given(document: &mut Document, at: &DocumentPath, secret: &Secret) {
     if secret.expose().is_empty() {
         let fault = Fault::at_key(at, "there is nothing to sign in with");

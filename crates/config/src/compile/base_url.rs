@@ -93,7 +93,7 @@ fn endpoint(prefix: &str) -> Option<String> {
         .then(|| if prefix.contains("/models/") { "/models/".to_owned() } else { last.to_owned() })
 }
 
-/// A path without the version that it begins with.
+/// A path without its leading version.
 fn without_version(path: &str) -> &str {
     let mut rest = path;
     while let Some((first, behind)) = rest.strip_prefix('/').and_then(|rest| rest.split_once('/')) {

@@ -78,8 +78,8 @@ pub(super) fn largest(
     all
 }
 
-/// The bytes that a body may have for which `asked` is set outside `limits`: at most what all
-/// bodies together may take, with an error or a warning where more was asked for.
+/// Size limit of a body that is configured outside `limits`: at most the memory of all bodies, with an error
+/// or a warning if more was configured.
 pub(super) fn largest_of(
     document: &mut Document,
     path: &DocumentPath,

@@ -9,7 +9,7 @@ use crate::raw;
 use crate::spans::DocumentPath;
 use tollgate_protocols::Operation;
 
-/// Each of them reads every request for the model that lists it.
+/// Maximum number of fallbacks: each reads every request for the model that lists it.
 const FALLBACKS_MAX: usize = 8;
 
 /// Models that a list of fallbacks can name, with their operations.

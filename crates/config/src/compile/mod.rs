@@ -52,8 +52,8 @@ pub(super) use typed::typed_models;
 /// The unit of times that are typed as a number of days.
 const DAY: Duration = Duration::from_millis(tollgate_types::clock::MS_PER_DAY);
 
-/// The fields of an upstream that say who asks and how it is reached, and what else only the operator
-/// knows: a simulated one gets none of them.
+/// Fields of an upstream about credentials, connection, and other knowledge of the operator; a simulated
+/// upstream gets none of them.
 const CREDENTIAL_FIELDS: [&str; 7] =
     ["credential", "credentials", "auth", "auths", "headers", "proxy", "tls"];
 
@@ -203,8 +203,8 @@ fn say_unfilled(document: &mut Document, overrides: &Overrides) {
     document.note(Fault::at_value(&path, message).warning());
 }
 
-/// Warns once of all that is missing. A key counts as given; what depends on anything else is left out
-/// when the file is read.
+/// Warns once about everything missing. A key counts as given; values that depend on anything else are
+/// dropped when the file is read.
 fn pass_unfilled(document: &mut Document) {
     let is_key = |path: &DocumentPath| {
         matches!(path.steps(), [Step::Key(map), _, Step::Key(field), ..]

@@ -145,7 +145,7 @@ pub(super) fn compile(
     (pass, headers(document, &at.key("pass_headers"), lists.headers))
 }
 
-/// The entries that every one of these upstreams allows.
+/// Entries that all of these upstreams allow.
 pub(super) fn common<'a>(mut upstreams: impl Iterator<Item = &'a Upstream>) -> PassList {
     let Some(first) = upstreams.next() else { return PassList::default() };
     // Of two entries one of which stands for the other, the narrower one is in both lists.

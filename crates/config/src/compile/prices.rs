@@ -151,7 +151,7 @@ fn suspicious(
     }
 }
 
-/// Warns of those that were `typed` at one place, where `whole` are the prices that hold with them.
+/// Warns about prices that were `typed` at one place, where `whole` are the resulting prices.
 fn suspicious_prices(
     document: &mut Document,
     at: &DocumentPath,

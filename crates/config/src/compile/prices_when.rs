@@ -8,8 +8,8 @@ use crate::spans::DocumentPath;
 use tollgate_money::price::{Condition, Prices, ServiceTier, Traits, Unit};
 use tollgate_protocols::Operation;
 
-/// Compiles `prices_when` beside its `base`, and notes conditions that no request can meet and prices
-/// that have no base.
+/// Compiles `prices_when` beside its `base`; reports conditions that no request can meet, and prices without
+/// a base.
 pub(super) fn compile(
     document: &mut Document,
     at: &DocumentPath,

@@ -28,14 +28,14 @@ const CERTIFICATE_HELP: &str = "a readable PEM file with a client certificate th
 pub(super) enum TypedProxy {
     /// Nothing: the environment decides for each host.
     Default,
-    /// This one, or none, whatever the environment says.
+    /// This proxy, or none, regardless of the environment.
     Fixed(Option<Arc<Proxy>>),
 }
 
 /// A server that may be behind a proxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServerAddress<'a> {
-    /// True for a server that is reached over TLS.
+    /// True for a server with TLS.
     tls: bool,
     /// The name or address, without brackets.
     host: &'a str,
@@ -160,7 +160,7 @@ fn client_tls(document: &mut Document, path: &DocumentPath, raw: &raw::UpstreamT
     }
 }
 
-/// Has a digest depend on who is trusted.
+/// Adds the trusted authorities to a digest.
 fn add(hasher: &mut Sha256, authorities: &RootCertStore) {
     for authority in &authorities.roots {
         for part in [&authority.subject, &authority.subject_public_key_info] {

@@ -226,7 +226,7 @@ fn is_served(operation: Operation) -> bool {
     Dialect::ALL.into_iter().any(|dialect| tollgate_protocols::is_served(operation, dialect))
 }
 
-/// The values that a JSON body of this kind may have where its route does not say.
+/// Default maximum number of JSON values of a body of this kind.
 fn json_values_max(limits: &IntakeLimits, operation: Operation) -> usize {
     match operation.info().body {
         BodyKind::JsonWithTokenIds => limits.json_values_max.saturating_mul(TOKEN_IDS_FACTOR),

@@ -18,8 +18,8 @@ pub(super) fn check_key(document: &mut Document, path: &DocumentPath, secret: &S
     check_quotes(document, path, text);
 }
 
-/// A secret goes into a header: RFC 9110 section 5.5 allows visible characters. Says nothing of what
-/// it is.
+/// Checks that a secret can be sent in a header: visible characters, by RFC 9110 section 5.5. The message
+/// does not contain it.
 pub(super) fn check_secret(document: &mut Document, path: &DocumentPath, secret: Option<&Secret>) {
     if secret.is_some_and(|secret| !secret.expose().bytes().all(|byte| byte.is_ascii_graphic())) {
         let message = "this cannot be sent in a header: it has spaces, line breaks or other letters than ASCII";

@@ -14,7 +14,7 @@ use tollgate_options::ledger::{Pruning, RecoveryPolicy};
 use tollgate_options::network::ProxyRules;
 use tollgate_options::postgres::{PostgresOptions, TlsMode, authorities_of};
 
-/// The most days for which files are kept: ten years.
+/// Maximum number of days for which files are kept: ten years.
 const KEEP_DAYS_MAX: u16 = 3650;
 /// Fewer lines than a single segment of the journal has are of little use.
 const LINES_MIN: u64 = 16 << 20;

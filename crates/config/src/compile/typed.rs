@@ -23,7 +23,7 @@ pub struct TypedModel {
     pub prices_when: Vec<(Condition, Vec<(Unit, Rate)>)>,
     /// Context size in tokens.
     pub context_tokens_max: Option<u64>,
-    /// The tokens that it can put out in one answer.
+    /// Output limit in tokens.
     pub output_tokens_max: Option<u64>,
 }
 

@@ -24,7 +24,7 @@ const SIMULATED_CREDENTIAL: &str = "simulated-upstream-credential";
 /// The headers with which one asks the simulated server for faults.
 const SIMULATED_HEADERS: &str = "x-sim-*";
 
-/// Shorter credentials are found where nobody has put them.
+/// Minimum length of a credential, in bytes: shorter ones would be found in answers by chance.
 const CREDENTIAL_BYTES_MIN: usize = 8;
 
 /// Compiles valid settings, and reports the others.
@@ -105,7 +105,7 @@ fn simulated(address: SocketAddr) -> Destination {
     Destination { host: address.ip().to_string(), port: address.port(), tls: None, proxy: None }
 }
 
-/// Has a credential's tokens fetched as the upstream is reached.
+/// Sets the connection over which a credential's tokens are fetched: the upstream's.
 fn lead_through(
     document: &mut Document,
     path: &DocumentPath,

@@ -12,11 +12,11 @@ use tollgate_protocols::{Dialect, Operation};
 /// The heaviest that a target can be.
 const WEIGHT_MAX: u64 = 1000;
 
-/// A figure of an entry, if it has it.
+/// Reads a figure of an entry, if present.
 type LimitField = fn(&Deployment) -> Option<u64>;
 
 impl Migration<'_> {
-    /// Makes one model of all entries of a name.
+    /// Combines all entries of a name into one model.
     pub(super) fn model(&mut self, deployments: &[Deployment]) -> PlannedModel {
         let Some(first) = deployments.first() else { return PlannedModel::default() };
         let mut model = PlannedModel { id: first.name.clone(), ..PlannedModel::default() };

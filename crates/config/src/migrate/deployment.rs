@@ -96,7 +96,7 @@ impl Migration<'_> {
         })
     }
 
-    /// The provider of an entry, and its own name for the model; `None` where it cannot be reached.
+    /// Provider of an entry, and its name for the model; `None` if the provider is not supported.
     fn provider(
         &mut self,
         name: &str,

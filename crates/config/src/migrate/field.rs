@@ -5,11 +5,11 @@
 pub(super) enum Fate {
     /// The field is converted where it has a meaning.
     Read,
-    /// It changes nothing that customers or operators would notice.
+    /// The field has no effect that customers or operators would notice.
     Idle,
-    /// It is done in another way, and nothing needs to be done.
+    /// The setting works differently, and nothing needs to be done.
     Otherwise(&'static str),
-    /// It is left out, for this reason.
+    /// The field is dropped, for this reason.
     LeftOut(&'static str),
     /// The field is converted if an upstream of this build supports it, and else dropped for this reason.
     ReadIfOffered(&'static str, &'static str),
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// Every sentence about what becomes of a field.
+    /// All sentences about the conversion of fields.
     fn sentences() -> Vec<(&'static str, &'static str)> {
         let all = [TOP, PARAMS, INFO, SETTINGS, ROUTER, GENERAL];
         let sentences = all.iter().copied().flatten().filter_map(|(field, fate)| match fate {

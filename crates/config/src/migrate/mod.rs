@@ -27,7 +27,7 @@ use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::spans::Mark;
 use tollgate_types::printable::shortened;
 
-/// The largest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;
 
 /// The longest message or help, in characters.
@@ -44,7 +44,7 @@ pub struct MigratedConfig {
     pub found: Vec<Diagnostic>,
 }
 
-/// Makes our two files of LiteLLM's `config.yaml`; `file` is its name.
+/// Converts LiteLLM's `config.yaml` to the two configuration files; `file` is its name.
 ///
 /// # Errors
 /// What keeps it from being read at all.

@@ -9,7 +9,7 @@ use super::values::Values;
 use crate::scalar::Scalar as _;
 use crate::url::BaseUrl;
 
-/// The compatible API of Cohere, and its own for rankings.
+/// Cohere's compatible API, and its own for rerank.
 const COHERE: (&str, &str) =
     ("https://api.cohere.ai/compatibility/v1", "https://api.cohere.com/v2");
 /// The address at which a server of Ollama's listens unless it is told otherwise.
@@ -102,7 +102,7 @@ fn vertex(values: &Values<'_>) -> String {
     format!("https://{host}/v1/projects/{project}/locations/{location}/publishers/google")
 }
 
-/// The region of AWS: as it is said, or in the name of the model, or in LiteLLM's variable.
+/// AWS region: configured, or in the name of the model, or in LiteLLM's variable.
 pub(super) fn region(values: &Values<'_>, in_model: Option<&str>) -> String {
     let typed = values.filled("aws_region_name");
     let found = typed.or_else(|| in_model.map(str::to_owned));

@@ -11,7 +11,7 @@ pub(super) struct MigrationPlan {
     pub(super) upstreams: Vec<PlannedUpstream>,
     added: AddedUpstreams,
     pub(super) models: Vec<PlannedModel>,
-    /// The admin API's token, as it is written.
+    /// Token of the admin API, as written.
     pub(super) admin_token: Option<String>,
     /// Tries for one request.
     pub(super) tries_max: Option<u64>,
@@ -39,7 +39,7 @@ pub(super) struct PlannedUpstream {
     pub(super) name: String,
     pub(super) protocol: &'static str,
     pub(super) base_url: String,
-    /// The credential as it is written: a variable.
+    /// Credential as written: a variable.
     pub(super) credential: Option<String>,
     /// Signing in, in place of a credential.
     pub(super) auth: Option<PlannedAuth>,
@@ -92,8 +92,7 @@ pub(super) struct PlannedModel {
 }
 
 impl MigrationPlan {
-    /// The name of the upstream that is like this one, which is added if there is none. `name` is
-    /// what it would be called.
+    /// Name of the upstream with these settings, which is added with `name` if there is none.
     pub(super) fn upstream(&mut self, upstream: PlannedUpstream) -> String {
         let unnamed = PlannedUpstream { name: String::new(), ..upstream.clone() };
         if let Some(name) = self.added.by_content.get(&unnamed) {

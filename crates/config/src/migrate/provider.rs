@@ -15,7 +15,7 @@ pub(super) struct LitellmProvider {
     pub(super) place: ApiLocation,
     /// The environment variable that LiteLLM reads when no key is given; empty where none is needed.
     pub(super) key: &'static str,
-    /// The upstream of this project's own list of models that serves the same models.
+    /// Name of the matching upstream in the built-in list of models; empty if there is none.
     pub(super) listed_as: &'static str,
     /// True if it has OpenAI's Responses API beside chat completions.
     pub(super) has_responses: bool,

@@ -23,7 +23,7 @@ const FALLBACKS: [(&str, Option<&str>); 3] = [
         Some("a refusal of the provider's goes to the customer, and no other model is asked"),
     ),
 ];
-/// The most models that a list of ours takes.
+/// Maximum number of models in a list.
 const FALLBACKS_MAX: usize = 8;
 /// Maximum number of global fallbacks considered: each model uses the first that fit.
 const FOR_ALL_MAX: usize = 64;
@@ -113,7 +113,7 @@ impl Migration<'_> {
         }
     }
 
-    /// The names in a list of fallbacks; one with parameters of its own is left out.
+    /// Names in a list of fallbacks; entries with parameters are dropped.
     fn names(&mut self, list: &YamlNode) -> Vec<String> {
         let mut names = Vec::new();
         for item in list.items() {
@@ -194,7 +194,7 @@ impl Migration<'_> {
         }
     }
 
-    /// `model_group_alias: {name: model}`: the same model by another name.
+    /// `model_group_alias: {name: model}`: another name of a model.
     fn aliases(&mut self, aliases: &YamlNode) {
         let mut copied = 0_usize;
         for field in aliases.fields() {

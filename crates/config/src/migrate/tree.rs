@@ -132,7 +132,7 @@ struct TreeBuilder {
     nodes: usize,
 }
 
-/// A mapping or sequence whose end has not come yet.
+/// A mapping or sequence whose end was not reached yet.
 struct OpenNode {
     anchor: usize,
     node: YamlNode,

@@ -270,14 +270,14 @@ pub(crate) enum MissingUsageRule {
     Bound,
 }
 
-/// Limits for reading an answer after the customer has disconnected. One that takes more is cancelled, and
-/// the most that it can cost is charged.
+/// Limits for reading an answer after the client has disconnected. Beyond them the call is cancelled, and its
+/// maximum possible cost is charged.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename = "OnDisconnect")]
 pub(crate) struct OnDisconnectSection {
     /// Time after the client disconnected; `timeouts.total` of the upstream also applies. Default: `1h`.
     pub(crate) time: DurationText,
-    /// The bytes that are read and thrown away. Default: `64MiB`.
+    /// Maximum number of bytes read and discarded. Default: `64MiB`.
     pub(crate) bytes: ByteSize,
 }
 

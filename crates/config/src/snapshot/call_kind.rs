@@ -20,7 +20,7 @@ impl CallKind {
         !self.0.is_billed()
     }
 
-    /// The word in logs, metrics and the admin API.
+    /// Name in logs, metrics and the admin API.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.0.call_kind()

@@ -10,9 +10,9 @@ use tollgate_protocols::Operation;
 use tollgate_protocols::limits::ModelLimits;
 use tollgate_types::limit::Rates;
 
-/// The longest name of anything that can be named.
+/// Maximum length of a name, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
-/// Punctuation of model names beside ASCII letters and digits.
+/// Permitted punctuation in model names.
 pub(crate) const MODEL_PUNCTUATION: &str = "-_.:/@";
 
 /// A model that customers can name.
@@ -48,7 +48,7 @@ pub struct Model {
 /// Reading of answers after the customer has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnDisconnect {
-    /// For how long, from when the customer left.
+    /// Maximum time after the client disconnected.
     pub time: Duration,
     /// Maximum number of bytes to read.
     pub bytes: u64,
@@ -84,8 +84,7 @@ pub enum TargetCost {
 }
 
 impl Snapshot {
-    /// The model that customers call by this name: the one with this id, or the one whose pattern
-    /// fits best.
+    /// The model for a requested name: the one with this id, or the one with the best matching pattern.
     #[must_use]
     pub fn model(&self, name: &str) -> Option<&Arc<Model>> {
         let exact = self.models_by_id.get(name).filter(|model| !model.is_wildcard());

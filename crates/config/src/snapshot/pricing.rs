@@ -41,7 +41,7 @@ impl Pricing {
         }
     }
 
-    /// Its version, which is that of the text that `write` gives if nobody has asked for it before.
+    /// Version of the prices, a hash of the text that `write` creates on first use.
     pub fn version(&self, write: impl FnOnce() -> String) -> PriceVersion {
         *self.version.get_or_init(|| PriceVersion::from_text(&write()))
     }

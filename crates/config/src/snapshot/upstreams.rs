@@ -43,10 +43,9 @@ pub struct Upstream {
     pub pass: PassList,
     /// Top-level fields that are removed from requests to it.
     pub leave_out_fields: Vec<String>,
-    /// Headers of a request that are sent on to it.
+    /// Request headers that are forwarded.
     pub pass_headers: PassedHeaders,
-    /// Names of headers of its answers that are passed on beside those that always are, in small
-    /// letters; a `*` at the end stands for any ending.
+    /// Lower-case names of additional response headers that are relayed; a trailing `*` matches any ending.
     pub pass_response_headers: Vec<String>,
     /// Ids of what the operator's account keeps there that every customer may name; a `*` at the end stands
     /// for any ending.
@@ -102,7 +101,7 @@ impl PassedHeaders {
 }
 
 impl Upstream {
-    /// True for an upstream that is reached over TLS.
+    /// True for an upstream with TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.destination.tls.is_some()
@@ -134,8 +133,8 @@ impl Upstream {
         }
     }
 
-    /// Its own path, below its prefix, for what its dialect has at `path`; `None` where it has none. The
-    /// path has a query where the upstream wants one.
+    /// The upstream's path, below its prefix, for its dialect's `path`, with a query if it needs one; `None`
+    /// if it has none.
     #[must_use]
     pub fn path_for(&self, path: Cow<'static, str>, model: &str) -> Option<Cow<'static, str>> {
         match self.azure.as_ref().and_then(|azure| azure.api_version.as_deref()) {
@@ -245,7 +244,7 @@ pub struct UpstreamTimeouts {
     pub connect: Duration,
     /// The longest silence, before a response and inside it.
     pub read: Duration,
-    /// Between two pieces of a request being taken.
+    /// Timeout between two accepted pieces of a request.
     pub write: Duration,
     /// The longest that an answer may take, from the request's beginning.
     pub total: Duration,

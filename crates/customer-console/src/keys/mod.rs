@@ -202,7 +202,7 @@ pub(super) async fn show(
     Ok(HtmlPage(page).into_response())
 }
 
-/// The key of this id, if it is the customer's.
+/// The key with this id, if it belongs to the customer.
 async fn find(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

@@ -98,7 +98,7 @@ pub(super) struct CostQuery {
     request: String,
 }
 
-/// `GET /playground/cost?request=req_…`: what a call of this account was billed.
+/// `GET /playground/cost?request=req_…`: the charge of a call of this account.
 pub(super) async fn cost(
     State(console): State<CustomerConsole>,
     customer: LoggedInCustomer,

@@ -178,7 +178,7 @@ async fn money(
     console.ledger.call_money(account, name).await.map_err(failed)
 }
 
-/// The prices that stand in the journal for a call.
+/// Prices recorded in the journal for a call.
 async fn price(
     console: &CustomerConsole,
     customer: &LoggedInCustomer,

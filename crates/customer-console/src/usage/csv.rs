@@ -13,7 +13,7 @@ use tollgate_money::price::Usage;
 use tollgate_types::clock::UnixMs;
 use tollgate_web_kit::show;
 
-/// The columns before those of the units, and behind them.
+/// Columns before and after those of the units.
 const BEFORE: [&str; 5] = ["date", "model", "key_id", "key_name", "calls"];
 const BEHIND: &str = "cost_usd";
 

@@ -7,7 +7,7 @@ use super::{AHEAD_S, FLOOR, RECALL_BEAT, RECALL_WAIT, WAIT_MAX, Waiter};
 use tollgate_ledger::{LeaseWait, Shortfall};
 use tollgate_money::money::Nanousd;
 
-/// More than what would be spent in this time is given back.
+/// Time whose spending a lease may cover at most; more is returned.
 const EXCESS_S: i64 = 8;
 
 /// A call that waits for money.
@@ -43,7 +43,7 @@ pub(super) struct Need {
     charged_lately: Nanousd,
     /// The money under open holds now.
     held: Nanousd,
-    /// The most that they have covered at one time lately, and in the time before that.
+    /// Largest amount covered by holds at one time, recently and in the period before.
     held_most: [Nanousd; 2],
     held_since: Duration,
     measured_at: Duration,
@@ -132,7 +132,8 @@ impl Need {
         self.ask_at = if is_in_reach { now } else { now.saturating_add(RECALL_BEAT) };
     }
 
-    /// Looks at what was set aside and what holds cover. `cover_s` is how far ahead money is borrowed.
+    /// Updates the figures from new holds and open holds. `cover_s` is the period, in seconds, for which
+    /// money is leased in advance.
     pub(super) fn measure(&mut self, now: Duration, money: (Nanousd, Nanousd), cover_s: i64) {
         let (reserved, held) = money;
         self.seen = reserved;

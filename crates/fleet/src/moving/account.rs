@@ -62,7 +62,7 @@ impl AccountTransfer {
         self.lines
     }
 
-    /// Adds a call behind all that happened before it.
+    /// Adds a call after all earlier events.
     pub(super) fn add(
         &mut self,
         target: &mut MoveTarget,
@@ -175,7 +175,7 @@ impl AccountTransfer {
         Ok(true)
     }
 
-    /// A record with the names that its holds have now.
+    /// A record with the current ids of its holds.
     fn renamed(&self, record: Record) -> Record {
         let now = |hold: HoldId| self.holds.get(&hold).copied().unwrap_or(hold);
         match record {

@@ -18,7 +18,7 @@ pub(super) struct CallLines<'a> {
 /// Call lines of one node, read page by page.
 struct NodeCallLines {
     node: NodeId,
-    /// The last place of the last chunk that was read.
+    /// Last position of the last chunk read.
     after: Seq,
     lines: VecDeque<JournaledRecord>,
     is_over: bool,

@@ -55,7 +55,7 @@ pub async fn follow(ledger: Arc<Ledger>) {
     }
 }
 
-/// Waits until something is announced of the directory.
+/// Waits for a notification about the directory.
 async fn next_write(
     announced: &mut Receiver<ChannelNotification>,
     ledger: &Ledger,

@@ -19,7 +19,7 @@ use tollgate_types::clock::UnixMs;
 
 /// The interval between reports of limits to the other nodes. Nothing is sent while no limit is in use.
 const BEAT: Duration = Duration::from_millis(500);
-/// At least so long lies between two syncs, so that many requests that come short share one.
+/// Minimum interval between two syncs, so that many requests in need share one.
 const PACE: Duration = Duration::from_millis(20);
 /// The time between two syncs while the database does not answer.
 const RETRY_PACE: Duration = Duration::from_millis(200);
@@ -57,7 +57,7 @@ pub async fn share(ledger: Arc<Ledger>, limits: Arc<Limiter>, mut stop: watch::R
         };
         let begun = Instant::now();
         sharing.sync().await;
-        // A hurried sync has calls waiting, and the next one may be due already.
+        // The next sync may be due already: rows are cleaned up after unhurried ones only.
         if !is_hurried {
             sharing.clean().await;
         }

@@ -23,7 +23,7 @@ pub(super) fn id<T: std::str::FromStr>(text: &str) -> Result<T, DbError> {
     text.parse().map_err(|_| DbError::Failed(format!("{text:?} is no id of this program")))
 }
 
-/// The node whose number stands in a column.
+/// Node number in a column.
 pub(super) fn node(row: &Row, column: usize) -> Result<NodeId, DbError> {
     let number: i32 = row.try_get(column)?;
     let node = u16::try_from(number).ok().and_then(NodeId::from_number);
@@ -35,7 +35,7 @@ pub(super) fn amount(row: &Row, column: usize) -> Result<Nanousd, DbError> {
     Ok(Nanousd::new(row.try_get(column)?))
 }
 
-/// The parts of an account's money, or of all accounts', in the columns behind the first.
+/// Parts of the money of an account, or of all accounts, in the columns after the first.
 pub(super) fn funds(row: &Row) -> Result<AccountFunds, DbError> {
     let amount = |column| amount(row, column);
     Ok(AccountFunds {

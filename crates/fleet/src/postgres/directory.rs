@@ -11,7 +11,7 @@ use tollgate_ledger::{AccountId, Record, Seq, SuspenseEnd};
 use tollgate_money::money::Nanousd;
 use tollgate_types::clock::UnixMs;
 
-/// On which channel a write is announced.
+/// Channel on which writes are announced.
 pub const CHANNEL: &str = "tollgate_directory";
 /// The time spent on resolving an unanswered COMMIT: a failover takes seconds, and a caller waits.
 const UNKNOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ pub enum DirectoryAppend {
 /// One write, as stored in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryWrite {
-    /// The place of the write in the directory.
+    /// Position of the write in the directory.
     pub seq: Seq,
     /// The idempotency id of the write.
     pub write_id: String,

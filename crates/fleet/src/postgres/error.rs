@@ -49,8 +49,7 @@ impl fmt::Display for DbError {
 
 impl std::error::Error for DbError {}
 
-/// For columns that are read in a wrong type: a mistake.
-/// Why the treasury does not take a write.
+/// Reason why the treasury refuses a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteRefused {
     /// The account does not exist there.

@@ -19,7 +19,7 @@ use tollgate_money::money::Nanousd;
 /// The terms after which a silent node's shares go to others, as its leases do in the treasury.
 const TERMS_WAITED: u32 = crate::treasury::TERMS_WAITED;
 
-/// Takes a turn, unless it is late, or from an excluded process.
+/// Takes a turn, unless it is outdated or comes from an excluded process.
 const TAKE_TURN: &str = "INSERT INTO tollgate.limit_turns AS t (node, epoch, turn)
     SELECT id, epoch, $3 FROM tollgate.nodes WHERE id = $1 AND epoch = $2
     ON CONFLICT (node) DO UPDATE SET epoch = EXCLUDED.epoch, turn = EXCLUDED.turn
@@ -94,7 +94,7 @@ const CLEAN: [&str; 4] = [
 pub(crate) struct ShareSync {
     /// The node that makes the sync.
     pub(crate) node: NodeId,
-    /// In which of its lives.
+    /// Number of the node's join.
     pub(crate) epoch: Epoch,
     /// Counted for limits alone, from one.
     pub(crate) turn: Turn,
@@ -145,7 +145,7 @@ impl Db {
         self.ahead().transact(|tx| Box::pin(share(tx, sync))).await
     }
 
-    /// Ends a node's shares of limits a minute and of places, unless another process has joined as it.
+    /// Ends a node's shares of rate limits and places, unless another process has joined as this node.
     ///
     /// # Errors
     /// [`DbError`].
@@ -243,7 +243,7 @@ async fn share_limits(
     let names: Vec<String> = sync.share_requests.iter().map(name).collect();
     let whole: Vec<i64> = sync.share_requests.iter().map(|request| request.limit.into()).collect();
     let new: [Param<'_>; 3] = [&names, &whole, &number(now_ms)];
-    // The names in their order in each transaction, or two nodes would wait for each other.
+    // `LOCK` has an `ORDER BY`: without it two nodes could wait for each other.
     let rows = lock(tx, &names, (LOCK, ADD), &new).await?;
     let mut claims = parts(tx, SHARES, &names, claim).await?;
     let mut settled = Vec::with_capacity(names.len());

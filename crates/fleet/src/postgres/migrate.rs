@@ -17,7 +17,7 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-/// All of them, in their order. A step that a release had is never changed.
+/// All migrations, in order. A released migration is never changed.
 pub const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "treasury", sql: include_str!("migrations/0001_treasury.sql") },
     Migration { version: 2, name: "tasks", sql: include_str!("migrations/0002_tasks.sql") },

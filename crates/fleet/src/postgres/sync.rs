@@ -179,8 +179,8 @@ fn is_short(sync: &SyncRequest, answer: &SyncResponse) -> bool {
 }
 
 async fn suspend_overdue(tx: &Transaction<'_>) -> Result<Vec<NodeId>, DbError> {
-    // A node whose row is locked is in a sync, so it is not silent: it is passed over. Then the accounts,
-    // in the order in which syncs lock both.
+    // A locked row is skipped: its node syncs or joins, or another node sweeps it. Then the accounts, in
+    // the order in which syncs lock both.
     let rows = tx.query(OVERDUE, &[]).await?;
     let ids = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i32>, _>>()?;
     if !ids.is_empty() {

@@ -57,7 +57,7 @@ impl Ledger {
                     self.wait_for_share(&**fleet, want, standing, &mut capped_since).await?;
                     continue;
                 }
-                // A treasury that is only late does not turn calls away while the node's term lasts.
+                // The term is over, but its renewal may only be late: calls wait a moment for it.
                 Err(Refusal::CutOff) if fleet.outlast().await => continue,
                 Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {}
                 other => return other,
@@ -145,8 +145,7 @@ impl Ledger {
     pub fn give_back(&self, account: AccountId, amount: Nanousd) -> bool {
         let mut core = self.shard(account).lock();
         let available = core.account(account).map(|account| account.balance.available);
-        // Looked at under the lock: a call may have taken the money since the lender decided to return
-        // it.
+        // Checked under the lock: a call may have taken the money since the borrower decided to return it.
         if amount <= Nanousd::ZERO || available.is_none_or(|available| available < amount) {
             return false;
         }

@@ -167,7 +167,8 @@ impl Backlog {
     pub(crate) async fn applied(&self, seq: Seq) -> Result<(), LedgerError> {
         let applied = {
             let mut state = self.state.lock();
-            // Again under the lock: `has_applied` may have taken the waiters just before.
+            // Under the lock, under which `has_applied` takes the waiters: a waiter registers before that,
+            // or sees the new value.
             if self.applied.load(Ordering::Acquire) >= seq {
                 return Ok(());
             }

@@ -97,8 +97,8 @@ impl Projector {
                     if flush_due.is_none() =>
                 {
                     let applied = self.backlog.applied_seq();
-                    // Only right after a flush: what was applied since would not be there after the
-                    // reopening.
+                    // Only right after a flush: closing flushes as well, but only logs a failure, and does
+                    // not reach the disk.
                     self.projected.renew(&self.dir.join("sled"), applied)?;
                 }
                 WakeReason::Demanded

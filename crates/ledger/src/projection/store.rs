@@ -191,8 +191,7 @@ fn open_sled(dir: &Path) -> sled::Result<sled::Db> {
             .path(dir)
             .cache_capacity(CACHE_BYTES)
             .segment_size(SEGMENT_BYTES)
-            // Sled's own flushes would come at any time: one is made when the journal is on disk, and
-            // none before it.
+            // The projector flushes once a window, and syncs the file after it, which sled does not do.
             .flush_every_ms(None);
         match config.open() {
             Err(sled::Error::Io(error))

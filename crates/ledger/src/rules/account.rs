@@ -82,7 +82,7 @@ impl Account {
         }
     }
 
-    /// This account after `movement`.
+    /// The balance and the written-off amount after `movement`.
     ///
     /// # Errors
     /// The rule that it would break.

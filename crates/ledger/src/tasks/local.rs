@@ -240,7 +240,8 @@ fn enter(
     drop(core);
     match seq {
         Ok(seq) => {
-            // Once the record has its number the task owns the hold; voiding both would settle it twice.
+            // From its record on, the end of the task settles the hold. Dropped as open, it would be voided
+            // here as well.
             hold.pass_on();
             Ok(seq)
         }

@@ -172,8 +172,8 @@ impl TaskRegistry for SharedRegistry {
                                 == (state, &document, charge.unwrap_or_default())
                         })
                 };
-                // The end stands without its act: only the same request, by its key, may note it as its
-                // own.
+                // The end stands, perhaps without its audit record: a request with an idempotency key that
+                // asks for exactly this end may write it.
                 let found_task =
                     found_task.filter(|task| by.idempotency.id.is_some() && is_same(task));
                 found_task.ok_or(LedgerError::NoDoubt(id))?
@@ -284,7 +284,8 @@ struct Transfer {
 
 impl Transfer {
     async fn run(self, hold: Hold) -> Result<(), LedgerError> {
-        // A crash must find the hold here until the database has it, or the money would be free in both.
+        // On disk before the database takes the money over: after a crash, a journal without the hold would
+        // give back as free what the task holds there.
         if let Err(error) = hold.durable().await {
             hold.void(VoidReason::Unreached);
             return Err(error);

@@ -127,7 +127,8 @@ impl DialFault {
         matches!(self, Self::ProxyUnreachable | Self::ProxyCredentials)
     }
 
-    /// True if another address of a server behind the proxy would fail in the same way.
+    /// True if no other address of the server should be tried through the proxy: the proxy itself failed, or
+    /// this machine lacks a resource.
     pub(super) fn ends_tunnels(self) -> bool {
         self.is_about_the_proxy_itself() || self.exhausted().is_some()
     }

@@ -14,7 +14,7 @@ pub struct TaskSettings {
     pub running: Duration,
     /// State in which the task ends.
     pub end: TaskEnd,
-    /// Refusal in place of the answer to a query of one task only.
+    /// Refusal with which queries of a single task (not of lists) are answered; `None` for a normal answer.
     pub query_fault: Option<SimulatedRefusal>,
 }
 

@@ -350,7 +350,7 @@ pub(super) const RULES: &[StrictRule] = &[
         words: "Invalid value for '{}': '{}' is only allowed when 'tools' are specified.",
         check: |request| {
             choice_without_tools(request)
-                // Both can be kept without a tool, and SDKs send them by default.
+                // Both can be kept without a tool.
                 .filter(|_| !["auto", "none"].contains(&text(request.body, "tool_choice")))
         },
         taken: r#"{"tool_choice": "auto"}"#,
@@ -591,7 +591,6 @@ fn content_part(request: &StrictRequest<'_>) -> ViolationWords {
 fn item_id(request: &StrictRequest<'_>) -> ViolationWords {
     for (place, item) in list(request.body, "input").iter().enumerate() {
         let prefix = match kind_of(item) {
-            // Ids of a user's messages are not checked; those of answers must be of their kind.
             "message" if item["role"] == "assistant" => "msg",
             "function_call" => "fc",
             "custom_tool_call" => "ctc",

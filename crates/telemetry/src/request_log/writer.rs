@@ -18,7 +18,8 @@ const SEGMENTS: u64 = 32;
 /// Number of bytes after which the heads are saved: the most that a start after a crash must read, some 50 ms
 /// in the background.
 const HEADS_INTERVAL_BYTES: u64 = 32 << 20;
-/// The part of the log's size that the file of heads may take: two of it at a time.
+/// Divisor of the log's maximum size: the share that the file of heads may take. Saving needs twice that,
+/// since the old file stays until the new one is renamed.
 const HEADS_SHARE: u64 = 16;
 /// While less is free, nothing is written: twice what the ledger needs for itself.
 const FREE_BYTES_MIN: u64 = 128 << 20;

@@ -34,7 +34,8 @@ pub(super) const REQUEST: FieldRules = FieldRules {
 pub(super) const CONTENT: FieldRules =
     FieldRules { rows: &[("role", FieldRule::Silent)], others: FieldRule::LeftOut };
 
-/// Fields of parts: what a provider ran, and hints on how media are read.
+/// Rules for untranslated fields of `parts`: all are dropped and named in `x-tollgate-left-out`. They record
+/// what the provider ran, or are hints on media.
 pub(super) const PART: FieldRules = FieldRules {
     rows: &[
         ("executableCode", FieldRule::LeftOut),

@@ -190,7 +190,7 @@ impl<'a> TurnReader<'_, 'a> {
         Ok(())
     }
 
-    /// A tool that is offered, or no longer, from here on.
+    /// Reads a block that offers or withdraws a named tool from this turn on.
     fn tool_change(
         &mut self,
         at: &FieldPath<'_>,

@@ -119,7 +119,7 @@ struct WireContent<'a> {
 /// A page that a text of a message refers to.
 #[derive(Clone, Debug)]
 pub(super) struct CitedText {
-    /// The place of the text in its message.
+    /// Index of the text among the content parts of its message.
     pub(super) content: u64,
     pub(super) start: u64,
     pub(super) end: u64,

@@ -62,7 +62,8 @@ fn is_choice(key: &str) -> bool {
     matches!(key, "anyOf" | "oneOf" | "allOf")
 }
 
-/// Most schemas have no empty text at all, and are not looked through.
+/// Fits a schema that may have an empty `enum` value to Gemini's subset, since Gemini refuses `""` there.
+/// Other schemas, and those of other providers, are returned unparsed.
 fn without_empty_values(schema: &str, subset: Option<Subset>) -> Cow<'_, str> {
     let Some(subset @ Subset::GeminiTools) = subset else { return schema.into() };
     if !schema.contains("\"enum\"") || !schema.contains("\"\"") {

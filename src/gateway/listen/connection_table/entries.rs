@@ -9,15 +9,14 @@ use super::state::{self, ConnectionState, ConnectionStatus};
 
 /// An accepted connection that is not registered by then has failed.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections chosen at one time, since the choice looks at all of them.
+/// Number of connections chosen at once, since each choice scans all of them.
 const CLOSE_QUEUE_MAX: usize = 64;
 /// Pause after a search that found no connection to close.
 pub(super) const FUTILE_PAUSE: Duration = Duration::from_millis(50);
 /// Unauthenticated connections are closed first while they are more than one in this many: a flood of them
 /// leaves the others alone, and a new client still has time to show a key.
 const UNAUTHENTICATED_SHARE: usize = 4;
-/// Of authenticated connections, those of an account with more than one in this many are closed before all
-/// others.
+/// Divisor: among authenticated connections, those of an account with more than this share are closed first.
 const ACCOUNTS_SHARE: usize = 4;
 
 #[derive(Default)]
@@ -27,9 +26,9 @@ pub(super) struct ConnectionEntries {
     pub(super) count: usize,
     /// Connections that were asked to close and are still open.
     pub(super) closing: usize,
-    /// Accepted and not registered yet.
+    /// Connections that were accepted and not registered yet.
     pub(super) pending: HashMap<SocketAddr, (Option<IpAddr>, Instant)>,
-    /// By address, the connections that are open and were not asked to close.
+    /// Open connections by address, without those that were asked to close.
     pub(super) addresses: HashMap<IpAddr, Address>,
     pub(super) close_queue: CloseQueue,
     /// Time after its opening or last request for which a connection is not closed for one of another address.

@@ -15,9 +15,9 @@ use crate::metrics::Metrics;
 const AUTHENTICATED: u64 = 1;
 /// Flag: a request is in flight.
 const BUSY: u64 = 2;
-/// It was asked to close.
+/// The connection was asked to close.
 const CLOSING: u64 = 4;
-/// It is closed, although a request of it may still be running.
+/// The connection is closed, although a request of it may still be running.
 const CLOSED: u64 = 8;
 /// Shift of the timestamp above the flags: milliseconds since the first connection at which a request began
 /// or ended last, or the connection came.
@@ -28,7 +28,7 @@ static BEGINNING: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A connection. What changes with every request is in one word, so that no request waits for a lock.
 pub(crate) struct ConnectionState {
-    /// Client network; `None` where one address stands for many customers.
+    /// Client network; `None` if one address represents many customers.
     pub(super) network: Option<IpAddr>,
     /// The account that has shown a key on it last; 0 for none.
     account: AtomicU64,
@@ -70,7 +70,7 @@ impl ConnectionState {
         Self { network, account, state, held, close: Notify::new(), metrics }
     }
 
-    /// The account that has shown a key on it last.
+    /// Account of the last key used on the connection.
     pub(super) fn account(&self) -> Option<u64> {
         Some(self.account.load(Ordering::Relaxed)).filter(|account| *account != 0)
     }
@@ -103,7 +103,7 @@ impl ConnectionState {
         ConnectionStatus(self.state.load(Ordering::Acquire))
     }
 
-    /// Begins a request. False if the connection has to close.
+    /// Begins a request. False if the connection must close.
     pub(crate) fn begin(&self) -> bool {
         self.change(|state| (state & AUTHENTICATED) | BUSY | now())
     }

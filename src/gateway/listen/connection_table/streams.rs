@@ -40,7 +40,7 @@ pub(crate) struct Streams {
     metrics: Option<Arc<Metrics>>,
 }
 
-/// A stream's part of the bounds, given back on drop.
+/// A stream's share of the limits, returned on drop.
 pub(crate) struct StreamSlot {
     streams: Arc<Streams>,
     bytes: usize,
@@ -49,7 +49,7 @@ pub(crate) struct StreamSlot {
 }
 
 impl Streams {
-    /// At most `streams_max` streams with small headers.
+    /// A table for at most `streams_max` streams with small headers.
     pub(super) fn new(streams_max: usize, metrics: Option<Arc<Metrics>>) -> Self {
         Self {
             bytes_max: streams_max.saturating_mul(STREAM_BYTES),
@@ -72,7 +72,7 @@ impl Streams {
         }
     }
 
-    /// Takes a slot for one more stream on a connection that has `active` of them.
+    /// Takes a slot for another stream on a connection with `active` streams.
     ///
     /// # Errors
     /// Why there is none.

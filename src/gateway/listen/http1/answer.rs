@@ -33,7 +33,7 @@ pub(super) enum BodyFraming {
     Length(u64),
     /// Chunks are to come, and a last one.
     Chunks,
-    /// It ends with the connection.
+    /// A body that ends with the connection.
     ToTheEnd,
     /// The whole answer was written.
     Whole,

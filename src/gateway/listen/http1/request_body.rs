@@ -33,12 +33,12 @@ enum BodyLeft {
     Chunks(ChunkScan),
     /// Whatever comes until the connection is closed, in another protocol.
     Switched,
-    /// Chunks that are malformed: nothing more can be read.
+    /// Malformed chunks: nothing more can be read.
     Broken,
 }
 
 impl UnreadBody {
-    /// Of a body of which `come` came with its head.
+    /// A body whose first bytes, `come`, arrived with its head.
     ///
     /// # Errors
     /// `BadFraming` when that is framed in a wrong way already.
@@ -53,7 +53,7 @@ impl UnreadBody {
         Ok(Self { left, come })
     }
 
-    /// True once the whole body was handed out.
+    /// True once the whole body was returned.
     pub(super) fn is_done(&self) -> bool {
         match &self.left {
             BodyLeft::Length(bytes) => *bytes == 0,
@@ -67,7 +67,7 @@ impl UnreadBody {
         self.is_done() && !self.come.is_empty()
     }
 
-    /// From now on what comes is of another protocol.
+    /// Switches to another protocol: later bytes are no HTTP body.
     pub(super) fn switch_protocols(&mut self) {
         self.left = BodyLeft::Switched;
     }
@@ -112,7 +112,7 @@ impl UnreadBody {
         Ok(piece.freeze())
     }
 
-    /// The data of all chunks that have come.
+    /// Data of all complete chunks received so far.
     async fn next_chunks(
         &mut self,
         stream: &mut Stream,

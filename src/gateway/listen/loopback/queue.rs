@@ -52,7 +52,7 @@ pub(super) fn queue() -> (QueueWriter, SettlementSender, QueueReader) {
     (QueueWriter(Arc::clone(&state)), SettlementSender(Arc::clone(&state)), QueueReader(state))
 }
 
-/// Has `waker` woken, and no other.
+/// Replaces the waker to notify.
 fn note(waker: &mut Option<Waker>, context: &Context<'_>) {
     if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
         *waker = Some(context.waker().clone());

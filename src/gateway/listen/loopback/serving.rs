@@ -7,8 +7,7 @@ use std::task::Poll;
 
 use tokio::runtime::Handle;
 
-/// A request that is being served. It goes on when this is dropped before its end, so that it is settled
-/// whatever its caller does.
+/// A request in progress. It continues when this is dropped before its end, so that it is always settled.
 pub(super) struct Serving(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Serving {
@@ -17,7 +16,7 @@ impl Serving {
         Self(Some(Box::pin(work)))
     }
 
-    /// Serves the rest in a task of its own.
+    /// Serves the rest in its own task.
     pub(super) fn go_on(mut self) {
         self.spawn();
     }

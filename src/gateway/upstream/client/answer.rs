@@ -47,7 +47,7 @@ pub(super) enum UnreadAnswer {
     Length(u64),
     /// A chunked body.
     Chunks(ChunkScan),
-    /// It ends with the connection, which has not ended.
+    /// The body ends with the connection, which is still open.
     UntilClose,
 }
 
@@ -251,7 +251,7 @@ fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// A number in digits only: a sign is none.
+/// A number of digits only, without a sign.
 fn number(digits: &[u8]) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()

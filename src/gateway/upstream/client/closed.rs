@@ -8,7 +8,7 @@ use std::io;
 pub(super) enum EarlyClose {
     /// Closed with TCP's FIN, which acknowledges everything that arrived before it.
     InOrder,
-    /// By a reset, which acknowledges nothing.
+    /// Closed with a reset, which acknowledges nothing.
     Reset,
 }
 
@@ -26,8 +26,8 @@ impl EarlyClose {
         }
     }
 
-    /// True if the upstream cannot have read a whole request of `request_bytes`, of which its machine has
-    /// acknowledged `acked`.
+    /// True if the upstream cannot have read a complete request of `request_bytes`, given the bytes `acked`
+    /// by its machine.
     pub(super) fn leaves_unread(self, acked: u64, request_bytes: u64) -> bool {
         match self {
             Self::InOrder => acked < request_bytes,

@@ -40,7 +40,7 @@ pub(super) struct UpstreamConnection {
     pub(super) stream: Stream,
     pub(super) timer: ReusedTimer,
     pub(super) target: ConnectionTarget,
-    /// It has served a request.
+    /// The connection has served a request.
     pub(super) is_reused: bool,
     /// Bytes written to a plain connection, beginning with those that were acknowledged when it was made;
     /// `None` if it is encrypted.
@@ -61,7 +61,7 @@ impl UpstreamPool {
         Self { connectors, idle: Arc::new(Idle { max: idle_max, kept: Mutex::default() }) }
     }
 
-    /// A connection for one request: one that is there, unless it has to be `fresh`, or a new one.
+    /// A connection for one request: an idle one, unless it must be `fresh`, or a new one.
     ///
     /// # Errors
     /// What keeps it from being made. Nothing was sent.
@@ -82,7 +82,7 @@ impl UpstreamPool {
         Ok(Box::new(UpstreamCall::new(connection, Arc::clone(upstream))))
     }
 
-    /// Makes a connection. Where no descriptor is left, an unused connection gives way to it.
+    /// Opens a connection. If no descriptor is left, an idle connection is closed first.
     async fn make_with_room(&self, upstream: &Upstream) -> Result<UpstreamConnection, DialError> {
         match self.make(upstream).await {
             Err(error)
@@ -137,7 +137,7 @@ struct Idle {
 
 #[derive(Default)]
 struct UnusedByTarget {
-    /// Connections by target: some dozens of targets at most.
+    /// Idle connections by target, at most some dozens.
     groups: Vec<Group>,
     count: usize,
     /// True while a task checks them.

@@ -10,8 +10,8 @@ use crate::metrics::{Metrics, Shed};
 
 /// Delay before a retry when the budget is used up. Bodies leave as fast as upstreams take them.
 const RETRY_BUDGET: Duration = Duration::from_secs(1);
-/// Attempts at one allocation. Each evicts what is short, and only another request that takes the same
-/// bytes at the same moment makes one fail.
+/// Number of attempts at one allocation. Each evicts what is missing; an attempt fails only if another
+/// request takes the same bytes in between.
 const ATTEMPTS_MAX: usize = 4;
 
 /// Budget of memory for all request bodies.
@@ -175,7 +175,7 @@ impl BudgetShare {
         self.account.as_ref().map(|account| account.bytes_max)
     }
 
-    /// Makes the share `bytes` large; false if the budget does not have them. A share can always shrink.
+    /// Resizes the share to `bytes`; false if the budget has too little. Shrinking always succeeds.
     pub(crate) fn resize(&mut self, bytes: usize, max: usize) -> bool {
         self.try_resize(bytes, max).is_ok()
     }
@@ -190,7 +190,7 @@ impl BudgetShare {
         }
     }
 
-    /// Gives back all of the share's bytes.
+    /// Returns all bytes of the share.
     pub(crate) fn release(&mut self) {
         self.give_back(self.bytes);
     }
@@ -207,7 +207,7 @@ impl BudgetShare {
         self.bytes -= bytes;
     }
 
-    /// Takes `more` bytes of the budget, or nothing.
+    /// Takes `more` bytes from the budget, or nothing.
     pub(crate) fn grow(&mut self, more: usize, max: usize) -> bool {
         self.try_grow(more, max).is_ok()
     }
@@ -270,7 +270,7 @@ impl BudgetShare {
         }
     }
 
-    /// Moves `bytes` of the share, as far as it has them, to one of its own.
+    /// Splits `bytes`, or as many as the share has, into a new share.
     pub(crate) fn split(&mut self, bytes: usize) -> Self {
         let mut part = self.empty();
         part.bytes = bytes.min(self.bytes);
@@ -278,7 +278,7 @@ impl BudgetShare {
         part
     }
 
-    /// Adds a share that was split from this one.
+    /// Merges a share that was split from this one.
     pub(crate) fn merge(&mut self, mut part: Self) {
         self.bytes += std::mem::take(&mut part.bytes);
     }

@@ -9,7 +9,7 @@ const RESERVED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A body as far as it has arrived.
 #[derive(Default)]
 pub(crate) struct GatheredBody {
-    /// The first piece, while it is the only one.
+    /// The only piece so far.
     first: Bytes,
     /// All pieces in one buffer, once there are several.
     all: Buffer,

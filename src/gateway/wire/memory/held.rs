@@ -27,8 +27,8 @@ impl HeldBody {
         self.room(values.saturating_mul(READ_BYTES_PER_VALUE).saturating_add(length), max)
     }
 
-    /// Room for so many more bytes. One that is alone finds what there is, but for an eighth: the
-    /// bodies of others are mostly short, and fit into that.
+    /// Reserves memory for more bytes. A single large body can use all but an eighth, which remains for
+    /// others: most bodies are short.
     ///
     /// # Errors
     /// Which budget does not have them.
@@ -54,7 +54,7 @@ impl HeldBody {
         self.share.grow(bytes, max)
     }
 
-    /// Lets the body go, and keeps an empty share of the budget.
+    /// Drops the body, and keeps an empty share of the budget.
     pub(crate) fn into_share(mut self) -> BudgetShare {
         self.share.release();
         self.share

@@ -24,7 +24,7 @@ impl Memory {
     }
 }
 
-/// A part of the budget, given back on drop.
+/// A part of the budget, returned on drop.
 pub struct MemoryPart {
     share: BudgetShare,
     max: usize,

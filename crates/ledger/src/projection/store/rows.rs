@@ -52,7 +52,7 @@ impl RowSource for sled::Db {
 pub(crate) struct MemoryRows(BTreeMap<IVec, IVec>);
 
 impl MemoryRows {
-    /// Takes a row, if a state needs it.
+    /// Adds a row, unless it only serves queries and is no part of the state.
     pub(crate) fn take(&mut self, key: Vec<u8>, value: Vec<u8>) {
         let is_of_use = key.first().is_some_and(|prefix| !super::is_for_queries(*prefix));
         if is_of_use {
@@ -166,7 +166,7 @@ impl Store {
         Ok(self.value(ENTRIES_FROM)?.unwrap_or(0))
     }
 
-    /// Hash of the state at the last record.
+    /// Loads the state from the store's rows, as one core per shard.
     pub(crate) fn loaded(&self) -> Result<Vec<Core>, StoreError> {
         let mut cores = new_cores();
         self.load(&mut cores)?;

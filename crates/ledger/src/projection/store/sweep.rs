@@ -51,7 +51,7 @@ pub(crate) struct SweptRows {
     state: MemoryRows,
     /// The hash of who did what up to there.
     pub(crate) acts: [u8; 32],
-    /// The place in the journal up to which the rows know of it; `None` where nothing was applied.
+    /// Journal position up to which records are included in the rows; `None` if none was applied.
     pub(crate) end: Option<Position>,
     pub(crate) figures: SweepFigures,
 }

@@ -92,7 +92,7 @@ impl CustomerChanges {
         self.acts.len().saturating_mul(3)
     }
 
-    /// Changes an account as this window does.
+    /// Applies the window's rename and suspension, if any, to `account`.
     pub(crate) fn change(&self, account: &mut Account) {
         if let Some(name) = self.renamed.get(&account.id) {
             account.name.clone_from(name);
