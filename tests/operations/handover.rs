@@ -5,7 +5,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, Recorder, TIMEOUT, ask, begin, eventually, poll, rest, simulator};
+use crate::harness::{
+    Gateway, Recorder, TIMEOUT, ask, begin, eventually, let_pass, poll, rest, simulator,
+};
 use tollgate::money::Nanousd;
 
 const GOOD: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -126,6 +128,7 @@ fn a_stream_ends_on_the_old_process_while_new_calls_wait_for_the_new_one() {
     gateway.signal("QUIT");
     let next = Process::serving(&gateway.path("routes.yaml"), &[]);
     assert!(gateway.is_running(), "the stream needs the ledger until it is settled");
+    let_pass(Duration::from_millis(300), "the old process stops to accept, which shows nowhere");
     let waited = ask(address, &gateway.get("/v1/balance"));
     assert_eq!(waited.status(), 200, "{waited:?}");
     assert!(waited.took > Duration::from_millis(300), "it waited: {:?}", waited.took);

@@ -44,7 +44,7 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
 const SHORT_DOCS: usize = 307;
 /// Type names that two modules define. Goal: 60.
-const TWICE: usize = 32;
+const TWICE: usize = 37;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
 const PRODUCT_PARTICIPLES: usize = 5;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
@@ -56,7 +56,7 @@ const TESTS_RELATIVES: usize = 0;
 /// Type names that are no nouns.
 const NO_NOUN_TYPES: usize = 0;
 /// Comments inside code, in 1,000 lines of code. Goal: 20.
-const REASONS: usize = 20;
+const REASONS: usize = 19;
 /// One source file.
 struct Source {
     path: PathBuf,

@@ -50,7 +50,9 @@ fn files_by_operation() -> BTreeMap<Operation, Vec<String>> {
     let mut files: BTreeMap<Operation, Vec<String>> = BTreeMap::new();
     for path in product() {
         let shown = relative(&path);
-        let is_test = ["/tests", "_tests.rs", "/shipped_"].iter().any(|part| shown.contains(part));
+        let is_test = ["/tests", "_tests.rs", "/shipped_", "/sample.rs"]
+            .iter()
+            .any(|part| shown.contains(part));
         if is_test || shown.contains("/benches/") || shown.starts_with("crates/simulator/") {
             continue;
         }

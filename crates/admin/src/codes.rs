@@ -31,7 +31,7 @@ pub(super) struct CodeView {
     used: usize,
     /// Expiry; `null` for never.
     expires_at: Option<Time>,
-    /// Time of revocation.
+    /// Time when it was revoked.
     revoked_at: Option<Time>,
     note: String,
     created_at: Time,

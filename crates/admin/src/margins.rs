@@ -30,7 +30,7 @@ pub(super) enum MarginBy {
     Upstream,
 }
 
-/// Query of margins.
+/// Query parameters of the margins.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MarginQuery {

@@ -193,7 +193,7 @@ pub(super) struct RequestsQuery {
     model: Option<String>,
     /// Requests with this status or class of status only, such as `4xx`.
     status: Option<Statuses>,
-    /// Failed requests only.
+    /// Only requests that have failed.
     errors: Option<bool>,
     /// `next_before` of the previous page.
     before: Option<RingPosition>,

@@ -31,7 +31,7 @@ enum BucketLength {
     Day,
 }
 
-/// Query of usage.
+/// Query parameters of the usage.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UsageQuery {

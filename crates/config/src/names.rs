@@ -42,7 +42,7 @@ impl Protocol {
         }
     }
 
-    /// Name in YAML.
+    /// Name in the YAML files.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Dialect(dialect) => dialect.as_str(),

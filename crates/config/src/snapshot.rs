@@ -59,7 +59,7 @@ pub struct Snapshot {
     pub shutdown_grace: Duration,
     /// Settings of automatic reloads.
     pub reload: Reload,
-    /// Limits on requests.
+    /// Limits that all requests share.
     pub limits: IntakeLimits,
     /// Rate limits of keys and accounts without limits of their own.
     pub rate_limits: RateLimits,
@@ -221,7 +221,7 @@ pub struct Reload {
     pub watch: bool,
 }
 
-/// Limits on requests.
+/// Limits that all requests share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeLimits {
     /// The largest request body, in bytes. Routes may set less or more.
@@ -357,7 +357,7 @@ pub struct TaskPolicy {
 pub struct WebhookShares {
     /// Maximum for the whole process.
     pub all: usize,
-    /// Maximum per account.
+    /// Maximum number for one account.
     pub per_account: usize,
     /// Maximum per receiver, that is, per scheme, host and port.
     pub per_receiver: usize,

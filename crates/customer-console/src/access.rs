@@ -61,9 +61,9 @@ pub(super) async fn log_in(
 ) -> Response {
     let (email, password) = (form.text("email"), form.exact_text("password"));
     let refused = |status: StatusCode, text: &str| {
-        // An e-mail address has at most 254 bytes.
-        let typed = &email[..email.floor_char_boundary(254)];
-        let mut page = LogIn::new(&console, &session, typed);
+        // An e-mail address has at most 254 characters.
+        let typed: String = email.chars().take(254).collect();
+        let mut page = LogIn::new(&console, &session, &typed);
         page.frame = page.frame.with_flash(FlashLevel::Error, text);
         (status, HtmlPage(page)).into_response()
     };

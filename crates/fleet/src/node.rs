@@ -36,7 +36,7 @@ const SHUT_OUT_AGAIN: Duration = Duration::from_secs(60);
 /// joins again.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A joined node.
+/// A node that has joined the fleet.
 pub struct Node {
     fleet: Arc<Fleet>,
     ledger: Arc<Ledger>,

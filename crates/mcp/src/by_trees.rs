@@ -14,7 +14,7 @@ use super::{arguments, conversation};
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "ChatArguments", deny_unknown_fields)]
 struct TreeChatArguments {
     model: String,
     prompt: Option<String>,
@@ -28,7 +28,7 @@ struct TreeChatArguments {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename = "ChatMessage", deny_unknown_fields)]
 struct TreeChatMessage {
     role: Role,
     #[serde(default)]

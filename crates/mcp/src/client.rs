@@ -47,7 +47,7 @@ pub struct GatewayRequest {
     pub path: String,
     /// The headers, but for `Host` and the length of the body.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// The whole body, as received.
     pub body: Bytes,
 }
 
@@ -57,7 +57,7 @@ pub struct GatewayResponse {
     pub status: u16,
     /// The headers of the answer.
     pub headers: HeaderMap,
-    /// The whole body.
+    /// The whole body, as received.
     pub body: Bytes,
     /// The charge; `None` if nothing was held, or the status is none of success.
     pub settled: Option<RequestSettlement>,

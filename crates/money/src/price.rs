@@ -68,7 +68,7 @@ macro_rules! usage {
         }
 
         impl Usage {
-            /// Nothing was used.
+            /// Usage of nothing at all.
             pub const ZERO: Self = Self { $($name: 0),+ };
 
             /// The count of every unit, in the order of [`Unit::ALL`].
@@ -172,7 +172,7 @@ pub enum UsageSource {
     Upstream,
     /// The upstream reported no usage, or an impossible one; it was estimated from the relayed data.
     Estimated,
-    /// Nothing was used.
+    /// Usage of nothing at all.
     None,
 }
 

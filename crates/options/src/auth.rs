@@ -36,7 +36,7 @@ pub enum AuthKind {
 /// A client of Microsoft Entra's that signs in with a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EntraAuth {
-    /// Token endpoint.
+    /// URL of the token endpoint.
     pub token_url: Url,
     /// The id of the application.
     pub client_id: String,
@@ -49,7 +49,7 @@ pub struct EntraAuth {
 /// A Google service account.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GoogleAuth {
-    /// Token endpoint.
+    /// URL of the token endpoint.
     pub token_url: Url,
     /// The account, as an e-mail address.
     pub client_email: String,

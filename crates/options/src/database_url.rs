@@ -43,7 +43,7 @@ pub fn place(hosts: &[Host]) -> String {
 pub struct UrlError {
     /// Description of the fault.
     pub message: &'static str,
-    /// Correct form.
+    /// Description of the correct form.
     pub help: &'static str,
 }
 

@@ -14,7 +14,7 @@ use crate::auth::GoogleAuth;
 pub struct KeyFileError {
     /// Description of the fault.
     pub message: &'static str,
-    /// Correct form.
+    /// Description of the correct form.
     pub help: &'static str,
 }
 

@@ -28,7 +28,7 @@ pub struct Destination {
     pub port: u16,
     /// TLS settings; `None` for plain text.
     pub tls: Option<ClientTls>,
-    /// Forward proxy.
+    /// Forward proxy in front of it.
     pub proxy: Option<Arc<Proxy>>,
 }
 
@@ -115,7 +115,7 @@ pub struct ProxyCredentials {
 pub struct ProxyError {
     /// Description of the fault.
     pub message: &'static str,
-    /// Correct form.
+    /// Description of the correct form.
     pub help: &'static str,
 }
 

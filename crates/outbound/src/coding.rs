@@ -28,7 +28,7 @@ const BOMB_RATIO: u64 = 400;
 /// The coding of a body, by its `Content-Encoding`.
 #[derive(Debug)]
 pub enum ContentCoding {
-    /// No compression.
+    /// The body is not compressed.
     Identity,
     /// It is decoded with this.
     Known(Box<Decoder>),

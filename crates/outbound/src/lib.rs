@@ -183,7 +183,7 @@ impl OutboundResponse {
         self.response.headers()
     }
 
-    /// Declared length.
+    /// Length declared in the head.
     #[must_use]
     pub fn content_length(&self) -> Option<u64> {
         self.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()

@@ -55,7 +55,7 @@ impl Dialect {
         }
     }
 
-    /// Name in YAML.
+    /// Name in the YAML files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -293,7 +293,7 @@ fn reads_base64(body: &Object<'_>) -> Result<bool, GatewayError> {
 struct EmbeddingsCall {
     base64: bool,
     bounds: RequestBounds,
-    /// Number of inputs.
+    /// Number of inputs to embed.
     count: u64,
     /// Maximum input tokens that the model accepts for so many inputs.
     input_tokens_max: u64,

@@ -81,7 +81,7 @@ pub trait Submit {
     /// What the upstream said instead, with a good status.
     fn read(&self, answer: &Bytes) -> Result<String, UpstreamFault>;
 
-    /// Classifies a refusal.
+    /// Classifies a refusal by its fault.
     fn refusal(&self, status: u16, body: &Bytes) -> UpstreamFault;
 
     /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;

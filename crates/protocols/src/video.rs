@@ -187,7 +187,7 @@ pub(super) trait VideoUpstream: fmt::Debug + Send + Sync + 'static {
     /// Reads a good answer.
     fn read(answer: &Bytes) -> Result<String, UpstreamFault>;
 
-    /// Classifies a refusal.
+    /// Classifies a refusal by its fault.
     fn refusal(status: u16, body: &Bytes) -> UpstreamFault;
 
     /// The error shown to the customer for a failure of the upstream's own, if no other target can serve;

@@ -86,7 +86,12 @@ pub fn record(finished: &FinishedRequest<'_>) {
             .span_builder(name)
             .with_kind(SpanKind::Server)
             .with_start_time(began)
-            .with_attributes(attributes.into_iter().map(key_value).collect::<Vec<_>>());
+            .with_attributes(
+                attributes
+                    .into_iter()
+                    .map(|(name, value)| key_value(name, value))
+                    .collect::<Vec<_>>(),
+            );
         let mut span = traces.tracer.build_with_context(builder, &parent(traceparent));
         if let Some(first_byte) = first_byte {
             span.add_event_with_timestamp("first byte", first_byte, Vec::new());
@@ -98,7 +103,7 @@ pub fn record(finished: &FinishedRequest<'_>) {
     }
 }
 
-fn key_value((name, value): (&'static str, AttributeValue)) -> KeyValue {
+fn key_value(name: &'static str, value: AttributeValue) -> KeyValue {
     let value: Value = match value {
         AttributeValue::Text(text) => text.into(),
         AttributeValue::Count(count) => count.into(),

@@ -276,7 +276,7 @@ impl RequestId {
         Self(time_ms << 80 | u128::from(*PROCESS) << 48 | count)
     }
 
-    /// Creation time.
+    /// Time of the creation.
     #[must_use]
     pub fn began_at(self) -> UnixMs {
         UnixMs(u64::try_from(self.0 >> 80).unwrap_or(u64::MAX))

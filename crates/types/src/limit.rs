@@ -46,9 +46,9 @@ impl Rates {
 words! {
     /// Limited quantity.
     Limit {
-        /// Requests a minute.
+        /// Requests per minute are limited.
         Requests = "requests",
-        /// Tokens a minute.
+        /// Tokens per minute are limited.
         Tokens = "tokens",
         /// Limit of concurrent requests.
         Concurrency = "concurrency",

@@ -99,7 +99,7 @@ impl<T: Template> IntoResponse for HtmlPage<T> {
     }
 }
 
-/// An error page.
+/// Page that shows an error.
 #[derive(Template)]
 #[template(path = "failed.html")]
 pub struct FailurePage {

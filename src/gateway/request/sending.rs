@@ -25,7 +25,7 @@ pub(crate) struct Sending {
     pub(crate) body: HeldBody,
     /// Idempotency mark of a request that starts a task.
     pub(crate) mark: Option<IdempotencyMark>,
-    /// The current try.
+    /// The try that is running.
     pub(crate) attempt: Option<Attempt>,
     /// The targets still to try.
     candidates: Candidates,

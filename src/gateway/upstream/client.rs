@@ -428,7 +428,7 @@ impl UpstreamCall {
         self.read_timeout = None;
     }
 
-    /// The called upstream.
+    /// Upstream that was called.
     pub(crate) fn upstream(&self) -> &Upstream {
         &self.upstream
     }

@@ -69,7 +69,7 @@ impl Connectors {
     }
 }
 
-/// A new connection.
+/// A connection that was just opened.
 pub(crate) struct DialedStream {
     /// The connection itself.
     pub(crate) stream: Stream,

@@ -27,7 +27,7 @@ pub(crate) fn check_fields(headers: &HeaderMap) -> Result<(), GatewayError> {
 pub(crate) enum BodyIs {
     /// A body of so many bytes, possibly none.
     OfLength(u64),
-    /// A chunked body.
+    /// Body with the chunked encoding.
     InChunks,
 }
 

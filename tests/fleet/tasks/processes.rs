@@ -167,6 +167,7 @@ fn one_wish_is_one_video_at_any_node() {
     std::io::Write::write_all(&mut stream, &request).expect("sent");
     let marks = format!("SELECT count(*) FROM tollgate.submits WHERE account = '{}'", a.account);
     until("the record of the submit", || server.sql(&name, &marks), |count| count == "4");
+    let_pass(Duration::from_secs(1), "the submit has reached its upstream, which shows nowhere");
     a.kill();
     let again = submit(&b, &key, "a wreck");
     names(&again, "gt_");

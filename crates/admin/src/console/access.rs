@@ -71,7 +71,7 @@ impl LoggedInOperator {
         }
     }
 
-    /// An error page.
+    /// Page that shows an error.
     pub(super) fn failed(&self, error: impl Into<ApiError>) -> Response {
         let error = error.into();
         let title = match error.status() {

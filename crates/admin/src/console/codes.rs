@@ -31,7 +31,7 @@ struct Codes {
     frame: PageFrame,
     form: Form,
     once: String,
-    /// The new code.
+    /// Secret of the new code.
     made: Option<Secret>,
     rows: Vec<IssuedCode>,
     now: UnixMs,

@@ -68,7 +68,7 @@ pub(super) struct CustomerPage {
     /// The credit line as it stands in its field.
     credit_limit: String,
     holds: TypedHolds,
-    /// The new password.
+    /// New password of the customer.
     made: Option<Secret>,
 }
 

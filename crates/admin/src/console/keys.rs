@@ -25,7 +25,7 @@ struct KeysPage {
     head: CustomerHead,
     form: Form,
     once: String,
-    /// The new key.
+    /// Secret of the new key.
     made: Option<Secret>,
     rows: Vec<KeyRow>,
     left_out: usize,

@@ -9,7 +9,7 @@ use crate::scalar::DurationText;
 use crate::url::BaseUrl;
 use tollgate_money::money::Nanousd;
 
-/// The customers' console.
+/// Settings of the customers' console.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, rename = "Console")]
 pub(crate) struct ConsoleSection {

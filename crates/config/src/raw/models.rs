@@ -246,7 +246,7 @@ pub(crate) enum EffortWords {
 }
 
 impl EffortWords {
-    /// Name in requests.
+    /// Name as it stands in requests.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -56,7 +56,7 @@ pub(crate) struct Routes {
     /// Target selection, circuits and retries.
     #[serde(default)]
     pub(crate) balancing: BalancingSection,
-    /// The customers' console.
+    /// Settings of the customers' console.
     #[serde(default)]
     pub(crate) console: ConsoleSection,
     /// The server for agents: the Model Context Protocol.

@@ -200,7 +200,8 @@ async fn share(
 async fn lock(
     tx: &Transaction<'_>,
     names: &[String],
-    (lock, add): (&str, &str),
+    lock: &str,
+    add: &str,
     new: &[Param<'_>],
 ) -> Result<Vec<Row>, DbError> {
     let mut rows = tx.query(lock, &[&names]).await?;
@@ -244,7 +245,7 @@ async fn share_limits(
     let whole: Vec<i64> = sync.share_requests.iter().map(|request| request.limit.into()).collect();
     let new: [Param<'_>; 3] = [&names, &whole, &number(now_ms)];
     // `LOCK` has an `ORDER BY`: without it two nodes could wait for each other.
-    let rows = lock(tx, &names, (LOCK, ADD), &new).await?;
+    let rows = lock(tx, &names, LOCK, ADD, &new).await?;
     let mut claims = parts(tx, SHARES, &names, claim).await?;
     let mut settled = Vec::with_capacity(names.len());
     // The rows are locked, and so read, in the order of their names, which is not that of the requests.
@@ -326,7 +327,7 @@ async fn share_caps(
     let node = i32::from(sync.node.number());
     let names: Vec<String> = sync.caps.iter().map(cap_name).collect();
     let ends_at: Vec<i64> = sync.caps.iter().map(|request| request.span.ends_at_s()).collect();
-    lock(tx, &names, (LOCK_CAPS, ADD_CAPS), &[&names, &ends_at]).await?;
+    lock(tx, &names, LOCK_CAPS, ADD_CAPS, &[&names, &ends_at]).await?;
     let mut rows = parts(tx, CAP_SHARES, &names, cap_share).await?;
     let settled = names.iter().zip(&sync.caps).map(|(name, request)| {
         let mut others = rows.remove(name).unwrap_or_default();

@@ -42,14 +42,14 @@ pub enum SchemaState {
     Missing,
     /// It lacks steps: the first of them.
     Behind {
-        /// Last applied migration.
+        /// Number of the last applied migration.
         at: i64,
         /// The last step of this version.
         needs: i64,
     },
     /// It has steps that this version does not know.
     Ahead {
-        /// Last applied migration.
+        /// Number of the last applied migration.
         at: i64,
         /// The last step in this version.
         knows: i64,

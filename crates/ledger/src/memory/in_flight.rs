@@ -66,7 +66,7 @@ struct InFlightHead {
 #[derive(Serialize, Deserialize)]
 struct Note {
     run: u64,
-    /// The hold.
+    /// Hold that the note concerns.
     seq: Seq,
     /// Reservation of a call; `None` for a task, whose hold is already durable.
     reservation: Option<Reservation>,

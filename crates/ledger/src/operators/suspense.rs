@@ -20,7 +20,7 @@ pub struct ResolvedSuspense {
     pub node: NodeId,
     /// Account of the money.
     pub account: AccountId,
-    /// Amount in suspense.
+    /// Amount that was in suspense.
     pub amount: Nanousd,
     /// Resolution of the suspense.
     pub end: SuspenseEnd,

@@ -30,7 +30,7 @@ pub enum TaskOpened {
 /// An open task with the money that its end is charged to.
 #[derive(Clone, Debug)]
 pub struct OpenTask {
-    /// The task.
+    /// Task that the record concerns.
     pub task: Arc<Task>,
     /// Hold that pays for the task.
     pub hold: OpenHold,
@@ -43,7 +43,7 @@ pub struct OpenTask {
 /// Result of a finished task.
 #[derive(Clone, Debug)]
 pub struct TaskEnding {
-    /// The finished task.
+    /// Task in its final state.
     pub task: Task,
     /// The end of its hold, and the line of the statement: `PostedCharge` or `Voided`, at the place of the
     /// hold.

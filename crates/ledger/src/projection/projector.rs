@@ -20,7 +20,7 @@ pub use tollgate_options::ledger::Pruning;
 pub(crate) struct Projector {
     pub backlog: Arc<Backlog>,
     pub projected: Arc<ProjectionSlot>,
-    /// The ledger's directory.
+    /// Data directory of the ledger.
     pub dir: PathBuf,
     /// The checkpoints with which another sled begins.
     pub head: Arc<HeadFile>,

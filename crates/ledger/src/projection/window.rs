@@ -98,7 +98,7 @@ pub struct UsageCell {
     pub time: u32,
     /// Key of the call.
     pub key: KeyId,
-    /// Requested model.
+    /// Model that the request named.
     pub model: Arc<str>,
 }
 

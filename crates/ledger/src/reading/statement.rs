@@ -61,7 +61,7 @@ pub enum EntryKind {
     Grant {
         /// Id chosen by the caller.
         id: String,
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
     },
     /// Money is held for a call in flight. The entry of its end replaces this one.
@@ -74,35 +74,35 @@ pub enum EntryKind {
         owed: Nanousd,
         /// Amount borne by the operator.
         written_off: Nanousd,
-        /// Usage.
+        /// Usage of the call, by unit.
         usage: Usage,
         /// Source of the usage figures.
         usage_source: UsageSource,
     },
     /// A call was not charged.
     Void {
-        /// Reason.
+        /// Reason for the end, for people.
         reason: VoidReason,
     },
     /// An operator refunded a call.
     Refund {
         /// Id chosen by the caller.
         id: String,
-        /// The settled hold.
+        /// Hold whose charge is refunded.
         hold: HoldId,
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
     },
     /// Money that became available paid a debt, wholly or in part.
     DebtPayment {
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
     },
     /// The credit line of the account was set.
     CreditLine {
         /// The new credit line.
         limit: Nanousd,
-        /// Additional amount lent.
+        /// Amount that was lent in addition.
         lent: Nanousd,
         /// Amount withdrawn from the available money.
         withdrawn: Nanousd,
@@ -113,9 +113,9 @@ pub enum EntryKind {
     WriteOff {
         /// Id chosen by the caller.
         id: String,
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
-        /// Reason.
+        /// Reason for the end, for people.
         note: String,
     },
     /// A crash interrupted a call whose cost is unknown.
@@ -125,17 +125,17 @@ pub enum EntryKind {
     },
     /// A fleet node fell silent, and an operator counted its leases as spent.
     SuspenseCharged {
-        /// The node.
+        /// Node that had the lease.
         node: u16,
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
     },
     /// The node came back. The charge for its silence is returned, and its calls are charged instead. Costs
     /// beyond money that was released and spent meanwhile are also returned, at the operator's expense.
     SuspenseReturned {
-        /// The node.
+        /// Node that had the lease.
         node: u16,
-        /// Amount.
+        /// Amount of money that moved.
         amount: Nanousd,
     },
 }
@@ -145,7 +145,7 @@ pub enum EntryKind {
 pub struct InDoubt {
     /// Account of the call.
     pub account: AccountId,
-    /// The call.
+    /// Call that the record concerns.
     pub call: StatementCall,
     /// Time of the hold.
     pub reserved_at: UnixMs,

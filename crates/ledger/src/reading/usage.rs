@@ -17,11 +17,11 @@ use tollgate_types::ids::{AccountId, KeyId};
 pub struct UsageRow {
     /// The beginning of the hour or day, in UTC.
     pub begin: UnixMs,
-    /// The key.
+    /// API key of the call.
     pub key: KeyId,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// Usage and charges.
+    /// Usage and charges, summed up.
     pub total: UsageTotal,
 }
 
@@ -32,7 +32,7 @@ pub struct UsageOfAll {
     pub begin: UnixMs,
     /// The public id of the model.
     pub model: Arc<str>,
-    /// Usage and charges.
+    /// Usage and charges, summed up.
     pub total: UsageTotal,
 }
 

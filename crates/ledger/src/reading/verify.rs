@@ -74,7 +74,7 @@ pub struct VerificationReport {
     pub open_holds: usize,
     /// The books, by double entry over the same records.
     pub books: TrialBalance,
-    /// All accounts.
+    /// All accounts of the ledger.
     pub accounts: Vec<Account>,
     /// Violations; empty if the ledger is sound.
     pub violations: Vec<String>,

@@ -41,7 +41,7 @@ impl Actor {
         }
     }
 
-    /// The operator's name.
+    /// Name of the operator in `admin.operators`.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {

@@ -24,7 +24,7 @@ pub enum CodeKind {
 /// A code, without the code itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
-    /// Its id.
+    /// Unique id, assigned at creation.
     pub id: CodeId,
     /// Hash of the code.
     pub hash: KeyHash,
@@ -38,18 +38,18 @@ pub struct Code {
     pub expires_at: Option<UnixMs>,
     /// Operator's note.
     pub note: String,
-    /// Creation time.
+    /// Time of the creation.
     pub created_at: UnixMs,
 }
 
 /// A code with its use and revocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedCode {
-    /// The code.
+    /// Code that the record concerns.
     pub code: Arc<Code>,
     /// Number of uses so far.
     pub used: usize,
-    /// Time of revocation.
+    /// Time when it was revoked.
     pub revoked_at: Option<UnixMs>,
 }
 

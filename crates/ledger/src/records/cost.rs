@@ -35,7 +35,7 @@ pub struct CallCost {
     pub key: KeyId,
     /// The public id of the model that was called.
     pub model: Arc<str>,
-    /// The called upstream.
+    /// Upstream that was called.
     pub upstream: Arc<str>,
     /// Name of the credential used; empty if the upstream has only one.
     pub credential: Arc<str>,
@@ -43,7 +43,7 @@ pub struct CallCost {
     pub upstream_model: Arc<str>,
     /// Id of the request; for a task, its number.
     pub request: RequestId,
-    /// Kind of cost.
+    /// Kind of cost to the operator.
     pub kind: CostKind,
     /// Usage billed by the upstream.
     pub usage: Usage,
@@ -96,7 +96,7 @@ pub struct MarginCell {
     pub day: u32,
     /// The account whose calls they are.
     pub account: AccountId,
-    /// Requested model.
+    /// Model that the request named.
     pub model: Arc<str>,
     /// The upstream that answered.
     pub upstream: Arc<str>,

@@ -230,7 +230,7 @@ pub enum OpenError {
     Moved {
         /// Path of the marker file.
         path: PathBuf,
-        /// Contents found.
+        /// Contents of the file as found.
         says: String,
     },
     /// The journal has bytes that were not written like this.
@@ -254,7 +254,7 @@ pub enum OpenError {
     Forked {
         /// The directory.
         dir: PathBuf,
-        /// Contents found.
+        /// Contents of the file as found.
         says: String,
     },
     /// The journal is readable, but contains an impossible sequence of records.

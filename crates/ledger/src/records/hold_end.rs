@@ -15,7 +15,7 @@ pub struct Charge {
     pub owed: Nanousd,
     /// Amount borne by the operator.
     pub written_off: Nanousd,
-    /// Usage.
+    /// Usage of the call, by unit.
     pub usage: Usage,
     /// Source of the usage figures.
     pub source: UsageSource,

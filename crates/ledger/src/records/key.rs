@@ -9,7 +9,7 @@ use tollgate_types::secret::KeyHash;
 /// A customer's API key, without the key itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// Its id.
+    /// Unique id, assigned at creation.
     pub id: KeyId,
     /// Account that pays for its calls.
     pub account: AccountId,
@@ -23,7 +23,7 @@ pub struct Key {
     pub expires_at: Option<UnixMs>,
     /// True if it was disabled.
     pub disabled: bool,
-    /// Creation time.
+    /// Time of the creation.
     pub created_at: UnixMs,
     /// Time of the last change.
     pub updated_at: UnixMs,

@@ -32,7 +32,7 @@ pub enum LossCause {
 }
 
 impl LossCause {
-    /// All causes.
+    /// All causes of a loss.
     pub const ALL: [Self; 5] =
         [Self::Retry, Self::ConnectionLost, Self::Untold, Self::Undelivered, Self::Unpriced];
 
@@ -66,7 +66,7 @@ pub struct LossRecord {
     pub model: Arc<str>,
     /// Upstream that may bill for it.
     pub upstream: String,
-    /// The call.
+    /// Call that the record concerns.
     pub request: RequestId,
     /// Cause: a word of at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,

@@ -35,9 +35,9 @@ use tollgate_types::limit::Rates;
 pub enum Record {
     /// An account was opened, without money.
     AccountCreated {
-        /// Its id.
+        /// Unique id, assigned at creation.
         account: AccountId,
-        /// Display name.
+        /// Name shown to its owner.
         name: String,
         /// Time of the event.
         at: UnixMs,
@@ -48,7 +48,7 @@ pub enum Record {
         account: AccountId,
         /// The caller's id of this grant: the same id is granted once.
         id: String,
-        /// Amount; above zero.
+        /// Amount of money, above zero.
         amount: Nanousd,
         /// Time of the event.
         at: UnixMs,
@@ -59,9 +59,9 @@ pub enum Record {
         account: AccountId,
         /// The caller's id of this refund.
         id: String,
-        /// The settled hold.
+        /// Hold whose charge is refunded.
         hold: HoldId,
-        /// Amount; above zero.
+        /// Amount of money, above zero.
         amount: Nanousd,
         /// Charge of the hold: the bound of all its refunds together.
         charged: Nanousd,
@@ -76,7 +76,7 @@ pub enum Record {
     Reserved(Arc<Reservation>),
     /// More money was set aside under an open hold.
     Extended {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The open hold.
         hold: HoldId,
@@ -87,7 +87,7 @@ pub enum Record {
     },
     /// A hold ended with a charge; what it did not need is available again.
     Posted {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
@@ -95,7 +95,7 @@ pub enum Record {
         charged: Nanousd,
         /// Amount borne by the operator.
         written_off: Nanousd,
-        /// Usage.
+        /// Usage of the call, by unit.
         usage: Usage,
         /// Source of the usage figures.
         source: UsageSource,
@@ -104,11 +104,11 @@ pub enum Record {
     },
     /// A hold ended without a charge.
     Voided {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// Reason.
+        /// Reason for the end, for people.
         reason: VoidReason,
         /// Time of the event.
         at: UnixMs,
@@ -116,7 +116,7 @@ pub enum Record {
     /// A hold that a crash had left open was ended at the next start. It is in doubt what the call
     /// really cost.
     Recovered {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
@@ -131,7 +131,7 @@ pub enum Record {
     KeyLimited {
         /// Account of the key.
         account: AccountId,
-        /// The key.
+        /// API key of the call.
         key: KeyId,
         /// All limits of the key.
         limits: KeyLimits,
@@ -140,7 +140,7 @@ pub enum Record {
     },
     /// The rate limits that all keys of an account share were set; they replace the earlier ones.
     AccountLimited {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// All rate limits of the account.
         rates: Rates,
@@ -151,7 +151,7 @@ pub enum Record {
     Acted(Arc<Act>),
     /// An account was renamed.
     AccountRenamed {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// New display name.
         name: String,
@@ -160,7 +160,7 @@ pub enum Record {
     },
     /// An account was suspended or resumed.
     AccountSuspended {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// True if the account's keys are refused from now on.
         suspended: bool,
@@ -172,7 +172,7 @@ pub enum Record {
     /// A session was logged out: a customer's, or an operator's if the account is
     /// [`AccountId::OPERATOR`].
     SessionEnded {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The session.
         session: SessionId,
@@ -185,14 +185,14 @@ pub enum Record {
     CodeCreated(Arc<Code>),
     /// A code was revoked: nobody can use it any more.
     CodeRevoked {
-        /// The code.
+        /// Code that the record concerns.
         code: CodeId,
         /// Time of the event.
         at: UnixMs,
     },
     /// A code was used. The credit that it gives is in the same group.
     CodeUsed {
-        /// The code.
+        /// Code that the record concerns.
         code: CodeId,
         /// Account that used it; the record itself belongs to the operator.
         by: AccountId,
@@ -214,7 +214,7 @@ pub enum Record {
     Announced {
         /// Account of the task.
         account: AccountId,
-        /// The task.
+        /// Task that the record concerns.
         task: TaskId,
         /// The attempt.
         tried: Arc<DeliveryAttempt>,
@@ -231,25 +231,25 @@ pub enum Record {
     },
     /// A node got money to spend.
     Leased {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
-        /// Amount; above zero.
+        /// Amount of money, above zero.
         amount: Nanousd,
         /// Time of the event.
         at: UnixMs,
     },
     /// A node gave money back that it had not spent.
     Returned {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
-        /// Amount; above zero.
+        /// Amount of money, above zero.
         amount: Nanousd,
         /// Time of the event.
         at: UnixMs,
     },
     /// A hold went with its task to where the fleet keeps its money.
     HandedOver {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The hold that ends here.
         hold: HoldId,
@@ -259,11 +259,11 @@ pub enum Record {
     /// Somebody has said what became of money that a silent node of a fleet had out. It moves in the
     /// treasury, and nothing here.
     SuspenseResolved {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// Node that had leased the money.
         node: NodeId,
-        /// Amount; above zero.
+        /// Amount of money, above zero.
         amount: Nanousd,
         /// Resolution of the suspense.
         end: SuspenseEnd,
@@ -274,7 +274,7 @@ pub enum Record {
     },
     /// A hold ended with a charge of which the account could not pay all: the rest is its debt.
     PostedOwing {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
@@ -284,7 +284,7 @@ pub enum Record {
         owed: Nanousd,
         /// Amount borne by the operator.
         written_off: Nanousd,
-        /// Usage.
+        /// Usage of the call, by unit.
         usage: Usage,
         /// Source of the usage figures.
         source: UsageSource,
@@ -293,7 +293,7 @@ pub enum Record {
     },
     /// Money that became available paid a debt, wholly or in part.
     DebtPaid {
-        /// The account.
+        /// Account that the record concerns.
         account: AccountId,
         /// Amount; above zero and within the debt.
         amount: Nanousd,
@@ -308,7 +308,7 @@ pub enum Record {
         id: String,
         /// Amount; above zero and within the debt.
         amount: Nanousd,
-        /// Reason.
+        /// Reason for the end, for people.
         note: String,
         /// Time of the event.
         at: UnixMs,

@@ -26,7 +26,7 @@ pub struct Reservation {
     pub model: Arc<str>,
     /// The price that it is charged by; `None` of calls from before there were versions.
     pub price: Option<PriceVersion>,
-    /// The call.
+    /// Call that the record concerns.
     pub request: RequestId,
     /// Maximum cost of the call.
     pub amount: Nanousd,

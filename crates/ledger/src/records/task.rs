@@ -30,7 +30,7 @@ pub struct Task {
 /// Immutable facts of a task, fixed at its submit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Its id.
+    /// Unique id, assigned at creation.
     pub id: TaskId,
     /// Account of the task.
     pub account: AccountId,
@@ -135,7 +135,7 @@ pub struct EndedTask {
     pub document: String,
     /// Amount paid by the customer.
     pub charged: Nanousd,
-    /// Usage.
+    /// Usage of the call, by unit.
     pub usage: Usage,
     /// Time of the end.
     pub at: UnixMs,
@@ -160,7 +160,7 @@ pub enum Webhook {
 }
 
 impl Task {
-    /// Its id.
+    /// Unique id, assigned at creation.
     #[must_use]
     pub fn id(&self) -> TaskId {
         self.intent.id

@@ -35,13 +35,13 @@ pub struct Balance {
 /// An account with its current balance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Its id.
+    /// Unique id, assigned at creation.
     pub id: AccountId,
-    /// Display name.
+    /// Name shown to its owner.
     pub name: String,
-    /// Creation time.
+    /// Time of the creation.
     pub created_at: UnixMs,
-    /// Its money.
+    /// Current balance of the account.
     pub balance: Balance,
     /// Cost of its calls that was written off, borne by the operator.
     pub written_off: Nanousd,
@@ -234,7 +234,7 @@ fn negated(amount: Nanousd) -> Result<Nanousd, &'static str> {
 /// Sums over all accounts, saturating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of accounts.
+    /// Number of accounts in it.
     pub accounts: usize,
     /// Their money.
     pub balance: Balance,

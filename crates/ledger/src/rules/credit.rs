@@ -39,7 +39,7 @@ pub enum CreditFault {
 pub struct CreditChange {
     /// The new credit line.
     pub limit: Nanousd,
-    /// Additional amount lent.
+    /// Amount that was lent in addition.
     pub lent: Nanousd,
     /// Amount withdrawn from the available money.
     pub withdrawn: Nanousd,

@@ -35,12 +35,12 @@ pub enum BookAccount {
     WrittenOff,
     /// Cost of upstreams by kind.
     UpstreamCost {
-        /// Kind of cost.
+        /// Kind of cost to the operator.
         kind: CostKind,
     },
     /// Liability to an upstream for a credential's use.
     Payable {
-        /// The called upstream.
+        /// Upstream that was called.
         upstream: Arc<str>,
         /// Name of the credential; empty if the upstream has only one.
         credential: Arc<str>,

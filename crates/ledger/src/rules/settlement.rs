@@ -8,7 +8,7 @@ use tollgate_money::price::{Prices, Usage, UsageSource};
 pub struct Settlement {
     /// Cost. It may exceed the hold: see [`Hold::post`](crate::Hold::post).
     pub charge: Nanousd,
-    /// Usage.
+    /// Usage of the call, by unit.
     pub usage: Usage,
     /// Source of the usage figures.
     pub source: UsageSource,

@@ -20,9 +20,9 @@ pub struct Traits {
     pub video_input: Option<bool>,
     /// The tier in which the request is served. An upstream may serve it in another than was asked for.
     pub service_tier: Option<ServiceTier>,
-    /// Inference speed.
+    /// Inference speed of the request.
     pub speed: Option<Speed>,
-    /// Region of inference.
+    /// Region in which inference ran.
     pub inference_geo: Option<InferenceGeo>,
     /// True if the model thinks before it answers.
     pub thinking: Option<bool>,
@@ -115,9 +115,9 @@ impl ServiceTier {
 }
 
 words! {
-    /// Inference speed.
+    /// Inference speed of the request.
     Speed {
-        /// The usual speed.
+        /// The usual speed of inference.
         Standard = "standard",
         /// Faster, at a higher price.
         Fast = "fast",
@@ -125,9 +125,9 @@ words! {
 }
 
 words! {
-    /// Region of inference.
+    /// Region in which inference ran.
     InferenceGeo {
-        /// Any region.
+        /// Any region with free capacity.
         Global = "global",
         /// The United States.
         Us = "us",
@@ -151,15 +151,15 @@ words! {
 words! {
     /// The quality of an image.
     Quality {
-        /// GPT-style models.
+        /// A quality of GPT-style models.
         Low = "low",
-        /// GPT-style models.
+        /// A quality of GPT-style models.
         Medium = "medium",
-        /// GPT-style models.
+        /// A quality of GPT-style models.
         High = "high",
-        /// DALL-E-style models.
+        /// A quality of DALL-E-style models.
         Standard = "standard",
-        /// DALL-E-style models.
+        /// A quality of DALL-E-style models.
         Hd = "hd",
     }
 }

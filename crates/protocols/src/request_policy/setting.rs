@@ -21,7 +21,7 @@ pub(in super::super) enum Setting {
 
 /// A lifetime of a prompt cache.
 pub(in super::super) struct Lifetime {
-    /// Name in requests.
+    /// Name as it stands in requests.
     pub(in super::super) word: &'static str,
     /// The unit that needs a price before it may be asked for; `None` for the usual lifetime.
     pub(in super::super) unit: Option<Unit>,

@@ -68,7 +68,7 @@ pub struct Query {
     pub key: Option<KeyId>,
     /// Only requests with this status.
     pub status: Option<StatusFilter>,
-    /// Failed requests only.
+    /// Only requests that have failed.
     pub errors_only: bool,
 }
 

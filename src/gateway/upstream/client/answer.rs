@@ -45,7 +45,7 @@ pub(super) enum Keep {
 pub(super) enum UnreadAnswer {
     /// Number of bytes to come.
     Length(u64),
-    /// A chunked body.
+    /// Body with the chunked encoding.
     Chunks(ChunkScan),
     /// The body ends with the connection, which is still open.
     UntilClose,

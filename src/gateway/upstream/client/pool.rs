@@ -129,7 +129,7 @@ pub(super) fn acked(stream: &Stream) -> Option<u64> {
     Some(stream.get_socket_digest()?.tcp_info()?.tcpi_bytes_acked)
 }
 
-/// Idle connections.
+/// Idle connections of one target.
 struct Idle {
     max: usize,
     kept: Mutex<UnusedByTarget>,

@@ -30,9 +30,9 @@ pub struct AccountTally {
     pub written_off: Nanousd,
     /// Keys, whatever became of them.
     pub keys: u64,
-    /// Number of grants.
+    /// Number of grants to accounts.
     pub grants: u64,
-    /// Number of refunds.
+    /// Number of refunds to accounts.
     pub refunds: u64,
     /// Number of write-offs of debts.
     #[serde(default)]

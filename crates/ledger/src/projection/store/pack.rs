@@ -64,7 +64,7 @@ impl PruneCutoff {
 
 /// A compacted copy in progress.
 pub(super) struct Packing {
-    /// The ledger's directory.
+    /// Data directory of the ledger.
     dir: PathBuf,
     db: sled::Db,
     cut: PruneCutoff,

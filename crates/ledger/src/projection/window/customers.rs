@@ -37,7 +37,7 @@ pub(crate) struct CustomerChanges {
     pub(crate) tried: HashMap<TaskId, Arc<DeliveryAttempt>>,
     /// Position in the fleet's directory.
     pub(crate) followed: Option<Seq>,
-    /// Submitted tasks.
+    /// Tasks that were submitted meanwhile.
     pub(crate) begun: HashMap<TaskId, (AccountId, UnixMs)>,
 }
 

@@ -120,7 +120,7 @@ enum ExportedEvent<'a> {
     /// The credit line of an account was set.
     CreditLine {
         limit: Nanousd,
-        /// Additional amount lent.
+        /// Amount that was lent in addition.
         lent: Nanousd,
         /// Withdrawn from the available money.
         withdrawn: Nanousd,
@@ -206,7 +206,7 @@ struct CostLine<'a> {
 struct ActLine<'a> {
     /// `operator`, `customer` or `gateway`.
     by: &'static str,
-    /// The operator's name.
+    /// Name of the operator in `admin.operators`.
     operator: Option<&'a str>,
     act: &'a str,
     subject: &'a str,
