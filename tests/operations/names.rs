@@ -42,15 +42,15 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
     Swept Taken Told Understood Unpaid Woken Written Begun Withheld Reread";
 
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
-const SHORT_DOCS: usize = 307;
+const SHORT_DOCS: usize = 223;
 /// Type names that two modules define. Goal: 60.
 const TWICE: usize = 37;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
-const PRODUCT_PARTICIPLES: usize = 5;
+const PRODUCT_PARTICIPLES: usize = 3;
 /// `PRODUCT_PARTICIPLES` for the integration tests.
-const TESTS_PARTICIPLES: usize = 27;
+const TESTS_PARTICIPLES: usize = 1;
 /// Documentation that begins with one of `RELATIVES`, in tenths of a percent. Goal: 40.
-const PRODUCT_RELATIVES: usize = 2;
+const PRODUCT_RELATIVES: usize = 1;
 /// `PRODUCT_RELATIVES` for the integration tests.
 const TESTS_RELATIVES: usize = 0;
 /// Type names that are no nouns.
