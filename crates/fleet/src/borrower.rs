@@ -150,8 +150,8 @@ impl Borrower {
         }
     }
 
-    /// An account runs low here: it is looked at with the next sync, which is due now unless the
-    /// treasury had little of it the last time.
+    /// Reports that an account runs low on this node. The next sync considers it, and is due now unless the
+    /// treasury lent less than was requested last time.
     pub fn runs_low(&mut self, account: AccountId) {
         let need = self.needs.entry(account).or_default();
         if need.short.is_none() && !need.is_scarce {

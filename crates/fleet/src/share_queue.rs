@@ -87,7 +87,8 @@ impl ShareQueue {
         WaitingCall { share_queue: self, key: (account, key), number }
     }
 
-    /// All keys of the syncs, with the amounts that their calls wait for.
+    /// API keys for the next sync: those with waiting calls, and those with a share on this node. Each has
+    /// the smallest and the total amount that its calls wait for.
     pub(crate) fn waiting(&self) -> Vec<CapDemand> {
         let keys = self.keys.lock();
         let waiting = keys.iter().map(|(&(account, key), calls)| CapDemand {

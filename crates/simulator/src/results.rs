@@ -36,7 +36,8 @@ pub(super) fn video_url(http_request: &ReceivedRequest<'_>) -> String {
     url(http_request, &format!("video-{}-0.mp4", http_request.number))
 }
 
-/// The settings in the request's path are in the URL too, so that they hold for the file as well.
+/// URL of the result file `name`. It repeats the simulator's settings from the path of the request, so that
+/// they also apply to the download.
 fn url(http_request: &ReceivedRequest<'_>, name: &str) -> String {
     let settings: String = http_request.settings().map(|segment| format!("/{segment}")).collect();
     format!("http://{}{settings}/{DIRECTORY}/{name}", http_request.host)

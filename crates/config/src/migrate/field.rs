@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// A sentence names nothing that the gateway does not have: its fields are looked up in the schemas.
+    /// Every field named in a hint of the migration exists in the schema of `routes.yaml` or `models.yaml`.
     #[test]
     fn every_field_that_a_sentence_names_is_there() {
         let mut fields = Vec::new();

@@ -17,7 +17,8 @@ impl<'a> Values<'a> {
         self.params.get(field).or_else(|| self.shared.and_then(|values| values.get(field)))
     }
 
-    /// A field as text of ours, with variables of ours.
+    /// The value of a field in the syntax of the new files: LiteLLM's `os.environ/NAME` becomes `${NAME}`,
+    /// and `$` is escaped as `$$`. `None` if the field is absent or not text.
     pub(super) fn filled(&self, field: &str) -> Option<String> {
         self.get(field).and_then(YamlNode::text).map(Migration::filled)
     }

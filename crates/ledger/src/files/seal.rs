@@ -60,7 +60,8 @@ pub(crate) fn list_of(accounts: impl Iterator<Item = AccountId>) -> Vec<u8> {
     short.iter().flat_map(|account| account.to_le_bytes()).collect()
 }
 
-/// An account in a list: short, and seldom another one's.
+/// Number of an account folded to 32 bits, for the list of accounts beside a seal. Two accounts rarely share
+/// a value.
 fn short(account: AccountId) -> u32 {
     let [a, b, c, d, e, f, g, h] = account.number().to_le_bytes();
     u32::from_le_bytes([a ^ e, b ^ f, c ^ g, d ^ h])

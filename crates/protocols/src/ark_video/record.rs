@@ -26,7 +26,8 @@ pub(super) fn text_of(answer: &Bytes, read: &Value) -> String {
     }
 }
 
-/// The text without long members that nobody has paid for, if it is too large.
+/// Returns `text`. Above `DOCUMENT_BYTES_MAX`, members longer than `SMALL_BYTES_MAX` are removed, except
+/// those in `KEPT`.
 fn fit(object: &Object<'_>, text: &str) -> String {
     if text.len() <= DOCUMENT_BYTES_MAX {
         return text.to_owned();

@@ -195,7 +195,7 @@ impl Costs {
         u64::from(self.0 >> 16)
     }
 
-    /// The sum of these and of what follows.
+    /// Adds the costs of the characters that follow.
     pub(super) fn plus(self, more: Self) -> Self {
         Self(self.0.wrapping_add(more.0))
     }

@@ -16,7 +16,7 @@ pub(super) struct ChatChunk<'a> {
     pub(super) has_choices: bool,
     /// A choice has a reason to finish.
     pub(super) finishes: bool,
-    /// True if it is the requested maximum of output.
+    /// True if the reason why a choice finished is that the output limit was reached.
     pub(super) ends_at_limit: bool,
     pub(super) has_error: bool,
     pub(super) service_tier: Option<ServiceTier>,

@@ -179,7 +179,8 @@ impl PolicyReader<'_> {
         Some(())
     }
 
-    /// A tool within a message: what it costs does not depend on the content around it.
+    /// Checks a tool that is defined within a message. A refusal is recorded in `setting_refusal`, so that
+    /// the content around it cannot turn the tool into data.
     fn definition(&mut self, value: &mut Cursor<'_>) -> Option<()> {
         let earlier = self.refusal.take();
         self.tool(value)?;

@@ -47,7 +47,7 @@ impl BilledUnits {
     }
 }
 
-/// The reports of an answer: of several the dearest.
+/// Usage reported in a response. If it is reported several times, the largest values are kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AudioReport {
     /// Seconds of audio, begun ones and all.

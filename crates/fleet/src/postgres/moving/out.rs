@@ -52,7 +52,8 @@ pub(in crate::postgres) async fn is_still_here(tx: &Transaction<'_>) -> Result<(
 }
 
 impl Db {
-    /// The end of the directory.
+    /// Position of the last entry of the fleet's directory, and the id of the move that took everything out,
+    /// if any.
     pub(crate) async fn head(&self) -> Result<DirectoryHead, DbError> {
         let sql = "SELECT seq, moved_out FROM tollgate.head WHERE id = 1";
         let row = self.query_one(sql, &[]).await?;

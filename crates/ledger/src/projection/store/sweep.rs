@@ -27,7 +27,7 @@ const STEP_BYTES: usize = if cfg!(test) { 64 } else { 128 << 10 };
 /// A read of all rows in progress.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// Number of the read, which a reopened store continues.
+    /// Random id of this sweep. A sweep continues in a reopened store, so the id must not repeat.
     name: u64,
     /// Rows that a state needs, without those of tasks.
     state: MemoryRows,
