@@ -54,7 +54,7 @@ pub(super) struct ServeOverrides {
 
 impl Serve {
     pub(super) fn run(self, program: &Program) -> anyhow::Result<ExitCode> {
-        // First of all: the allocator takes its settings only before there is a second thread.
+        // First of all: the allocator's settings are plain variables, which a second thread may read meanwhile.
         tollgate_process_memory::keep_little();
         let sources = self.files.sources();
         let overrides = self.places.overrides();

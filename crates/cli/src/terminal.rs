@@ -100,7 +100,7 @@ impl<W: Write> Printable<W> {
             self.inner.write_all(text.as_bytes())?;
             let invalid = chunk.invalid();
             let is_last = chunks.peek().is_none();
-            // Writers such as serde_json split a text anywhere, also within a character.
+            // The pieces of a streamed response end anywhere, also within a character.
             if is_last && is_beginning(invalid) {
                 self.begun = invalid.to_vec();
             } else if !invalid.is_empty() {

@@ -368,13 +368,13 @@ impl Finder {
             self.refuse(mark, message, Some("keys are the names of fields, models and upstreams"));
             return true;
         }
-        // `serde_yaml` refuses equal keys too, but as malformed YAML: here the key is named, with advice.
+        // `serde_yaml` refuses equal keys too, but that would be shown as malformed YAML, without advice.
         let is_new = seen.insert(text.to_owned());
         *key = Some((text.to_owned(), mark));
         if style == ScalarStyle::Plain && text == "<<" {
             let help = "write the fields out where they are used";
             self.refuse(mark, "merge keys are not read here".to_owned(), Some(help));
-        // `on`, `1.0` or `null` as the name of a model would be a boolean, a number or nothing to YAML.
+        // `true`, `1.0` or `null` as the name of a model would be a boolean, a number or nothing to YAML.
         } else if style == ScalarStyle::Plain && !is_text(text) {
             let message = format!("the key `{text}` is not text to YAML");
             self.refuse(mark, message, Some("put it in quotes"));

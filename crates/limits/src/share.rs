@@ -131,8 +131,7 @@ impl Share {
     /// Counts requested units.
     pub(super) fn request(&self, units: u64) {
         self.requested.fetch_add(units.min(u64::from(u32::MAX)), Ordering::Relaxed);
-        // Read first: nearly no request is the largest, and a write would take the cache line from all
-        // other threads.
+        // Read first: nearly no request is the largest, and a load costs less than an atomic write.
         if self.largest.load(Ordering::Relaxed) < units {
             self.largest.fetch_max(units, Ordering::Relaxed);
         }

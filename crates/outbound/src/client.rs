@@ -87,7 +87,7 @@ impl Clients {
         if let Some((_, client)) = made.iter().find(|(key, _)| key == reach) {
             return client.clone();
         }
-        // All of them: they are of reloads long past, and what is still used is made again.
+        // All of them: most are of earlier configurations, and what is still used is made again.
         if made.len() >= CLIENTS_MAX {
             made.clear();
         }

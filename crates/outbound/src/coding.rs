@@ -122,7 +122,7 @@ impl ContentDecoder {
             }
             b"zstd" => {
                 let mut decoder = ZstdDecoder::new().ok()?;
-                // Otherwise a frame's header decides how much memory is taken.
+                // Otherwise a frame's header may ask for a window of 128 MiB, the library's own bound.
                 decoder.set_parameter(DParameter::WindowLogMax(ZSTD_WINDOW_BITS)).ok()?;
                 Self::Zstd(decoder)
             }

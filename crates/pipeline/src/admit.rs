@@ -42,7 +42,7 @@ pub async fn admit(
         Ok(hold) => {
             Ok(AdmitOutcome::Admitted(priced.admitted(Payment::Held(hold), Holding::Whole)))
         }
-        // Another request has taken the money since `has_plenty`.
+        // Another request has taken the money since `has_plenty`, or the fleet has less than this node had heard.
         Err(Refusal::Insufficient { .. } | Refusal::Held { .. }) => {
             Ok(AdmitOutcome::Tight(Box::new(priced)))
         }

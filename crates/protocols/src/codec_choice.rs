@@ -180,7 +180,7 @@ impl ChatTools {
         };
         let is_there = |field: &str| {
             let tools = body.get_non_null(field);
-            // An empty list is what SDKs send without tools, and no API refuses that.
+            // An empty list has no tools. OpenAI refuses it, in words of its own.
             tools.is_some_and(|tools| tools.elements().is_none_or(|mut all| all.next().is_some()))
         };
         self != Self::Always && (is_there("tools") || is_there("functions")) && is_refused()

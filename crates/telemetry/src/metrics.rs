@@ -398,7 +398,7 @@ impl Metrics {
     /// Everything in Prometheus' text format, version 0.0.4.
     #[must_use]
     pub fn encode(&self, ledger: &LedgerFigures, requests: request_log::LogFigures) -> String {
-        // Held to the end: two scrapes at one time would both add the same increase to a counter.
+        // Two scrapes at one time would both add the same increase to a counter.
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
         TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {

@@ -16,7 +16,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, serde_json::Error> {
     match std::str::from_utf8(text) {
         Ok(text) => serde_json::from_str(text),
-        // Only this parser's error says where the text is no UTF-8.
+        // For an error of the same type, with line and column. It lets such bytes pass where nothing reads them.
         Err(_) => serde_json::from_slice(text),
     }
 }

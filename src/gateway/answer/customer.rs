@@ -231,8 +231,8 @@ impl<'a> Customer<'a> {
         // Boxed: it is large, and most responses do without it.
         let answered = filters.fail_downstream(self.session, &error, self.ctx);
         let _reuse = Box::pin(answered).await;
-        // A client would keep a connection over HTTP/1.1, and its next request would wait there. Over HTTP/2 only
-        // an answer has its end now that has none.
+        // Over HTTP/1.1 a client would keep the connection, and its next request would wait there. Over HTTP/2
+        // this resets the stream, unless the answer has ended.
         self.session.as_downstream_mut().shutdown().await;
         call.wait_without_limit();
         Ok(())

@@ -57,7 +57,7 @@ pub(crate) async fn answer_of_first(
             }
             Some(first) if Instant::now() >= deadline => return Err(repetition(&first, mark)),
             None if Instant::now() >= deadline => return Err(overtaken()),
-            // It has failed since, which the next look sees.
+            // It is under way, or has failed since: the next look tells.
             Some(_) | None => {}
         }
         let Some(session) = &mut session else {

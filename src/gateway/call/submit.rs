@@ -90,7 +90,7 @@ pub(crate) async fn answer(
     let customers = session.req_header().headers.clone();
     let mut submit = SubmitTo { gateway, headers: &customers, opened: None };
     let submitted = submit.ask(ctx).await;
-    // Its record is still open: no upstream has taken the task, or may have.
+    // Its record is still open: no upstream has taken the task, and none may have taken it.
     if let Some(task) = submit.opened {
         reject(gateway, &task).await;
     }

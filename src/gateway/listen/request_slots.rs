@@ -129,7 +129,7 @@ impl RequestSlots {
         stream_bytes: Option<usize>,
     ) -> Result<RequestSlot, GatewayError> {
         let (in_use, percent) = (&slot.holder, limits.per_account.requests_in_flight_percent);
-        // With fewer descriptors than slots, one account could take all connections within its share of slots.
+        // With fewer connections than slots, one account could take all connections within its share of slots.
         if bounds.connections < limits.requests_in_flight_max {
             let rule = PoolRule { max: bounds.connections, percent };
             let enter =

@@ -112,7 +112,7 @@ macro_rules! plain_session {
             false
         }
 
-        // Pingora's own loop sends it upstream; the gateway writes heads itself.
+        // Pingora reads it only to make a subrequest of a session, and the gateway makes none.
         fn pseudo_raw_h1_request_header(&self) -> bytes::Bytes {
             bytes::Bytes::new()
         }

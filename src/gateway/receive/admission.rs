@@ -40,7 +40,7 @@ impl Gateway {
     ) -> Result<Arc<Key>, GatewayError> {
         let head = session.req_header();
         let headers = &head.headers;
-        // Google's clients send the key in the query. Elsewhere it is not read there, since URLs are logged.
+        // Google's API takes the key in the query as well. Elsewhere it is not read there, since URLs are logged.
         let in_query = match ctx.routing.envelope {
             Envelope::Google => content_path::key_in_query(head.uri.query()),
             _ => None,

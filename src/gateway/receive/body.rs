@@ -96,7 +96,8 @@ pub(crate) async fn read(
         .make_room(length.unwrap_or(0), limits.budget_bytes_max, limits.account.as_ref())
         .map_err(|full| budget.shed(full))?;
     if expects_continue(session) {
-        // Sent here and not by Pingora, and removed, so that the upstream is not asked a second time.
+        // Pingora sends none by itself, and no upstream is asked before the body is whole. Removed, since from
+        // here on the client does not wait for it any more.
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
         session.req_header_mut().remove_header(&EXPECT);
     }

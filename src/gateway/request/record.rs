@@ -299,7 +299,7 @@ impl RequestContext {
         self.record_losses(&bill);
         let costs = self.costs(&bill);
         let settlement = bill.settlement;
-        // The stage is taken out: a second settlement, as from `drop`, finds none.
+        // The stage is taken out to be settled by value; a later call finds `Settled` in its place.
         let settled = match std::mem::replace(&mut self.stage, RequestStage::Unpaid) {
             RequestStage::Unpaid => SettlementOutcome::NOTHING,
             RequestStage::Sending(sending) => sending.admitted.settle(settlement),

@@ -119,7 +119,7 @@ fn bucket(
     }
     let endpoint = endpoint(document, at, &raw)?;
     let options = BucketOptions {
-        // AWS wants the bucket in the host; most other stores have no certificate for such hosts.
+        // AWS wants the bucket in the host. Another store may have neither names nor a certificate for such hosts.
         path_style: raw.path_style.unwrap_or(raw.endpoint.is_some()),
         endpoint,
         region: raw.region,

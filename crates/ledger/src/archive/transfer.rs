@@ -256,7 +256,7 @@ fn wait<T>(receiver: &Receiver<T>, stop: Option<&Arc<AtomicBool>>) -> Result<T, 
 fn on_a_thread(
     run: impl FnOnce(&tokio::runtime::Runtime) + Send + 'static,
 ) -> Result<(), TransferError> {
-    // A runtime of its own: callers are threads that block, and some run within another runtime, where
+    // A thread with a runtime of its own: callers block, and some of them run within another runtime, where
     // `block_on` panics.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let named = std::thread::Builder::new().name("archive-transfer".to_owned());

@@ -101,7 +101,7 @@ impl ProjectionSlot {
         // Before the store goes: a query in between is to report the cause.
         *self.away.lock() = Some(cause.to_owned());
         let store = self.store.write().take();
-        // Closing flushes, which panics on the same damage that took it away.
+        // Closing flushes and syncs, unless sled has noted an error itself; a sync that fails panics.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(store)));
         if dropped.is_err() {
             log::warn!("sled panicked while it was closed");

@@ -97,8 +97,7 @@ impl Projector {
                     if flush_due.is_none() =>
                 {
                     let applied = self.backlog.applied_seq();
-                    // Only right after a flush: closing flushes as well, but only logs a failure, and does
-                    // not reach the disk.
+                    // Only right after a flush: closing flushes as well, but only logs a failure.
                     self.projected.renew(&self.dir.join("sled"), applied)?;
                 }
                 WakeReason::Demanded

@@ -112,7 +112,7 @@ macro_rules! forward {
     };
 }
 
-// The handshakes write to an `Io`, callers to the connection: neither may lose vectored writes, by which a
-// head and a body leave in one packet.
+// Handshakes with a proxy write to an `Io`, callers to the connection, where one vectored write takes a head
+// and a body.
 forward!(Io, io => *io);
 forward!(DialedConnection, connection => connection.io);

@@ -57,7 +57,7 @@ where
         DOMAIN => usize::from(read::<1, S>(stream).await?[0]),
         _ => return Err(unreadable()),
     };
-    // Read to its end, or the first bytes of the server would be taken for it.
+    // Read to its end, or its rest would be taken for the first bytes of the server.
     let mut rest = vec![0; bound + 2];
     stream.read_exact(&mut rest).await?;
     Ok(())

@@ -168,7 +168,7 @@ impl Metrics {
     /// Reads the metrics every few seconds for [`Metrics::recent`], for ever.
     pub async fn watch_recent(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(INTERVAL);
-        // After a pause of the machine one reading follows, not one for each that was missed.
+        // After a pause of the process one reading follows, not one for each that was missed.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

@@ -143,8 +143,8 @@ impl Packing {
         self.db.flush()?;
         for entry in fs::read_dir(&path)? {
             let entry = entry?.path();
-            // Sled's flush reaches the kernel alone, and the rename that follows must never name an
-            // empty file.
+            // Sled's flush writes pages out, and syncs neither the file's length nor the disk's cache. The
+            // rename that follows must never name an incomplete file.
             if entry.is_dir() { sync_directory(&entry)? } else { File::open(&entry)?.sync_all()? }
         }
         Ok(sync_directory(&path)?)
@@ -241,7 +241,8 @@ impl Store {
             packing.seal()
         });
         let dir = packing.dir.clone();
-        // Closes sled before its directory moves: its threads would recreate files under the old name.
+        // Closed before its directory moves: sled finds its blobs by path, and its lock has to be free when the
+        // copy is opened.
         drop(packing);
         let named = sealed.and_then(|()| {
             // From here on any start takes the copy, so the name comes after the flush and the
