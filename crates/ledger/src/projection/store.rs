@@ -170,7 +170,7 @@ fn is_for_queries(prefix: u8) -> bool {
 /// The open sled ledger.
 pub(crate) struct Store {
     db: sled::Db,
-    /// Sled's log. Its own `flush` reaches the kernel, not the disk, so this is flushed after it.
+    /// Sled's log file. Sled's own `flush` is `sync_file_range`, which is no barrier, so the file is synced after it.
     log: File,
     /// Held while something is applied, and while a checkpoint is read.
     applying: Mutex<()>,
