@@ -44,7 +44,7 @@ const IRREGULAR: &str = "Begun Bought Broken Built Chosen Cut Done Drawn Found G
 /// Documentation of `SHORT_DOC_WORDS` words or fewer.
 const SHORT_DOCS: usize = 223;
 /// Type names that two modules define. Goal: 60.
-const TWICE: usize = 37;
+const TWICE: usize = 39;
 /// Identifiers with one of `PARTICIPLES`, in tenths of one in 1,000 lines. Goal: 20.
 const PRODUCT_PARTICIPLES: usize = 3;
 /// `PRODUCT_PARTICIPLES` for the integration tests.

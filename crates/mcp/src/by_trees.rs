@@ -13,12 +13,13 @@ use super::{arguments, conversation};
 
 const MAX_TOKENS_DEFAULT: u64 = 4096;
 
+// Named as the types of the product: serde's messages contain the names, and both must agree.
 #[derive(Debug, Deserialize)]
-#[serde(rename = "ChatArguments", deny_unknown_fields)]
-struct TreeChatArguments {
+#[serde(deny_unknown_fields)]
+struct ChatArguments {
     model: String,
     prompt: Option<String>,
-    messages: Option<Vec<TreeChatMessage>>,
+    messages: Option<Vec<ChatMessage>>,
     system: Option<String>,
     max_tokens: Option<u64>,
     temperature: Option<f64>,
@@ -28,8 +29,8 @@ struct TreeChatArguments {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(rename = "ChatMessage", deny_unknown_fields)]
-struct TreeChatMessage {
+#[serde(deny_unknown_fields)]
+struct ChatMessage {
     role: Role,
     #[serde(default)]
     content: Value,
@@ -41,7 +42,7 @@ struct TreeChatMessage {
 
 /// Body of the model's request, or the error for the agent.
 pub(super) fn body(arguments: JsonObject, by_messages: bool) -> Result<String, String> {
-    let arguments: TreeChatArguments =
+    let arguments: ChatArguments =
         arguments::read(arguments).map_err(|error| error.into_result().content.as_text())?;
     arguments.body(by_messages, 1000).map(|body| body.to_string())
 }
@@ -56,7 +57,7 @@ impl AsText for Vec<rmcp::model::ContentBlock> {
     }
 }
 
-impl TreeChatArguments {
+impl ChatArguments {
     fn body(self, by_messages: bool, output_tokens_max: u64) -> Result<Value, String> {
         let invalid = |message: &str| {
             let error = super::tool_error::ToolError::arguments(message);
