@@ -246,7 +246,7 @@ fn functions_say_what_they_do() {
 #[test]
 fn parameters_have_names() {
     let places = poor_functions(|_, rest| takes_tuple(rest));
-    hold("functions with a tuple without a name among their parameters", &places, 34);
+    hold("functions with a tuple without a name among their parameters", &places, 31);
 }
 
 #[test]

@@ -42,37 +42,27 @@ const INPUTS_MAX: usize = 2048;
 const VOYAGE_BATCH_INPUTS_MAX: u32 = 1000;
 
 /// Fields of a request in OpenAI's protocol. The input is checked where it is measured.
-pub(super) static OPENAI_FIELDS: Allowlist = Allowlist {
-    fields: &[
-        ("input", Field::Plain),
-        ("model", Field::Plain),
-        ("encoding_format", Field::Plain),
-        ("dimensions", Field::Plain),
-        ("user", Field::Plain),
-        ("input_type", Field::Plain),
-    ],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+pub(super) static OPENAI_FIELDS: Allowlist = Allowlist::of_fields(&[
+    ("input", Field::Plain),
+    ("model", Field::Plain),
+    ("encoding_format", Field::Plain),
+    ("dimensions", Field::Plain),
+    ("user", Field::Plain),
+    ("input_type", Field::Plain),
+]);
 
 /// Fields of a request to Voyage.
-pub(super) static VOYAGE_FIELDS: Allowlist = Allowlist {
-    fields: &[
-        ("input", Field::Plain),
-        ("model", Field::Plain),
-        ("encoding_format", Field::Plain),
-        ("dimensions", Field::Plain),
-        ("input_type", Field::Plain),
-        ("truncation", Field::Plain),
-        ("output_dimension", Field::Plain),
-        ("output_dtype", Field::Plain),
-        ("user", Field::Plain),
-    ],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+pub(super) static VOYAGE_FIELDS: Allowlist = Allowlist::of_fields(&[
+    ("input", Field::Plain),
+    ("model", Field::Plain),
+    ("encoding_format", Field::Plain),
+    ("dimensions", Field::Plain),
+    ("input_type", Field::Plain),
+    ("truncation", Field::Plain),
+    ("output_dimension", Field::Plain),
+    ("output_dtype", Field::Plain),
+    ("user", Field::Plain),
+]);
 
 /// The codec of embeddings as OpenAI has them.
 #[derive(Debug)]

@@ -28,12 +28,8 @@ const INPUTS_MAX: u64 = 2048;
 const INPUT_TOKENS_ADDED_MAX: u64 = 512;
 
 /// Fields of a request. The input is checked where it is measured.
-static FIELDS: Allowlist = Allowlist {
-    fields: &[("input", Field::Plain), ("model", Field::Plain)],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+static FIELDS: Allowlist =
+    Allowlist::of_fields(&[("input", Field::Plain), ("model", Field::Plain)]);
 
 /// The codec of moderations.
 #[derive(Debug)]

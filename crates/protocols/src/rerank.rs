@@ -36,35 +36,25 @@ const VOYAGE_DOCUMENTS_MAX: u32 = 1000;
 
 /// Fields of a request in the API that Jina, vLLM, SiliconFlow and Cohere share. Query and documents are checked
 /// where they are measured.
-static OPENAI_FIELDS: Allowlist = Allowlist {
-    fields: &[
-        ("query", Field::Plain),
-        ("documents", Field::Plain),
-        ("model", Field::Plain),
-        ("top_n", Field::Plain),
-        ("return_documents", Field::Plain),
-        ("max_tokens_per_doc", Field::Plain),
-        ("instruction", Field::Plain),
-    ],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+static OPENAI_FIELDS: Allowlist = Allowlist::of_fields(&[
+    ("query", Field::Plain),
+    ("documents", Field::Plain),
+    ("model", Field::Plain),
+    ("top_n", Field::Plain),
+    ("return_documents", Field::Plain),
+    ("max_tokens_per_doc", Field::Plain),
+    ("instruction", Field::Plain),
+]);
 
 /// Fields of a request to Voyage.
-static VOYAGE_FIELDS: Allowlist = Allowlist {
-    fields: &[
-        ("query", Field::Plain),
-        ("documents", Field::Plain),
-        ("model", Field::Plain),
-        ("top_n", Field::Plain),
-        ("return_documents", Field::Plain),
-        ("truncation", Field::Plain),
-    ],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+static VOYAGE_FIELDS: Allowlist = Allowlist::of_fields(&[
+    ("query", Field::Plain),
+    ("documents", Field::Plain),
+    ("model", Field::Plain),
+    ("top_n", Field::Plain),
+    ("return_documents", Field::Plain),
+    ("truncation", Field::Plain),
+]);
 
 /// The codec of rankings as most upstreams have them.
 #[derive(Debug)]

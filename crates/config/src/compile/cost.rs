@@ -98,8 +98,8 @@ pub(super) fn compile(
                 let help = "a target of a model of its own for each cost";
                 document.note(Fault::at_key(&at.key("prices_when"), message).help(help));
             }
-            let when = (raw.prices_when.as_slice(), &own);
-            let when = prices_when::compile(document, &at.key("prices_when"), when, operations);
+            let at = at.key("prices_when");
+            let when = prices_when::compile(document, &at, &raw.prices_when, &own, operations);
             Some(TargetCost::Prices(PriceList { base, when }))
         }
     }

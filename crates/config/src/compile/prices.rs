@@ -47,8 +47,8 @@ pub(super) fn compile(
     }
     without_effect(document, &prices_at, &typed, &operations);
     suspicious(document, at, raw, &operations);
-    let when = (raw.prices_when.as_slice(), &raw.prices);
-    let when = prices_when::compile(document, &at.key("prices_when"), when, &operations);
+    let at = at.key("prices_when");
+    let when = prices_when::compile(document, &at, &raw.prices_when, &raw.prices, &operations);
     PriceList { base: prices(&raw.prices), when }
 }
 
@@ -144,18 +144,19 @@ fn suspicious(
 ) {
     let is_text = operations.iter().any(|operation| operation.info().is_prompt);
     let prices_at = at.key("prices");
-    suspicious_prices(document, &prices_at, (&raw.prices, &raw.prices), is_text);
+    suspicious_prices(document, &prices_at, &raw.prices, &raw.prices, is_text);
     for (index, one) in raw.prices_when.iter().enumerate() {
         let at = at.key("prices_when").index(index).key("prices");
-        suspicious_prices(document, &at, (&one.prices, &one.prices.over(&raw.prices)), is_text);
+        suspicious_prices(document, &at, &one.prices, &one.prices.over(&raw.prices), is_text);
     }
 }
 
-/// Warns about prices that were `typed` at one place, where `whole` are the resulting prices.
+/// Warns about prices that were typed at one place (`typed_here`), where `whole` are the resulting prices.
 fn suspicious_prices(
     document: &mut Document,
     at: &DocumentPath,
-    (typed_here, whole): (&raw::PricesSection, &raw::PricesSection),
+    typed_here: &raw::PricesSection,
+    whole: &raw::PricesSection,
     is_text: bool,
 ) {
     // The slip costs most where it goes unseen: a price per token in the place of one per million.

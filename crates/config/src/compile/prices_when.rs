@@ -13,7 +13,8 @@ use tollgate_protocols::Operation;
 pub(super) fn compile(
     document: &mut Document,
     at: &DocumentPath,
-    (when, base): (&[raw::PricesWhenEntry], &raw::PricesSection),
+    when: &[raw::PricesWhenEntry],
+    base: &raw::PricesSection,
     operations: &[Operation],
 ) -> Vec<(Condition, Prices)> {
     let mut compiled: Vec<(Condition, Prices)> = Vec::with_capacity(when.len());

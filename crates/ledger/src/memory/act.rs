@@ -122,7 +122,7 @@ impl IdempotencyIndex {
 
     /// Removes expired keys of idempotent writes.
     pub(crate) fn forget(&mut self, now: UnixMs) {
-        self.0.retain(|_, done| is_recent(done.at, (now, IDS_KEPT)));
+        self.0.retain(|_, done| is_recent(done.at, now, IDS_KEPT));
     }
 }
 
@@ -175,7 +175,7 @@ impl ActorScope<'_> {
         let found = ids.0.get(&(self.actor.clone(), scope(&self.actor, account), id.clone()));
         // Expired keys are removed by maintenance only, so one that lingers must not count longer than
         // promised.
-        match found.filter(|done| is_recent(done.at, (UnixMs::now(), IDS_KEPT))) {
+        match found.filter(|done| is_recent(done.at, UnixMs::now(), IDS_KEPT)) {
             // A reused key with another body is a client's bug: to answer with the first result would
             // hide a lost write.
             Some(done) if done.digest != self.idempotency.digest || done.what != what => {

@@ -22,7 +22,7 @@ pub enum RepeatLookup {
 }
 
 /// True if `at` is less than `within` before `now`.
-pub(crate) fn is_recent(at: UnixMs, (now, within): (UnixMs, Duration)) -> bool {
+pub(crate) fn is_recent(at: UnixMs, now: UnixMs, within: Duration) -> bool {
     Duration::from_millis(now.0.saturating_sub(at.0)) < within
 }
 

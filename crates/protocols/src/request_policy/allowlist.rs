@@ -16,6 +16,13 @@ pub(in super::super) struct Allowlist {
     pub(in super::super) tool_keys: &'static [(&'static str, ToolKey)],
 }
 
+impl Allowlist {
+    /// The allowlist of an operation without tools.
+    pub(in super::super) const fn of_fields(fields: &'static [(&'static str, Field)]) -> Self {
+        Self { fields, tools: &[], server_tools: &[], tool_keys: &[] }
+    }
+}
+
 /// Content of a top-level field.
 pub(in super::super) enum Field {
     /// The key does not change the price.

@@ -4,20 +4,15 @@
 use super::Field::Plain;
 use super::{Allowlist, Field, Key, Kind, MediaShape, ObjectTable, Size};
 
-pub(in super::super) static CONVERSE: Allowlist = Allowlist {
-    fields: &[
-        ("model", Plain),
-        ("messages", Field::Items(&TURNS)),
-        ("system", Field::Items(&BLOCKS)),
-        ("toolConfig", Plain),
-        ("inferenceConfig", Plain),
-        ("outputConfig", Plain),
-        ("additionalModelRequestFields", Plain),
-    ],
-    tools: &[],
-    server_tools: &[],
-    tool_keys: &[],
-};
+pub(in super::super) static CONVERSE: Allowlist = Allowlist::of_fields(&[
+    ("model", Plain),
+    ("messages", Field::Items(&TURNS)),
+    ("system", Field::Items(&BLOCKS)),
+    ("toolConfig", Plain),
+    ("inferenceConfig", Plain),
+    ("outputConfig", Plain),
+    ("additionalModelRequestFields", Plain),
+]);
 
 /// Untyped objects, which Converse distinguishes by their only key.
 const UNTYPED: &[Kind] = &[Kind { name: "", size: Size::Bytes(&[]) }];

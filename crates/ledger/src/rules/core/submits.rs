@@ -23,7 +23,7 @@ impl Core {
         let submit_before =
             self.accounts.get(&account).and_then(|state| state.submits.get(&repeat.key));
         let blocks = |submit_before: &&SubmitMemo| {
-            is_recent(submit_before.at, (now, within))
+            is_recent(submit_before.at, now, within)
                 || self.task(submit_before.task).is_some_and(|task| is_unanswered(task))
         };
         match submit_before.filter(blocks) {
@@ -54,7 +54,7 @@ impl Core {
     /// last process answered them is not known.
     pub(crate) fn count_submits_from(&mut self, now: UnixMs, longest: Duration) {
         let submits = self.accounts.values_mut().flat_map(|state| state.submits.values_mut());
-        for submit in submits.filter(|submit| is_recent(submit.at, (now, longest))) {
+        for submit in submits.filter(|submit| is_recent(submit.at, now, longest)) {
             // Later than was promised rather than earlier: a repeated order within the promise would
             // cost a second video.
             submit.at = submit.at.max(now);
@@ -64,7 +64,7 @@ impl Core {
     /// Forgets submits that are not recognised any more.
     pub(crate) fn forget_submits(&mut self, now: UnixMs) {
         for state in self.accounts.values_mut() {
-            state.submits.retain(|_, submit| is_recent(submit.at, (now, REPEATED_WITHIN)));
+            state.submits.retain(|_, submit| is_recent(submit.at, now, REPEATED_WITHIN));
         }
     }
 }
