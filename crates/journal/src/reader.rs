@@ -178,7 +178,7 @@ impl<F: Format> Reader<F> {
         }
     }
 
-    /// At the end of a segment: checks its position against the seal.
+    /// Checks the position at the end of a segment against the seal.
     fn check_seal(&self) -> Result<(), Error> {
         if self.position.segment == 0 {
             return Ok(());

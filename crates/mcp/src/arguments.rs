@@ -9,7 +9,7 @@ use super::tool_error::ToolError;
 /// The arguments of a call.
 ///
 /// # Errors
-/// What they lack, or have too much.
+/// Fault of the arguments: a missing one, or one too many.
 pub(super) fn read<'de, T: Deserialize<'de>>(arguments: JsonObject) -> Result<T, ToolError> {
     serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
         let path = error.path().to_string();

@@ -68,7 +68,7 @@ macro_rules! usage {
         }
 
         impl Usage {
-            /// Usage of nothing at all.
+            /// Zero of every unit.
             pub const ZERO: Self = Self { $($name: 0),+ };
 
             /// The count of every unit, in the order of [`Unit::ALL`].
@@ -172,7 +172,7 @@ pub enum UsageSource {
     Upstream,
     /// The upstream reported no usage, or an impossible one; it was estimated from the relayed data.
     Estimated,
-    /// Usage of nothing at all.
+    /// Nothing was used, so nothing was reported.
     None,
 }
 

@@ -39,7 +39,7 @@ pub struct SharedTasks(Arc<Fleet>);
 /// A task with its columns in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedTask {
-    /// Task that the record concerns.
+    /// The task itself, as the ledger has it.
     pub task: Arc<Task>,
     /// The last try to announce its end.
     pub tried: Option<DeliveryAttempt>,

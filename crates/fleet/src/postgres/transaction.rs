@@ -148,8 +148,8 @@ impl Db {
         }
     }
 
-    /// As [`Db::transact`], for work that can be refused: a refusal rolls back what was written before it, and
-    /// is returned.
+    /// Runs a transaction like [`Db::transact`], for work that can be refused: a refusal rolls back what was
+    /// written before it, and is returned.
     ///
     /// # Errors
     /// As [`Db::transact`].

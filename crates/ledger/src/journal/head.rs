@@ -22,7 +22,7 @@ pub(crate) struct Checkpoints {
 /// A checkpoint recorded in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// Position of the last directory entry known to the node.
+    /// Position of the last record in the checkpoint.
     pub seq: Seq,
     /// The hash of its file, as the journal has it.
     #[serde(with = "hex32")]

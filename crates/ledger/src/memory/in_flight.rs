@@ -66,7 +66,7 @@ struct InFlightHead {
 #[derive(Serialize, Deserialize)]
 struct Note {
     run: u64,
-    /// Hold that the note concerns.
+    /// Hold of the call or task, by the position of its record.
     seq: Seq,
     /// Reservation of a call; `None` for a task, whose hold is already durable.
     reservation: Option<Reservation>,

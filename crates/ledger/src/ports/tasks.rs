@@ -30,7 +30,7 @@ pub enum TaskOpened {
 /// An open task with the money that its end is charged to.
 #[derive(Clone, Debug)]
 pub struct OpenTask {
-    /// Task that the record concerns.
+    /// Task that has not ended.
     pub task: Arc<Task>,
     /// Hold that pays for the task.
     pub hold: OpenHold,

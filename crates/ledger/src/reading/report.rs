@@ -53,7 +53,7 @@ pub struct LeaseSettlement {
 pub struct FleetHistory {
     /// Lines of statements, by account.
     pub entries: Vec<(AccountId, EntryChunk)>,
-    /// Usage of the call, by unit.
+    /// Usage by account, key, model and time.
     pub usage: Vec<(UsageCell, UsageTotal)>,
     /// Time of each key's last charge.
     pub used: Vec<(KeyId, AccountId, UnixMs)>,

@@ -81,7 +81,7 @@ pub enum EntryKind {
     },
     /// A call was not charged.
     Void {
-        /// Reason for the end, for people.
+        /// Reason why the call was not charged.
         reason: VoidReason,
     },
     /// An operator refunded a call.
@@ -115,7 +115,7 @@ pub enum EntryKind {
         id: String,
         /// Amount of money that moved.
         amount: Nanousd,
-        /// Reason for the end, for people.
+        /// Reason for the write-off, chosen by the operator.
         note: String,
     },
     /// A crash interrupted a call whose cost is unknown.
@@ -145,7 +145,7 @@ pub enum EntryKind {
 pub struct InDoubt {
     /// Account of the call.
     pub account: AccountId,
-    /// Call that the record concerns.
+    /// The call whose outcome is unknown.
     pub call: StatementCall,
     /// Time of the hold.
     pub reserved_at: UnixMs,

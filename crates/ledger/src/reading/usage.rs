@@ -17,7 +17,7 @@ use tollgate_types::ids::{AccountId, KeyId};
 pub struct UsageRow {
     /// The beginning of the hour or day, in UTC.
     pub begin: UnixMs,
-    /// API key of the call.
+    /// API key of the calls.
     pub key: KeyId,
     /// The public id of the model.
     pub model: Arc<str>,

@@ -8,7 +8,7 @@ use tollgate_types::ids::Seq;
 /// Record of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CheckpointRecord {
-    /// Position of the last directory entry known to the node.
+    /// Position of the last record in the checkpoint.
     pub seq: Seq,
     /// The hash of its file.
     pub sha256: [u8; 32],

@@ -45,7 +45,7 @@ pub struct Code {
 /// A code with its use and revocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedCode {
-    /// Code that the record concerns.
+    /// The code as it was created.
     pub code: Arc<Code>,
     /// Number of uses so far.
     pub used: usize,

@@ -29,7 +29,7 @@ pub enum VoidReason {
     Unreached,
     /// The upstream answered with an error and no usage.
     UpstreamError,
-    /// The client disconnected before the upstream answered.
+    /// The client disconnected before the upstream had begun to process the call.
     #[serde(rename = "client_gone")]
     ClientDisconnected,
     /// The hold was dropped without an outcome: a bug, logged as such.

@@ -66,7 +66,7 @@ pub struct LossRecord {
     pub model: Arc<str>,
     /// Upstream that may bill for it.
     pub upstream: String,
-    /// Call that the record concerns.
+    /// Request that made the call.
     pub request: RequestId,
     /// Cause: a word of at most [`CAUSE_BYTES_MAX`] bytes.
     pub cause: String,

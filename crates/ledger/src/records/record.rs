@@ -108,7 +108,7 @@ pub enum Record {
         account: AccountId,
         /// The hold that ends.
         hold: HoldId,
-        /// Reason for the end, for people.
+        /// Reason why the call was not charged.
         reason: VoidReason,
         /// Time of the event.
         at: UnixMs,
@@ -131,7 +131,7 @@ pub enum Record {
     KeyLimited {
         /// Account of the key.
         account: AccountId,
-        /// API key of the call.
+        /// Key that the record concerns.
         key: KeyId,
         /// All limits of the key.
         limits: KeyLimits,
@@ -308,7 +308,7 @@ pub enum Record {
         id: String,
         /// Amount; above zero and within the debt.
         amount: Nanousd,
-        /// Reason for the end, for people.
+        /// Reason for the write-off, chosen by the operator.
         note: String,
         /// Time of the event.
         at: UnixMs,

@@ -26,7 +26,7 @@ pub struct Reservation {
     pub model: Arc<str>,
     /// The price that it is charged by; `None` of calls from before there were versions.
     pub price: Option<PriceVersion>,
-    /// Call that the record concerns.
+    /// Request that made the call.
     pub request: RequestId,
     /// Maximum cost of the call.
     pub amount: Nanousd,

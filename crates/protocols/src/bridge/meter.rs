@@ -39,7 +39,7 @@ fn counts(usage: &Usage, reasoning: u64) -> Counts {
 /// Usage charged for an answer that its upstream does not report, where part of it may be hidden.
 #[derive(Clone, Copy)]
 pub(super) struct UnreportedUsage {
-    /// Upper bound of the loss.
+    /// Maximum usage of the request.
     pub(super) max_usage: Usage,
     /// True if the visible part is charged instead, unless the answer itself hides more.
     pub(super) is_estimated: bool,

@@ -166,7 +166,7 @@ impl HoldsLine {
 
 #[derive(Serialize, JsonSchema)]
 struct CheckpointLine {
-    /// Position of the last directory entry known to the node.
+    /// Position of the last record in the checkpoint.
     last_seq: Seq,
     /// Hash of the checkpoint's file, in hex.
     sha256: String,
