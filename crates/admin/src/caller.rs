@@ -153,7 +153,7 @@ impl FromRequestParts<AdminState> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &AdminState) -> Result<Self, ApiError> {
         let actor = parts.extensions.get::<Actor>().cloned().ok_or_else(ApiError::unauthorized)?;
-        let digest = parts.extensions.get::<RequestDigest>().map_or([0; 32], |asked| asked.0);
+        let digest = parts.extensions.get::<RequestDigest>().map_or([0; 32], |digest| digest.0);
         // A header that is present but empty or sent twice is refused: ignoring it would run a write twice
         // that the caller believes to be idempotent.
         let is_named = parts.headers.contains_key(IDEMPOTENCY_KEY);

@@ -341,7 +341,7 @@ mod tests {
 
     fn rules(variables: &[(&str, &str)]) -> ProxyRules {
         ProxyRules::from_environment(|name| {
-            let found = variables.iter().find(|(known, _)| *known == name);
+            let found = variables.iter().find(|(variable, _)| *variable == name);
             found.map(|(_, value)| (*value).to_owned())
         })
     }

@@ -50,7 +50,7 @@ pub(crate) async fn count(
 ) -> Option<PromptCount> {
     let began = Instant::now();
     let Some(call) = ProviderCount::choose(gateway, validated, candidates, body.len()) else {
-        gateway.metrics.token_count_asked(CountOutcome::Unsupported);
+        gateway.metrics.token_count_finished(CountOutcome::Unsupported);
         return None;
     };
     let call_result = call.get(customers, validated, body);
@@ -63,7 +63,7 @@ pub(crate) async fn count(
             (None, CountOutcome::TimedOut)
         }
     };
-    gateway.metrics.token_count_asked(outcome);
+    gateway.metrics.token_count_finished(outcome);
     let (upstream, took) = (&call.target.upstream, began.elapsed().as_millis());
     log::debug!("{}: {} after {took} ms: {counted:?} tokens", upstream.name, outcome.as_str());
     let dialect = upstream.dialect;

@@ -48,7 +48,7 @@ impl CountMetrics {
 
 impl Metrics {
     /// Counts a question to a provider's counter.
-    pub fn token_count_asked(&self, outcome: CountOutcome) {
+    pub fn token_count_finished(&self, outcome: CountOutcome) {
         self.token_counts.0.with_label_values(&[outcome.as_str()]).inc();
     }
 }
