@@ -130,13 +130,22 @@ impl ConcurrencyLimit {
             None => limit.get(),
             Some(_) => allowed.min(limit.get()),
         };
-        let share = concurrency_share(concurrency, in_flight, *percent);
+        let share_at = |taken| concurrency_share(concurrency, taken, *percent);
+        let share = share_at(in_flight);
         let share_max = usize::try_from(share).unwrap_or(usize::MAX);
         let held = of_account.enter(|in_use| &in_use.requests, share_max);
         // A node asks the others for more places where an account has its share as where all are taken.
         let bound = if held.is_some() { concurrency } else { 0 };
         match (self.enter_within(limit, bound, now_ns, progress), held) {
-            (Ok(()), Some(place)) => Ok(place),
+            (Ok(()), Some(place)) => {
+                // Requests of one account that come together have all seen the same free places.
+                let share = share_at(self.in_flight().saturating_sub(1));
+                if u32::try_from(of_account.requests.taken()).is_ok_and(|own| own <= share) {
+                    return Ok(place);
+                }
+                self.leave();
+                Err(ConcurrencyRefusal { wait: Wait::UntilOneEnds, share: Some(share) })
+            }
             (entered, held) => {
                 let wait = entered.err().unwrap_or(Wait::UntilOneEnds);
                 let is_own = held.is_none() && in_flight < concurrency;
