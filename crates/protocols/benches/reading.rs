@@ -17,7 +17,14 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tollgate_protocols::json::{Object, VALUES_MAX};
 use tollgate_protocols::limits::{ModelLimits, TranslationTarget};
-use tollgate_protocols::{Call, Codec, Dialect, Framing, Operation, Request, bridge, codec};
+use tollgate_protocols::{
+    Call, Codec, Dialect, Framing, ModelInPath, Operation, Request, bridge, codec,
+};
+
+#[path = "agent/mod.rs"]
+mod agent;
+
+use agent::{AgentDialect, AgentRequest};
 
 /// The allocator of the gateway's own build.
 #[global_allocator]
@@ -37,6 +44,8 @@ const LARGE_BYTES: usize = 64 * 1024;
 /// Runs of a step in the first measurement.
 const RUNS: usize = 100;
 const RUNS_OF_LARGE: usize = 3;
+/// Inputs of a request for embeddings, and vectors of its answer.
+const VECTORS: usize = 8;
 /// Events of a stream that carry text.
 const EVENTS: usize = 100;
 
@@ -162,6 +171,7 @@ impl ReadingPart {
     fn run(&self, times: usize) -> Result<(), BenchFailure> {
         let document = &(self.document)();
         let parse = || Object::parse_within(document, VALUES_MAX).map_err(|it| it.to_string());
+        let request = |operation| request_of(operation, parse());
         match self.work {
             Work::Parse => {
                 for _ in 0..times {
@@ -169,13 +179,13 @@ impl ReadingPart {
                 }
             }
             Work::Judge(operation) => {
-                let (codec, request) = (codec_of(operation)?, Request::Json(parse()?));
+                let (codec, request) = (codec_of(operation)?, request(operation)?);
                 for _ in 0..times {
                     black_box(codec.read(&request, &limits())?);
                 }
             }
             Work::Rename(operation) => {
-                let call = codec_of(operation)?.read(&Request::Json(parse()?), &limits())?;
+                let call = codec_of(operation)?.read(&request(operation)?, &limits())?;
                 for _ in 0..times {
                     black_box(call.splice("gpt-4o-mini-2024-07-18").apply(document));
                 }
@@ -184,7 +194,7 @@ impl ReadingPart {
                 meter(operation, operation, times, Framing::Json, std::slice::from_ref(document))?
             }
             Work::Ask(customers, upstreams) => {
-                let (codec, request) = (over(customers, upstreams)?, Request::Json(parse()?));
+                let (codec, request) = (over(customers, upstreams)?, request(customers)?);
                 for _ in 0..times {
                     let call = codec.read(&request, &limits())?;
                     black_box(call.splice("the-upstream-s-name-for-it").apply(document));
@@ -249,12 +259,26 @@ fn meter(
 fn dialect_of(operation: Operation) -> Dialect {
     match operation {
         Operation::Messages => Dialect::Anthropic,
+        Operation::GenerateContent => Dialect::Gemini,
         _ => Dialect::Openai,
     }
 }
 
 fn codec_of(operation: Operation) -> Result<&'static dyn Codec, BenchFailure> {
     codec(operation, dialect_of(operation)).ok_or_else(|| "no codec".into())
+}
+
+/// A request of this operation, with the model in its path where its dialect has it there.
+fn request_of(
+    operation: Operation,
+    body: Result<Object<'_>, String>,
+) -> Result<Request<'_>, BenchFailure> {
+    Ok(match operation {
+        Operation::GenerateContent => {
+            Request::JsonAt(body?, ModelInPath { model: "gemini-2.5-pro", streams: false })
+        }
+        _ => Request::Json(body?),
+    })
 }
 
 /// The codec between customers of one dialect and upstreams of another, or of the same.
@@ -279,7 +303,7 @@ fn limits() -> ModelLimits {
 /// The request whose answer is metered.
 fn request_body(operation: Operation, stream: bool) -> Vec<u8> {
     let request_body = match operation {
-        Operation::Embeddings => json!({"model": "m", "input": "text"}),
+        Operation::Embeddings => json!({"model": "m", "input": vec!["text"; VECTORS]}),
         Operation::Responses => {
             json!({"model": "m", "input": "text", "store": false, "stream": stream})
         }
@@ -299,7 +323,7 @@ fn request_body(operation: Operation, stream: bool) -> Vec<u8> {
 }
 
 fn parts() -> Vec<ReadingPart> {
-    use Operation::{Chat, Embeddings, Messages, Responses};
+    use Operation::{Chat, Embeddings, GenerateContent, Messages, Responses};
     let part = |name, document, work| ReadingPart { name, document, work };
     let request: fn() -> Bytes =
         || chat_asking(&"Every quarter of an hour, from six to nine. ".repeat(16));
@@ -331,6 +355,34 @@ fn parts() -> Vec<ReadingPart> {
         part("event: chinese", || chat_stream("一刻钟"), Work::Stream(Chat)),
         part("event: messages", messages_stream, Work::Stream(Messages)),
         part("event: responses", responses_stream, Work::Stream(Responses)),
+        part("agent: chat, parse", || agent_asking(Chat, false), Work::Parse),
+        part("agent: chat, judge", || agent_asking(Chat, false), Work::Judge(Chat)),
+        part("agent: messages, parse", || agent_asking(Messages, false), Work::Parse),
+        part("agent: messages, judge", || agent_asking(Messages, false), Work::Judge(Messages)),
+        part("agent: responses, parse", || agent_asking(Responses, false), Work::Parse),
+        part("agent: responses, judge", || agent_asking(Responses, false), Work::Judge(Responses)),
+        part("agent: gemini, parse", || agent_asking(GenerateContent, false), Work::Parse),
+        part(
+            "agent: gemini, judge",
+            || agent_asking(GenerateContent, false),
+            Work::Judge(GenerateContent),
+        ),
+        part("screenshot: chat, parse", || agent_asking(Chat, true), Work::Parse),
+        part("screenshot: chat, judge", || agent_asking(Chat, true), Work::Judge(Chat)),
+        part("screenshot: messages, parse", || agent_asking(Messages, true), Work::Parse),
+        part("screenshot: messages, judge", || agent_asking(Messages, true), Work::Judge(Messages)),
+        part("screenshot: responses, parse", || agent_asking(Responses, true), Work::Parse),
+        part(
+            "screenshot: responses, judge",
+            || agent_asking(Responses, true),
+            Work::Judge(Responses),
+        ),
+        part("screenshot: gemini, parse", || agent_asking(GenerateContent, true), Work::Parse),
+        part(
+            "screenshot: gemini, judge",
+            || agent_asking(GenerateContent, true),
+            Work::Judge(GenerateContent),
+        ),
         part("ask: chat", request, Work::Ask(Chat, Chat)),
         part("ask: chat over messages", request, Work::Ask(Chat, Messages)),
         part("ask: chat over responses", request, Work::Ask(Chat, Responses)),
@@ -350,6 +402,18 @@ fn parts() -> Vec<ReadingPart> {
         part("event over: messages over chat", hourly, Work::StreamOver(Messages, Chat)),
         part("event over: responses over chat", hourly, Work::StreamOver(Responses, Chat)),
     ]
+}
+
+/// A request of a coding agent, with a screenshot or without.
+fn agent_asking(operation: Operation, has_picture: bool) -> Bytes {
+    let dialect = match operation {
+        Operation::Messages => AgentDialect::Messages,
+        Operation::Responses => AgentDialect::Responses,
+        Operation::GenerateContent => AgentDialect::Gemini,
+        _ => AgentDialect::Chat,
+    };
+    let (model, is_streamed, seed) = ("gpt-4o-mini", true, 40);
+    AgentRequest { dialect, model, is_streamed, has_picture, seed }.body().into()
 }
 
 fn chat_sentences() -> Bytes {
@@ -524,7 +588,7 @@ fn responses_answer() -> Bytes {
 
 fn embeddings_answer() -> Bytes {
     let vector: Vec<f64> = (0..1_536).map(|at| f64::from(at) * 0.000_017 - 0.013).collect();
-    let data: Vec<Value> = (0..8)
+    let data: Vec<Value> = (0..VECTORS)
         .map(|index| json!({"object": "embedding", "index": index, "embedding": vector}))
         .collect();
     bytes_of(&json!({
