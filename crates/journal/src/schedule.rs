@@ -4,12 +4,16 @@ use std::time::{Duration, Instant};
 
 use crate::urgency::Urgency;
 
-/// The least time from the beginning of one group to that of the next: a flush costs the disk and the
-/// processor the same whatever it flushes. The first group after a pause begins at once.
+/// The least time from the beginning of one group to that of the next where no answer waits for a flush:
+/// it costs the disk and the processor the same whatever it flushes. The first group after a pause begins at
+/// once, and no group later than this after the last.
 pub(crate) const GROUP_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum time that records without a waiter gather before they are written. A crash in this time
 /// loses them.
 pub(crate) const GATHER_MAX: Duration = Duration::from_millis(50);
+/// Where answers wait for flushes, groups begin this many durations of the last one apart, at most
+/// [`GROUP_INTERVAL`]: the thread rests for half of the time, in which others join.
+const INTERVAL_PER_WRITE: u32 = 2;
 
 /// The dates of groups, and what the thread that writes them does meanwhile.
 #[derive(Debug, Default)]
@@ -20,12 +24,24 @@ pub(crate) struct Schedule {
     open: u32,
     stopping: bool,
     rest: Rest,
-    /// From when on the next group may begin; `None` before the first one.
-    next_from: Option<Instant>,
+    /// Start of the last group; `None` before the first one.
+    began: Option<Instant>,
+    /// True from the start of a group until the thread checks the schedule again.
+    is_writing: bool,
+    /// The least time between groups where answers wait, by the duration of the last one.
+    short_interval: Duration,
+    /// Answers that wait for records of the last group, or were ready soon after it.
+    waiters: u32,
+    /// Answers that wait for records that gather.
+    next_waiters: u32,
+    /// Urgent records that have gathered.
+    urgent: u32,
+    /// True if answers waited for the group before the last.
+    had_waiters: bool,
     /// By when what gathers is written, also if it comes while the thread rests; `None` once the thread
     /// rests without a date.
     gathers_until: Option<Instant>,
-    /// True if the gathering group must wait for [`Schedule::next_from`].
+    /// True if the gathering group must wait for its date.
     waits: bool,
     /// True if the last group had to wait: the next one probably arrives too early as well.
     is_busy: bool,
@@ -61,7 +77,36 @@ impl Schedule {
     /// Something has gathered, or somebody waits for what has. True if the thread is to be woken.
     pub(crate) fn gathered(&mut self, urgency: Urgency) -> bool {
         self.gathered = self.gathered.max(Some(urgency));
+        if urgency == Urgency::AtOnce {
+            self.urgent = self.urgent.saturating_add(1);
+        }
         self.is_late()
+    }
+
+    /// An answer waits for a record that gathers. True if the thread is to be woken.
+    pub(crate) fn wait_for_next(&mut self) -> bool {
+        self.gathered = self.gathered.max(Some(Urgency::AtOnce));
+        self.next_waiters = self.next_waiters.saturating_add(1);
+        self.is_late()
+    }
+
+    /// An answer waits for a record of the last group, or is ready soon after it: the caller may come again
+    /// as soon, and would wait. True if the thread is to be woken.
+    pub(crate) fn wait_for_last(&mut self) -> bool {
+        self.waiters = self.waiters.saturating_add(1);
+        self.is_late()
+    }
+
+    /// The earliest start of the next group; `None` if it may begin at once.
+    fn next_from(&self) -> Option<Instant> {
+        // Whoever the last group answered is back: nobody else is expected to join.
+        if self.waiters > 0 && self.urgent >= self.waiters && !self.is_writing {
+            return None;
+        }
+        // Answers of slow upstreams come long after their flush: they gain nothing by more of them.
+        let waits = self.waiters > 0 || self.had_waiters;
+        let interval = if waits { self.short_interval } else { GROUP_INTERVAL };
+        self.began.map(|began| began + interval)
     }
 
     /// Nothing is written until [`Schedule::close_group`] was called as often as this.
@@ -99,6 +144,10 @@ impl Schedule {
     /// Next step of the thread at `now`. With [`NextStep::Write`] it takes the gathered records.
     pub(crate) fn next(&mut self, now: Instant) -> NextStep {
         self.rest = Rest::None;
+        if let (true, Some(began)) = (std::mem::take(&mut self.is_writing), self.began) {
+            let took = now.saturating_duration_since(began);
+            self.short_interval = took.saturating_mul(INTERVAL_PER_WRITE).min(GROUP_INTERVAL);
+        }
         if self.open > 0 {
             return self.rest_until(None);
         }
@@ -106,12 +155,12 @@ impl Schedule {
             None if self.stopping => return NextStep::Stop,
             None => {
                 self.gathers_until = self.gathers_until.filter(|until| *until > now);
-                let soon = self.next_from.filter(|from| self.is_busy && *from > now);
+                let soon = self.next_from().filter(|from| self.is_busy && *from > now);
                 return self.rest_until(soon.or(self.gathers_until));
             }
             Some(_) if self.stopping => now,
             Some(Urgency::AtOnce) => {
-                let from = self.next_from.filter(|from| *from > now);
+                let from = self.next_from().filter(|from| *from > now);
                 self.waits |= from.is_some();
                 from.unwrap_or(now)
             }
@@ -121,7 +170,12 @@ impl Schedule {
             return self.rest_until(Some(date));
         }
         self.gathered = None;
-        self.next_from = Some(now + GROUP_INTERVAL);
+        self.began = Some(now);
+        self.is_writing = true;
+        self.short_interval = GROUP_INTERVAL;
+        self.had_waiters = self.waiters > 0;
+        self.waiters = std::mem::take(&mut self.next_waiters);
+        self.urgent = 0;
         self.gathers_until = Some(now + GATHER_MAX);
         self.is_busy = std::mem::take(&mut self.waits);
         NextStep::Write
@@ -143,7 +197,7 @@ impl Schedule {
             // No date is later than that of what gathers.
             (Rest::Until(_), Some(Urgency::Gather)) => false,
             (Rest::Until(date), Some(Urgency::AtOnce)) => {
-                self.next_from.is_none_or(|from| date > from)
+                self.next_from().is_none_or(|from| date > from)
             }
         };
         if is_late {
@@ -155,219 +209,4 @@ impl Schedule {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A scheduled thread in simulated time.
-    struct SimulatedThread {
-        schedule: Schedule,
-        began: Instant,
-        /// Current time in microseconds since the start.
-        now: u64,
-        /// Time at which the thread wakes by itself.
-        looks_at: Option<u64>,
-        /// Duration of writing a group.
-        write_for: u64,
-        /// Records that have gathered: when they came, and how urgent they are.
-        records: Vec<(u64, Urgency)>,
-        /// Start and contents of the groups.
-        groups: Vec<(u64, Vec<(u64, Urgency)>)>,
-    }
-
-    impl SimulatedThread {
-        fn new(write_for: u64) -> Self {
-            let mut thread = Self {
-                schedule: Schedule::default(),
-                began: Instant::now(),
-                now: 0,
-                looks_at: None,
-                write_for,
-                records: Vec::new(),
-                groups: Vec::new(),
-            };
-            thread.look();
-            thread
-        }
-
-        fn look(&mut self) {
-            let now = self.began + Duration::from_micros(self.now);
-            self.looks_at = match self.schedule.next(now) {
-                NextStep::Write => {
-                    self.groups.push((self.now, std::mem::take(&mut self.records)));
-                    Some(self.now + self.write_for)
-                }
-                NextStep::RestUntil(date) => {
-                    let date = u64::try_from((date - self.began).as_micros());
-                    Some(date.expect("a short time"))
-                }
-                NextStep::Rest => None,
-                NextStep::Stop => panic!("nobody has stopped it"),
-            };
-        }
-
-        /// Advances the time.
-        fn until(&mut self, time: u64) {
-            while let Some(at) = self.looks_at.filter(|at| *at <= time) {
-                self.now = at;
-                self.look();
-            }
-            self.now = time;
-        }
-
-        fn record(&mut self, urgency: Urgency) {
-            self.records.push((self.now, urgency));
-            self.wake(|schedule| schedule.gathered(urgency));
-        }
-
-        fn wake(&mut self, change: impl FnOnce(&mut Schedule) -> bool) {
-            if change(&mut self.schedule) {
-                self.look();
-            }
-        }
-
-        fn group_times(&self) -> Vec<u64> {
-            self.groups.iter().map(|(at, _)| *at).collect()
-        }
-    }
-
-    const MS: u64 = 1_000;
-
-    #[test]
-    fn what_nobody_waits_for_rides_along_and_wakes_nobody() {
-        let mut thread = SimulatedThread::new(MS / 4);
-        for call in 0..100 {
-            thread.until(call * 5 * MS);
-            thread.record(Urgency::AtOnce);
-            thread.until(call * 5 * MS + MS);
-            thread.record(Urgency::Gather);
-        }
-        thread.until(1_000 * MS);
-        let calls: Vec<_> = (0..100).map(|call| call * 5 * MS).collect();
-        assert_eq!(thread.group_times()[..100], calls, "one group for each call, at once");
-        let last = (99 * 5 * MS + 50 * MS, vec![(99 * 5 * MS + MS, Urgency::Gather)]);
-        assert_eq!(thread.groups[100..], [last], "what comes last is written too");
-        assert_eq!(thread.schedule.wakes(), 100, "for each that is urgent");
-        assert_eq!(thread.looks_at, None, "it rests in the end");
-    }
-
-    #[test]
-    fn a_record_that_comes_alone_is_written_without_anybody_who_asks() {
-        let mut thread = SimulatedThread::new(MS / 4);
-        for alone in 1..=3 {
-            thread.until(alone * 1_000 * MS);
-            thread.record(Urgency::Gather);
-            thread.until(alone * 1_000 * MS + 49 * MS);
-            assert_eq!(thread.groups.len() as u64, alone - 1);
-            thread.until(alone * 1_000 * MS + 50 * MS);
-            assert_eq!(thread.groups.len() as u64, alone);
-        }
-        assert_eq!(thread.schedule.wakes(), 3);
-    }
-
-    #[test]
-    fn who_waits_for_what_gathers_has_it_written_now() {
-        let mut thread = SimulatedThread::new(MS / 4);
-        thread.record(Urgency::Gather);
-        thread.until(MS);
-        thread.wake(|schedule| schedule.gathered(Urgency::AtOnce));
-        assert_eq!(thread.group_times(), [MS]);
-        // While a group is written nobody needs to be woken, nor for the date behind it.
-        thread.record(Urgency::AtOnce);
-        thread.until(2 * MS);
-        thread.record(Urgency::AtOnce);
-        thread.until(10 * MS);
-        assert_eq!(thread.group_times(), [MS, 3 * MS]);
-        assert_eq!(thread.schedule.wakes(), 2, "the first, and the one who waits");
-    }
-
-    #[test]
-    fn a_burst_has_a_group_in_two_milliseconds_and_few_wakes() {
-        let mut thread = SimulatedThread::new(MS / 4);
-        for record in 0..10_000 {
-            thread.until(record * 10);
-            thread.record(if record % 2 == 0 { Urgency::AtOnce } else { Urgency::Gather });
-        }
-        thread.until(200 * MS);
-        let times = thread.group_times();
-        assert_eq!(times[..50], (0..50).map(|group| group * 2 * MS).collect::<Vec<_>>());
-        assert_eq!(times.len(), 51, "for 100 ms of records");
-        // The first record, and one behind the first group: from then on it is known to be busy.
-        assert!(thread.schedule.wakes() <= 2, "{} wakes", thread.schedule.wakes());
-    }
-
-    #[test]
-    fn what_belongs_together_is_not_parted_and_is_written_when_it_is_whole() {
-        let mut thread = SimulatedThread::new(MS / 4);
-        thread.schedule.open_group();
-        thread.record(Urgency::AtOnce);
-        thread.until(100 * MS);
-        thread.record(Urgency::Gather);
-        assert_eq!(thread.groups, []);
-        thread.wake(Schedule::close_group);
-        assert_eq!(thread.group_times(), [100 * MS]);
-        assert_eq!(thread.schedule.wakes(), 1);
-        // What is open when a date comes is waited for.
-        thread.until(110 * MS);
-        thread.record(Urgency::Gather);
-        thread.schedule.open_group();
-        thread.until(400 * MS);
-        assert_eq!(thread.groups.len(), 1);
-        thread.wake(Schedule::close_group);
-        thread.until(450 * MS);
-        assert_eq!(thread.groups.len(), 2);
-    }
-
-    #[test]
-    fn whoever_stops_it_waits_for_nothing() {
-        let mut schedule = Schedule::default();
-        let now = Instant::now();
-        assert_eq!(schedule.next(now), NextStep::Rest);
-        assert!(schedule.gathered(Urgency::AtOnce));
-        assert_eq!(schedule.next(now), NextStep::Write);
-        assert!(!schedule.gathered(Urgency::Gather), "it writes");
-        assert_eq!(schedule.next(now), NextStep::RestUntil(now + GATHER_MAX));
-        assert!(schedule.stop());
-        assert_eq!(schedule.next(now), NextStep::Write);
-        assert_eq!(schedule.next(now), NextStep::Stop);
-    }
-
-    /// Whatever comes when, and however long the disk takes: what is urgent is written as soon as the
-    /// interval of groups allows, the rest within its time, and nobody is woken for nothing.
-    #[test]
-    fn dates_hold_for_any_records_and_disks() {
-        let seed = fastrand::u64(..);
-        println!("seed {seed}");
-        let mut random = fastrand::Rng::with_seed(seed);
-        let [interval, most] = [GROUP_INTERVAL, GATHER_MAX]
-            .map(|time| u64::try_from(time.as_micros()).expect("short"));
-        for _ in 0..300 {
-            let mut thread = SimulatedThread::new(random.u64(50..4_000));
-            let pause = 10_u64.pow(random.u32(1..6));
-            let mut urgent = 0;
-            for _ in 0..200 {
-                let next = thread.now + random.u64(..pause);
-                thread.until(next);
-                let is_urgent = random.bool();
-                urgent += u64::from(is_urgent);
-                thread.record(if is_urgent { Urgency::AtOnce } else { Urgency::Gather });
-            }
-            let end = thread.now + 1_000 * MS;
-            thread.until(end);
-            assert_eq!(thread.records, [], "all of it was written");
-            let mut free_from = 0;
-            for (began, records) in &thread.groups {
-                assert!(*began >= free_from, "{began} is too early");
-                for (came, urgency) in records {
-                    let latest = match urgency {
-                        Urgency::AtOnce => (*came).max(free_from),
-                        Urgency::Gather => (*came + most).max(free_from),
-                    };
-                    assert!(*began <= latest, "{urgency:?} came at {came}, began at {began}");
-                }
-                free_from = began + interval.max(thread.write_for);
-            }
-            let alone = thread.groups.len() as u64;
-            assert!(thread.schedule.wakes() <= urgent + alone, "woken for what can wait");
-        }
-    }
-}
+mod tests;
