@@ -88,7 +88,11 @@ fn main() -> Result<(), BenchFailure> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--run", name, times] => {
-            let part = parts().into_iter().find(|part| part.name == *name).ok_or("no such part")?;
+            let part = parts()
+                .into_iter()
+                .chain(agent_parts())
+                .find(|part| part.name == *name)
+                .ok_or("no such part")?;
             part.run(times.parse()?)
         }
         ["--keep", directory, rest @ ..] => count_all(rest, Path::new(directory)),
@@ -98,7 +102,7 @@ fn main() -> Result<(), BenchFailure> {
 
 fn count_all(names: &[&str], directory: &Path) -> Result<(), BenchFailure> {
     println!("{:<34}{:>10}{:>14}{:>13}", "part", "bytes", "instructions", "allocations");
-    for part in parts() {
+    for part in parts().into_iter().chain(agent_parts()) {
         if !names.is_empty() && !names.iter().any(|name| part.name.starts_with(name)) {
             continue;
         }
@@ -323,7 +327,7 @@ fn request_body(operation: Operation, stream: bool) -> Vec<u8> {
 }
 
 fn parts() -> Vec<ReadingPart> {
-    use Operation::{Chat, Embeddings, GenerateContent, Messages, Responses};
+    use Operation::{Chat, Embeddings, Messages, Responses};
     let part = |name, document, work| ReadingPart { name, document, work };
     let request: fn() -> Bytes =
         || chat_asking(&"Every quarter of an hour, from six to nine. ".repeat(16));
@@ -355,34 +359,6 @@ fn parts() -> Vec<ReadingPart> {
         part("event: chinese", || chat_stream("一刻钟"), Work::Stream(Chat)),
         part("event: messages", messages_stream, Work::Stream(Messages)),
         part("event: responses", responses_stream, Work::Stream(Responses)),
-        part("agent: chat, parse", || agent_asking(Chat, false), Work::Parse),
-        part("agent: chat, judge", || agent_asking(Chat, false), Work::Judge(Chat)),
-        part("agent: messages, parse", || agent_asking(Messages, false), Work::Parse),
-        part("agent: messages, judge", || agent_asking(Messages, false), Work::Judge(Messages)),
-        part("agent: responses, parse", || agent_asking(Responses, false), Work::Parse),
-        part("agent: responses, judge", || agent_asking(Responses, false), Work::Judge(Responses)),
-        part("agent: gemini, parse", || agent_asking(GenerateContent, false), Work::Parse),
-        part(
-            "agent: gemini, judge",
-            || agent_asking(GenerateContent, false),
-            Work::Judge(GenerateContent),
-        ),
-        part("screenshot: chat, parse", || agent_asking(Chat, true), Work::Parse),
-        part("screenshot: chat, judge", || agent_asking(Chat, true), Work::Judge(Chat)),
-        part("screenshot: messages, parse", || agent_asking(Messages, true), Work::Parse),
-        part("screenshot: messages, judge", || agent_asking(Messages, true), Work::Judge(Messages)),
-        part("screenshot: responses, parse", || agent_asking(Responses, true), Work::Parse),
-        part(
-            "screenshot: responses, judge",
-            || agent_asking(Responses, true),
-            Work::Judge(Responses),
-        ),
-        part("screenshot: gemini, parse", || agent_asking(GenerateContent, true), Work::Parse),
-        part(
-            "screenshot: gemini, judge",
-            || agent_asking(GenerateContent, true),
-            Work::Judge(GenerateContent),
-        ),
         part("ask: chat", request, Work::Ask(Chat, Chat)),
         part("ask: chat over messages", request, Work::Ask(Chat, Messages)),
         part("ask: chat over responses", request, Work::Ask(Chat, Responses)),
@@ -414,6 +390,42 @@ fn agent_asking(operation: Operation, has_picture: bool) -> Bytes {
     };
     let (model, is_streamed, seed) = ("gpt-4o-mini", true, 40);
     AgentRequest { dialect, model, is_streamed, has_picture, seed }.body().into()
+}
+
+/// Requests of agents in each dialect, without a screenshot and with one.
+fn agent_parts() -> Vec<ReadingPart> {
+    use Operation::{Chat, GenerateContent, Messages, Responses};
+    let part = |name, document, work| ReadingPart { name, document, work };
+    vec![
+        part("agent: chat, parse", || agent_asking(Chat, false), Work::Parse),
+        part("agent: chat, judge", || agent_asking(Chat, false), Work::Judge(Chat)),
+        part("agent: messages, parse", || agent_asking(Messages, false), Work::Parse),
+        part("agent: messages, judge", || agent_asking(Messages, false), Work::Judge(Messages)),
+        part("agent: responses, parse", || agent_asking(Responses, false), Work::Parse),
+        part("agent: responses, judge", || agent_asking(Responses, false), Work::Judge(Responses)),
+        part("agent: gemini, parse", || agent_asking(GenerateContent, false), Work::Parse),
+        part(
+            "agent: gemini, judge",
+            || agent_asking(GenerateContent, false),
+            Work::Judge(GenerateContent),
+        ),
+        part("screenshot: chat, parse", || agent_asking(Chat, true), Work::Parse),
+        part("screenshot: chat, judge", || agent_asking(Chat, true), Work::Judge(Chat)),
+        part("screenshot: messages, parse", || agent_asking(Messages, true), Work::Parse),
+        part("screenshot: messages, judge", || agent_asking(Messages, true), Work::Judge(Messages)),
+        part("screenshot: responses, parse", || agent_asking(Responses, true), Work::Parse),
+        part(
+            "screenshot: responses, judge",
+            || agent_asking(Responses, true),
+            Work::Judge(Responses),
+        ),
+        part("screenshot: gemini, parse", || agent_asking(GenerateContent, true), Work::Parse),
+        part(
+            "screenshot: gemini, judge",
+            || agent_asking(GenerateContent, true),
+            Work::Judge(GenerateContent),
+        ),
+    ]
 }
 
 fn chat_sentences() -> Bytes {

@@ -452,7 +452,12 @@ impl RequestedLifetime {
             return Self::Long;
         }
         let length = key.needle().len();
-        let behind = key.find_iter(text).filter_map(|at| text.get(at + length..));
+        // A string of media is no key, however long it is.
+        let found = body.around_media().flat_map(|part| {
+            let start = part.start;
+            key.find_iter(text.get(part).unwrap_or_default()).map(move |at| start + at + length)
+        });
+        let behind = found.filter_map(|at| text.get(at..));
         behind.map(Self::behind_key).max().unwrap_or(Self::None)
     }
 

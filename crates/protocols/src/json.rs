@@ -17,12 +17,16 @@
 //! | an upstream's document that arrives in pieces, of any size | [`json_scan`](super::json_scan) | both others need the whole text at once |
 //! | what is rebuilt as a tree: errors, records of tasks, a `usage` in an unusual form | `serde_json` | – |
 //!
+//! The check of a whole document notes where its long values end (`skips`). `Cursor::of_member` reads the same
+//! document again by these notes, so that of a tool's schema or a picture no byte is looked at twice.
+//!
 //! Translation reads a request that was checked here once more, through `raw` of its own crate, which
 //! lies below this one: it keeps every byte of a value, and needs no positions in the body.
 
 mod count;
 mod find;
 mod grammar;
+mod skips;
 mod spelling;
 mod unquote;
 
@@ -32,10 +36,12 @@ use std::ops::Range;
 
 pub use count::{VALUES_MAX, from_upstream, values_within};
 pub(super) use find::{
-    marks, plain_text_end, quote_or_backslash, short_string_end, string_marks, structure,
+    marks, numbers_end, plain_text_end, quote_or_backslash, short_string_end, string_marks,
+    structure,
 };
 pub use grammar::DEPTH_MAX;
 use grammar::Scanner;
+pub(crate) use skips::{SkipReader, SkipTable};
 pub(crate) use spelling::DecodedText;
 use spelling::Spelling;
 use unquote::unquote;
@@ -66,6 +72,7 @@ pub struct Object<'a> {
     keys_escaped: bool,
     values: usize,
     spelling: Spelling,
+    skips: SkipTable,
 }
 
 #[derive(Debug)]
@@ -228,9 +235,44 @@ impl<'a> Object<'a> {
         self.spelling.media_texts(self.text)
     }
 
+    /// Ranges of the text that are left without its strings of media. Their quotes are left.
+    pub(crate) fn around_media(&self) -> impl Iterator<Item = Range<usize>> {
+        let end = self.text.len()..self.text.len();
+        let mut start = 0;
+        self.spelling.media().chain([end]).map(move |media| {
+            let before = start..media.start;
+            start = media.end;
+            before
+        })
+    }
+
     /// The document in its compact form without escapes, with its media or without.
     pub(crate) fn decoded_text(&self, without_media: bool) -> DecodedText<'_> {
         DecodedText::new(self.text(), &self.spelling, without_media)
+    }
+
+    /// Looks up where long values end, from a position of the document on. Only an object that was read
+    /// from a whole document has notes on that.
+    pub(crate) fn skips(&self, position: usize) -> SkipReader<'_> {
+        self.skips.reader(position)
+    }
+
+    /// The same object without notes on where long values end.
+    #[cfg(test)]
+    pub(crate) fn without_skips(self) -> Self {
+        Self { skips: SkipTable::NONE, ..self }
+    }
+
+    /// True if it has notes on where long values end.
+    #[cfg(test)]
+    pub(crate) fn has_skips(&self) -> bool {
+        self.skips.bytes() > 0
+    }
+
+    /// Bytes that the notes take on where long values end.
+    #[cfg(test)]
+    pub(crate) fn skip_bytes(&self) -> usize {
+        self.skips.bytes()
     }
 
     /// The text of the object, as it was read.

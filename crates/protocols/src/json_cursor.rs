@@ -4,7 +4,9 @@
 //! not checked; text that makes no sense where it is looked at ends the reading with `None`.
 
 use super::estimate::TextSize;
-use super::json::{Value, quote_or_backslash, short_string_end, structure};
+use super::json::{
+    Object, SkipReader, SkipTable, Value, quote_or_backslash, short_string_end, structure,
+};
 
 /// The bytes that stand behind a number, a boolean or a `null`.
 static ENDS_SCALAR: [bool; 256] = {
@@ -47,15 +49,57 @@ impl<'a> Value<'a> {
     }
 }
 
+/// A value as it is written, with what is known about where values in it end.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenValue<'a> {
+    /// The text around it, up to its end.
+    text: &'a [u8],
+    start: usize,
+    skips: SkipReader<'a>,
+}
+
+impl<'a> WrittenValue<'a> {
+    /// The text of the value.
+    pub(super) fn text(&self) -> &'a [u8] {
+        self.text.get(self.start..).unwrap_or_default()
+    }
+
+    /// A cursor before the value.
+    pub(super) fn cursor(&self) -> Cursor<'a> {
+        Cursor { text: self.text, at: self.start, skips: self.skips }
+    }
+}
+
+impl<'a> From<&'a [u8]> for WrittenValue<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Self { text, start: 0, skips: SkipReader::default() }
+    }
+}
+
 /// A position in JSON text, before a value.
 pub(super) struct Cursor<'a> {
     pub(super) text: &'a [u8],
     pub(super) at: usize,
+    /// Ends of long values in the text, if they were noted.
+    skips: SkipReader<'a>,
 }
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, skips: SkipReader::default() }
+    }
+
+    /// A cursor before a text, the ends of some of whose values are known.
+    pub(super) fn with_skips(text: &'a [u8], skips: &'a SkipTable) -> Self {
+        Self { text, at: 0, skips: skips.reader(0) }
+    }
+
+    /// A cursor before the value of a member of a document, which was checked: it passes over long values in
+    /// one step.
+    pub(super) fn of_member(document: &'a Object<'_>, value: &Value<'_>) -> Self {
+        let (start, end) = (value.range.start, value.range.end);
+        let text = document.text().get(..end).unwrap_or_default();
+        Self { text, at: start, skips: document.skips(start) }
     }
 
     /// Reads an object: `member` gets each key as it is written, and must read or skip the value.
@@ -112,6 +156,14 @@ impl<'a> Cursor<'a> {
         self.text.get(start..self.at)
     }
 
+    /// The value, to be read again.
+    pub(super) fn written(&mut self) -> Option<WrittenValue<'a>> {
+        self.space();
+        let (start, skips) = (self.at, self.skips);
+        self.skip()?;
+        Some(WrittenValue { text: self.text.get(..self.at)?, start, skips })
+    }
+
     /// The text of the value, unless it is `null`.
     pub(super) fn non_null(&mut self) -> Option<Option<&'a [u8]>> {
         let value = self.raw()?;
@@ -122,8 +174,14 @@ impl<'a> Cursor<'a> {
     pub(super) fn skip(&mut self) -> Option<()> {
         self.space();
         match self.peek()? {
-            b'"' => self.string().map(|_| ()),
-            b'{' | b'[' => self.skip_nested(),
+            b'"' => self.skip_string(),
+            b'{' | b'[' => match self.skips.end_of(self.at) {
+                Some(end) => {
+                    self.at = end;
+                    Some(())
+                }
+                None => self.skip_nested(),
+            },
             _ => {
                 let rest = self.text.get(self.at..)?;
                 let ends = |byte: &u8| ENDS_SCALAR[usize::from(*byte)];
@@ -132,6 +190,16 @@ impl<'a> Cursor<'a> {
                 (length > 0).then_some(())
             }
         }
+    }
+
+    #[inline(always)]
+    fn skip_string(&mut self) -> Option<()> {
+        let end = short_string_end(self.text, self.at + 1).map(|end| end + 1);
+        if let Some(end) = end.or_else(|| self.skips.end_of(self.at)) {
+            self.at = end;
+            return Some(());
+        }
+        self.string().map(|_| ())
     }
 
     fn skip_nested(&mut self) -> Option<()> {

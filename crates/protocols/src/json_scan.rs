@@ -4,7 +4,8 @@
 //!
 //! An embeddings response can be tens of megabytes of numbers, and `usage` stands behind them.
 
-use super::{base_resp, json};
+use super::base_resp;
+use super::json::{self, SkipTable};
 
 mod strings;
 
@@ -58,6 +59,12 @@ pub struct UsageScan {
     started: bool,
     done: bool,
     broken: bool,
+    /// Bytes of the pieces before the one that is read.
+    fed_bytes: usize,
+    /// Position of a list of which only numbers were read so far.
+    numbers: Option<usize>,
+    /// Lists of numbers that have ended.
+    lists: SkipTable,
 }
 
 /// The top-level member that is being read, if it is one to keep.
@@ -120,6 +127,17 @@ impl ChoiceWord {
 }
 
 impl UsageScan {
+    /// A scan that notes where so many lists of numbers end, for whoever reads the whole text afterwards.
+    #[must_use]
+    pub(crate) fn noting_lists(lists_max: usize) -> Self {
+        Self { lists: SkipTable::for_lists(lists_max), ..Self::default() }
+    }
+
+    /// The lists of numbers that were read whole, by their positions in all that was fed.
+    pub(crate) fn lists(&self) -> &SkipTable {
+        &self.lists
+    }
+
     /// Processes the next piece.
     pub fn feed(&mut self, piece: &[u8]) {
         // Where in `piece` the part of a captured value begins that is not kept yet.
@@ -158,27 +176,46 @@ impl UsageScan {
             at += 1;
         }
         self.capture(piece.get(from..).unwrap_or_default());
+        self.fed_bytes = self.fed_bytes.saturating_add(piece.len());
     }
 
     /// Scans the inside of a member from `at`; returns where the member or the piece ends. Commas and numbers
     /// are irrelevant there.
     #[inline(never)]
     fn inside(&mut self, piece: &[u8], at: usize) -> usize {
-        let mut marks = json::marks(piece, at);
+        // A list of numbers can be longer than a piece.
+        let begin = if self.numbers.is_some() { json::numbers_end(piece, at) } else { at };
+        let mut marks = json::marks(piece, begin);
         while let Some(at) = marks.next() {
+            let list = self.numbers.take();
             match piece.get(at) {
                 Some(b'"') => {
                     let role = self.role();
                     let is_string_mark = |at: &usize| matches!(piece.get(*at), Some(b'"' | b'\\'));
-                    match marks.find(is_string_mark) {
-                        Some(end) if piece.get(end) == Some(&b'"') => {
-                            self.end_string(role, piece.get(at + 1..end).unwrap_or_default());
+                    let near = std::iter::from_fn(|| marks.next_near()).find(is_string_mark);
+                    let end = near.unwrap_or_else(|| {
+                        // Long texts, such as vectors in base64, are searched for two bytes alone.
+                        json::quote_or_backslash(piece, marks.searched_end())
+                    });
+                    if piece.get(end) == Some(&b'"') {
+                        self.end_string(role, piece.get(at + 1..end).unwrap_or_default());
+                        if near.is_none() {
+                            marks.go_on(end + 1);
                         }
-                        _ => marks.go_on(self.long_string(piece, at + 1, CutString::new(role)) + 1),
+                    } else {
+                        marks.go_on(self.long_string(piece, at + 1, CutString::new(role)) + 1);
                     }
                 }
+                Some(b'[') if begins_with_number(piece, at + 1) => {
+                    self.open(b'[');
+                    self.numbers = Some(self.fed_bytes + at);
+                    marks.go_on(json::numbers_end(piece, at + 1));
+                }
                 Some(&open @ (b'{' | b'[')) => self.open(open),
-                Some(b'}' | b']') => {
+                Some(&close @ (b'}' | b']')) => {
+                    if let Some(start) = list.filter(|_| close == b']') {
+                        self.lists.add(start, self.fed_bytes + at + 1);
+                    }
                     self.depth -= 1;
                     if self.depth == 1 {
                         return at + 1;
@@ -461,6 +498,13 @@ impl UsageScan {
             | MemberRole::Other => {}
         }
     }
+}
+
+/// True if a number begins at this position, or behind white space there.
+fn begins_with_number(piece: &[u8], at: usize) -> bool {
+    let rest = piece.get(at..).unwrap_or_default();
+    let first = rest.iter().find(|byte| !byte.is_ascii_whitespace());
+    first.is_some_and(|first| matches!(first, b'-' | b'0'..=b'9'))
 }
 
 /// Keeps at most the limit plus one byte, which shows that the value was too long.

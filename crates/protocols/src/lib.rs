@@ -84,6 +84,7 @@ pub mod audio_length;
 pub mod form;
 pub mod json;
 mod json_cursor;
+mod typed_elements;
 pub mod json_scan;
 pub mod splice;
 pub mod sse;
@@ -95,6 +96,8 @@ mod pieces;
 mod spelling_tests;
 #[cfg(test)]
 mod counted_tests;
+#[cfg(test)]
+mod noted_tests;
 
 pub use allowed_keys::AllowedKey;
 pub use bridge::bridge;

@@ -9,7 +9,7 @@ use super::counter::Counter;
 use super::disjoint::{CACHE_CONTROL, RequestedLifetime};
 use super::estimate::TextSize;
 use super::fields;
-use super::json::Object;
+use super::json::{Object, Value};
 use super::json_cursor::Cursor;
 use super::limits::{MissingUsage, ModelLimits};
 use super::metering::{
@@ -21,6 +21,7 @@ use super::server_tools::{ItemScan, ServerToolCalls};
 use super::splice::Splice;
 use super::sse::EventAction;
 use super::stored::{self, StoredIds};
+use super::typed_elements::each_typed;
 use super::{
     Call, Codec, Dialect, Framing, Meter, Operation, Request, RequestBounds, request_policy,
 };
@@ -31,6 +32,9 @@ use tollgate_types::error::GatewayError;
 mod usage;
 
 pub(super) use usage::report;
+
+/// First letters of the type of a tool that makes pictures; a date may follow.
+const PICTURE_MAKER: &str = "image_generation";
 
 /// Codec of OpenAI's Responses API.
 #[derive(Debug)]
@@ -115,13 +119,19 @@ fn billing_facts(body: &Object<'_>, prompt: &Prompt, limits: &ModelLimits) -> Bi
 /// The size and the quality of the pictures that a tool of the request makes, where it says them. Of two
 /// such tools nobody knows which one is used.
 fn pictures(body: &Object<'_>) -> Traits {
-    let tools = body.get_non_null("tools").and_then(|tools| tools.elements());
-    let objects = tools.into_iter().flatten().filter_map(|tool| tool.as_object().ok());
-    let mut makers = objects.filter(|tool| {
-        let kind = tool.get("type").and_then(|kind| kind.as_str());
-        kind.is_some_and(|kind| kind.starts_with("image_generation"))
+    let Some(tools) = body.get_non_null("tools") else { return Traits::default() };
+    let mut makers = Vec::new();
+    each_typed(body, &tools, |tool, kind| {
+        if kind.may_begin_with(PICTURE_MAKER) {
+            let tool = Value::new(tool).as_object().ok();
+            makers.extend(tool.filter(|tool| {
+                let kind = tool.get("type").and_then(|kind| kind.as_str());
+                kind.is_some_and(|kind| kind.starts_with(PICTURE_MAKER))
+            }));
+        }
+        makers.len() < 2
     });
-    let (Some(maker), None) = (makers.next(), makers.next()) else { return Traits::default() };
+    let [maker] = makers.as_slice() else { return Traits::default() };
     let word = |key: &str| maker.get_non_null(key).and_then(|value| value.as_str());
     Traits {
         size: word("size").and_then(|word| ImageSize::parse(&word)),

@@ -7,6 +7,7 @@
 //! reference, "Create a model response".
 
 use super::json::{Object, Value, plain_text_end};
+use super::json_cursor::Cursor;
 
 /// Items that are complete in themselves, even with an id.
 const WHOLE_ITEMS: [&str; 15] = [
@@ -27,6 +28,8 @@ const WHOLE_ITEMS: [&str; 15] = [
     "tool_search_call",
     "tool_search_output",
 ];
+/// Members by which an item refers to something.
+const REFERRING_KEYS: [&str; 4] = ["id", "type", "encrypted_content", "content"];
 /// The longest id. Those of OpenAI have some 60 characters.
 const ID_BYTES_MAX: usize = 256;
 /// The most ids of one answer: it can have an item for each call of a tool.
@@ -55,20 +58,82 @@ pub(super) fn references(body: &Object<'_>) -> Vec<Reference> {
         let id = conversation.as_object().ok().and_then(|object| object.get("id"));
         add("conversation", id.as_ref().or(Some(&conversation)));
     }
-    let items = body.get_non_null("input").and_then(|input| input.elements());
-    for item in items.into_iter().flatten() {
-        let Ok(item) = item.as_object() else { continue };
-        if refers(&item) {
-            add("input", item.get("id").as_ref());
+    let Some(input) = body.get_non_null("input").filter(Value::is_array) else { return found };
+    let read = Cursor::of_member(body, &input).array(|item| {
+        let is_object = item.next_byte()? == b'{';
+        let start = item.at;
+        if !is_object {
+            return item.skip();
         }
+        // Nearly all bring what they need, and are not read any further.
+        if ItemKeys::read(item)?.may_refer() {
+            let item = Value::new(item.text.get(start..item.at)?).as_object();
+            if let Some(item) = item.ok().filter(refers) {
+                add("input", item.get("id").as_ref());
+            }
+        }
+        Some(())
+    });
+    if read.is_none() {
+        // What cannot be read may refer to anything.
+        add("input", None);
     }
     found
+}
+
+/// Members of an item that say whether it can refer to something, as they are written.
+#[derive(Default)]
+struct ItemKeys<'a> {
+    kind: Option<&'a [u8]>,
+    id: Option<&'a [u8]>,
+    content: Option<&'a [u8]>,
+    sealed: Option<&'a [u8]>,
+    /// One of them is there twice, or has an escape or another spelling.
+    is_odd: bool,
+}
+
+impl<'a> ItemKeys<'a> {
+    fn read(item: &mut Cursor<'a>) -> Option<Self> {
+        let mut keys = Self::default();
+        item.object(|key, value| {
+            let member = match key {
+                b"type" => &mut keys.kind,
+                b"id" => &mut keys.id,
+                b"content" => &mut keys.content,
+                b"encrypted_content" => &mut keys.sealed,
+                _ => {
+                    let is_spelling = |name: &&str| name.as_bytes().eq_ignore_ascii_case(key);
+                    keys.is_odd |=
+                        key.contains(&b'\\') || REFERRING_KEYS.iter().any(|it| is_spelling(it));
+                    return value.skip();
+                }
+            };
+            keys.is_odd |= member.replace(value.raw()?).is_some();
+            Some(())
+        })?;
+        Some(keys)
+    }
+
+    /// False only if [`refers`] is.
+    fn may_refer(&self) -> bool {
+        let kind = self.kind.and_then(|kind| kind.strip_prefix(b"\"")?.strip_suffix(b"\""));
+        let kind = kind.unwrap_or_default();
+        let has = |value: Option<&[u8]>, nothing: &[&[u8]]| {
+            value.is_some_and(|value| value != b"null" && !nothing.contains(&value))
+        };
+        let is_whole = WHOLE_ITEMS.iter().any(|whole| whole.as_bytes() == kind);
+        let has_content = has(self.content, &[b"\"\"", b"[]"]) || has(self.sealed, &[]);
+        self.is_odd
+            || kind.contains(&b'\\')
+            || kind == b"item_reference"
+            || has(self.id, &[b"\"\""]) && !is_whole && !has_content
+    }
 }
 
 /// True if an item refers to one that the upstream stores.
 fn refers(item: &Object<'_>) -> bool {
     // A reader that takes another spelling for these sees another item.
-    if item.case_variant_of(&["id", "type", "encrypted_content", "content"]).is_some() {
+    if item.case_variant_of(&REFERRING_KEYS).is_some() {
         return true;
     }
     let kind = item.get_non_null("type").and_then(|kind| kind.as_str());
@@ -269,6 +334,52 @@ mod tests {
             r#"{"input":[{"type":"tool_search_output","id":"ts_1","call_id":"c","tools":[]}]}"#,
         ] {
             assert_eq!(referred(body), [], "{body}");
+        }
+    }
+
+    /// The references of a list of items, each read as an object whatever it has.
+    fn references_by_objects(body: &Object<'_>) -> Vec<Option<String>> {
+        let items = body.get_non_null("input").and_then(|input| input.elements());
+        let objects = items.into_iter().flatten().filter_map(|item| item.as_object().ok());
+        let id = |item: Object<'_>| {
+            item.get("id").map(|id| id.as_str().unwrap_or_default().into_owned())
+        };
+        objects.filter(refers).map(id).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn the_same_items_refer_as_if_each_were_read_as_an_object(
+            items in prop::collection::vec(
+                prop::collection::vec((0..12_usize, 0..16_usize), 0..5), 0..5,
+            ),
+            space in "[ \n]{0,2}",
+        ) {
+            const KEYS: [&str; 12] = [
+                "id", "type", "content", "encrypted_content", "id", "type", "ID", "\\u0069d", "Type",
+                "summary", "Encrypted_Content", "typ\\u0065",
+            ];
+            const VALUES: [&str; 16] = [
+                "null", "\"\"", "[]", "{}", "\"x\"", "7", "\"item_reference\"",
+                "\"\\u0069tem_reference\"", "\"message\"", "\"messag\\u0065\"", "\"reasoning\"",
+                "\"function_call\"", "[\"x\"]", "{\"id\":\"no\",\"type\":\"item_reference\"}", "true",
+                "\"a\\\"b\"",
+            ];
+            let item = |members: &Vec<(usize, usize)>| {
+                let member = |(key, value): &(usize, usize)| {
+                    format!("\"{}\"{space}:{space}{}", KEYS[*key], VALUES[*value])
+                };
+                let members: Vec<String> = members.iter().map(member).collect();
+                format!("{{{}}}", members.join(","))
+            };
+            let mut items: Vec<String> = items.iter().map(item).collect();
+            items.push("7".to_owned());
+            let body = format!("{{\"input\":[{space}{}]}}", items.join(&format!("{space},")));
+            let object = Object::parse(body.as_bytes()).expect("JSON");
+            let found: Vec<String> = references(&object).into_iter().map(|one| one.id).collect();
+            let expected = references_by_objects(&object);
+            let expected: Vec<String> = expected.into_iter().map(Option::unwrap_or_default).collect();
+            prop_assert_eq!(found, expected, "{}", body);
         }
     }
 

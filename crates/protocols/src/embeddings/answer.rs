@@ -41,7 +41,7 @@ impl EmbeddingsMeter {
         adds_usage: bool,
     ) -> Self {
         Self {
-            scan: UsageScan::default(),
+            scan: UsageScan::noting_lists(usize::try_from(count).unwrap_or(0)),
             count,
             base64,
             adds_usage,
@@ -79,7 +79,7 @@ impl Meter for EmbeddingsMeter {
         if !self.scan.is_complete() || self.scan.has_only_error() {
             return answer;
         }
-        let Some(answer) = in_order(&answer, self.count) else {
+        let Some(answer) = in_order(&answer, self.count, self.scan.lists()) else {
             self.is_broken = true;
             return Bytes::new();
         };

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use crate::json::Value;
+use crate::json::{SkipTable, Value};
 use crate::json_cursor::Cursor;
 use crate::splice::Splice;
 
@@ -23,58 +23,57 @@ pub(super) struct Vectors<'a> {
 
 impl<'a> Vectors<'a> {
     /// Reads the vectors of `count` inputs; `None` where not each index from 0 is there once, as a whole
-    /// number, or something cannot be read.
-    pub(super) fn read(answer: &'a [u8], count: u64) -> Option<Self> {
+    /// number, or something cannot be read. Passes over `lists` of numbers in the answer in one step each.
+    pub(super) fn read(answer: &'a [u8], count: u64, lists: &'a SkipTable) -> Option<Self> {
         let count = usize::try_from(count).ok()?;
-        let mut array = None;
-        let mut cursor = Cursor::new(answer);
-        let is_object = cursor.next_byte()? == b'{';
+        let mut array: Option<Range<usize>> = None;
+        // An answer can have as many elements as it has bytes: no more are read than there are inputs.
+        let mut items: Vec<Option<&[u8]>> = vec![None; count];
+        let (mut found, mut is_ordered) = (0, true);
+        let mut cursor = Cursor::with_skips(answer, lists);
+        (cursor.next_byte()? == b'{').then_some(())?;
         cursor.object(|key, value| {
             if key != b"data" {
                 return value.skip();
             }
-            value.next_byte()?;
-            let start = answer.len() - value.rest().len();
-            let text = value.raw()?;
+            let is_list = value.next_byte()? == b'[';
             // Of two lists nobody knows which one counts.
-            array.replace(start..start + text.len()).is_none().then_some(())
+            (is_list && array.is_none()).then_some(())?;
+            let start = value.at;
+            value.array(|item| {
+                let (index, item) = indexed(item)?;
+                is_ordered &= index == found;
+                found += 1;
+                items.get_mut(index)?.replace(item).is_none().then_some(())
+            })?;
+            array = Some(start..value.at);
+            Some(())
         })?;
-        let array: Range<usize> = array.filter(|_| is_object)?;
-        let text = answer.get(array.clone()).filter(|text| text.starts_with(b"["))?;
-        // An answer can have as many elements as it has bytes: no more are read than there are inputs.
-        let mut items: Vec<Option<&[u8]>> = vec![None; count];
-        let (mut found, mut is_ordered) = (0, true);
-        Cursor::new(text).array(|item| {
-            let item = item.raw()?;
-            let index = index_of(item)?;
-            is_ordered &= index == found;
-            found += 1;
-            items.get_mut(index)?.replace(item).is_none().then_some(())
-        })?;
+        let array = array?;
         let items = items.into_iter().collect::<Option<Vec<_>>>()?;
         Some(Self { array, items, is_ordered })
     }
 }
 
-/// The number of the input that an element is of.
-fn index_of(item: &[u8]) -> Option<usize> {
+/// An element, and the number of the input that it is of.
+fn indexed<'a>(item: &mut Cursor<'a>) -> Option<(usize, &'a [u8])> {
+    (item.next_byte()? == b'{').then_some(())?;
+    let start = item.at;
     let mut found = None;
-    if !item.starts_with(b"{") {
-        return None;
-    }
-    Cursor::new(item).object(|key, value| {
+    item.object(|key, value| {
         if key != b"index" {
             return value.skip();
         }
         let index = Value::new(value.raw()?).as_u64()?;
         found.replace(index).is_none().then_some(())
     })?;
-    usize::try_from(found?).ok()
+    Some((usize::try_from(found?).ok()?, item.text.get(start..item.at)?))
 }
 
-/// The answer with its vectors in the order of the inputs: byte for byte the same where they are.
-pub(super) fn in_order(answer: &Bytes, count: u64) -> Option<Bytes> {
-    let vectors = Vectors::read(answer, count)?;
+/// The answer with its vectors in the order of the inputs: byte for byte the same where they are. `lists` are
+/// vectors whose ends are known.
+pub(super) fn in_order(answer: &Bytes, count: u64, lists: &SkipTable) -> Option<Bytes> {
+    let vectors = Vectors::read(answer, count, lists)?;
     if vectors.is_ordered {
         return Some(answer.clone());
     }
@@ -88,7 +87,17 @@ pub(super) fn in_order(answer: &Bytes, count: u64) -> Option<Bytes> {
 mod tests {
     use proptest::prelude::*;
 
+    use crate::json_scan::UsageScan;
+
     use super::*;
+
+    fn in_order(answer: &Bytes, count: u64) -> Option<Bytes> {
+        let mut scan = UsageScan::noting_lists(100);
+        scan.feed(answer);
+        let found = super::in_order(answer, count, scan.lists());
+        assert_eq!(found, super::in_order(answer, count, &SkipTable::NONE), "{answer:?}");
+        found
+    }
 
     fn item(index: &str, vector: u64) -> String {
         format!(r#"{{"object":"embedding","index":{index}, "embedding":[{vector}]}}"#)

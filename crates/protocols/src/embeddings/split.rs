@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::order::Vectors;
 use super::read_element;
-use crate::json::{Object, Value};
+use crate::json::{Object, SkipTable, Value};
 use crate::splice::Splice;
 use tollgate_money::price::{Usage, UsageSource};
 
@@ -105,7 +105,7 @@ impl InputSplit {
         for (batch, answer) in self.batches.iter().zip(answers) {
             let object = Object::parse(answer).ok()?;
             used.push(TokenTotals::read(&object));
-            for item in Vectors::read(answer, batch.count)?.items {
+            for item in Vectors::read(answer, batch.count, &SkipTable::NONE)?.items {
                 if vectors.len() > 1 {
                     vectors.push(b',');
                 }

@@ -11,6 +11,10 @@ const BLOCK_BYTES: usize = 16;
 const NEAR_BLOCKS: usize = 4;
 /// Bytes of which it is noted which are looked for: as many as a word has bits.
 const GROUP_BYTES: usize = 64;
+/// A bit for each byte of a block.
+const ALL_BYTES: u32 = (1 << BLOCK_BYTES) - 1;
+/// The bit in which small letters differ from capitals.
+const LOWER_CASE: u8 = b'a' ^ b'A';
 /// The last control character.
 const CONTROL_MAX: u8 = 0x1F;
 /// The bit in which `{` differs from `[`, and `}` from `]`.
@@ -55,10 +59,38 @@ pub(crate) fn short_string_end(text: &[u8], at: usize) -> Option<usize> {
     in_first_block(text, at, special).filter(|&end| text.get(end) == Some(&b'"'))
 }
 
+/// A position from `at` on up to which there is no quote, backslash, bracket or bar, found in wide steps: those of
+/// a list of numbers, which can be megabytes long, take the fewest instructions.
+pub(crate) fn numbers_end(text: &[u8], at: usize) -> usize {
+    let (groups, _) = text.get(at..).unwrap_or_default().as_chunks();
+    let is_numbers = |group: &&[u8; GROUP_BYTES]| is_below_letters(group) || is_plain(group, mark);
+    at + groups.iter().take_while(is_numbers).count() * GROUP_BYTES
+}
+
+/// Position of the first byte from `at` on that is neither a letter of base64, of either alphabet, nor `=`; the
+/// length of the text without one.
+pub(super) fn base64_end(text: &[u8], at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let (groups, _) = rest.as_chunks();
+    let plain = groups.iter().take_while(|group| is_base64(group)).count() * GROUP_BYTES;
+    let behind = rest.get(plain..).unwrap_or_default();
+    at + plain + behind.iter().position(|byte| !is_base64_letter(*byte)).unwrap_or(behind.len())
+}
+
+/// True for a letter of base64, of either alphabet, and for `=`.
+pub(super) fn is_base64_letter(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_')
+}
+
 /// The positions from `at` on of quotes, backslashes and brackets of any kind, in their order. There are
 /// those of bars as well, which cost less to pass over than to tell from brackets.
 pub(crate) fn marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
     Positions::new(text, at, mark)
+}
+
+/// The positions from `at` on of quotes, backslashes and control characters, in their order.
+pub(super) fn special_marks(text: &[u8], at: usize) -> Positions<'_, impl Fn(u8x16) -> u8x16> {
+    Positions::new(text, at, special)
 }
 
 /// The positions from `at` on of quotes and backslashes, in their order.
@@ -93,6 +125,17 @@ impl<'a, Marks: Fn(u8x16) -> u8x16> Positions<'a, Marks> {
     pub(crate) fn go_on(&mut self, at: usize) {
         let (groups, last) = self.text.get(at..).unwrap_or_default().as_chunks();
         (self.groups, self.last, self.group_end, self.left) = (groups, last, at, 0);
+    }
+
+    /// The next position among the bytes that were searched already.
+    #[inline(always)]
+    pub(crate) fn next_near(&mut self) -> Option<usize> {
+        if self.left == 0 { None } else { self.next() }
+    }
+
+    /// Position up to which the text was searched.
+    pub(crate) fn searched_end(&self) -> usize {
+        self.group_end.min(self.text.len())
     }
 
     /// Searches groups up to the first with a match.
@@ -156,6 +199,37 @@ fn equal(block: u8x16, byte: u8) -> u8x16 {
     block.simd_eq(u8x16::splat(byte))
 }
 
+/// True if all bytes of a group can be of base64. Nearly all base64 has the standard alphabet, and `=` only at
+/// its end.
+#[inline(always)]
+fn is_base64(group: &[u8; GROUP_BYTES]) -> bool {
+    are_zero(group, no_standard_base64) || are_zero(group, no_base64)
+}
+
+/// True if all bytes of a group become zero.
+#[inline(always)]
+fn are_zero(group: &[u8; GROUP_BYTES], bytes: impl Fn(u8x16) -> u8x16) -> bool {
+    let [a, b, c, d] = found(group, bytes);
+    (a | b | c | d).simd_eq(u8x16::ZERO).to_bitmask() == ALL_BYTES
+}
+
+/// Zero for each byte that base64 of the standard alphabet has before its padding.
+#[inline(always)]
+fn no_standard_base64(block: u8x16) -> u8x16 {
+    let above = |bytes: u8x16, first: u8, last: u8| {
+        (bytes - u8x16::splat(first)).saturating_sub(u8x16::splat(last - first))
+    };
+    let no_letter = above(block | u8x16::splat(LOWER_CASE), b'a', b'z');
+    // Between the slash and the digits stands nothing.
+    no_letter.min(above(block, b'/', b'9')).min(block ^ u8x16::splat(b'+'))
+}
+
+/// Zero for each byte that base64 of either alphabet has, padding included.
+fn no_base64(block: u8x16) -> u8x16 {
+    let others = [b'=', b'-', b'_'].map(|byte| block ^ u8x16::splat(byte));
+    others.into_iter().fold(no_standard_base64(block), u8x16::min)
+}
+
 /// The position of the first byte that is looked for, if it is among the next few: most keys and most
 /// words end there, and are found in the place where they are read.
 #[inline(always)]
@@ -205,6 +279,17 @@ fn is_plain(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> bool {
     (a | b | c | d).to_bitmask() == 0
 }
 
+/// True if no byte of a group is a quote, or behind the capital letters: no bracket is either.
+#[inline(always)]
+fn is_below_letters(group: &[u8; GROUP_BYTES]) -> bool {
+    let [a, b, c, d] = found(group, |block| block);
+    let highest = a.max(b).max(c.max(d));
+    let quotes = [a, b, c, d].map(|block| equal(block, b'"'));
+    let any_quote = quotes.into_iter().fold(u8x16::ZERO, |any, quote| any | quote);
+    (highest.saturating_sub(u8x16::splat(b'Z')) | any_quote).simd_eq(u8x16::ZERO).to_bitmask()
+        == ALL_BYTES
+}
+
 /// Matches in a group, as bits.
 #[inline(always)]
 fn bits(group: &[u8; GROUP_BYTES], marks: impl Fn(u8x16) -> u8x16) -> u64 {
@@ -249,7 +334,7 @@ mod tests {
         fn the_first_that_means_something_is_found(
             length in 0_usize..300,
             places in prop::collection::vec((0_usize..300, any::<u8>()), 0..4),
-            filler in prop_oneof![Just(b'a'), Just(b' '), Just(0x20), Just(0x7F), Just(0xFF)],
+            filler in prop_oneof![Just(b'a'), Just(b'_'), Just(b' '), Just(0x20), Just(0x7F), Just(0xFF)],
             at in 0_usize..310,
         ) {
             let mut text = vec![filler; length];
@@ -258,15 +343,15 @@ mod tests {
                     *there = byte;
                 }
             }
-            let first = |of: fn(u8) -> bool| {
+            let first = |of: &dyn Fn(u8) -> bool| {
                 let rest = text.get(at..).unwrap_or_default();
                 at + rest.iter().position(|&byte| of(byte)).unwrap_or(rest.len())
             };
-            let special = first(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
+            let special = first(&|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
             prop_assert_eq!(plain_text_end(&text, at), special);
-            let either = first(|byte| matches!(byte, b'"' | b'\\'));
+            let either = first(&|byte| matches!(byte, b'"' | b'\\'));
             prop_assert_eq!(quote_or_backslash(&text, at), either);
-            let structural = first(|byte| b"\"[]{}".contains(&byte));
+            let structural = first(&|byte| b"\"[]{}".contains(&byte));
             prop_assert_eq!(structure(&text, at), structural);
             let short = Some(special).filter(|end| text.get(*end) == Some(&b'"'));
             let end = short_string_end(&text, at);
@@ -275,7 +360,12 @@ mod tests {
                 let bytes = text.iter().enumerate().skip(at);
                 bytes.filter(|(_, byte)| of.contains(byte)).map(|(position, _)| position).collect()
             };
+            let of_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+            prop_assert_eq!(base64_end(&text, at), first(&|byte| !of_base64(byte)));
             prop_assert_eq!(marks(&text, at).collect::<Vec<_>>(), all(b"\"\\[]{}|"));
+            let numbers = numbers_end(&text, at);
+            let end = first(&|byte| b"\"\\[]{}|".contains(&byte));
+            prop_assert!((at..=end).contains(&numbers) && numbers + GROUP_BYTES > end.min(length));
             prop_assert_eq!(string_marks(&text, at).collect::<Vec<_>>(), all(b"\"\\"));
         }
     }

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::find::{plain_text_end, short_string_end};
+use super::find::{base64_end, plain_text_end, short_string_end, special_marks};
+use super::skips::{NOTED_BYTES_MIN, NOTED_LEVELS, SkipTable};
 use super::spelling::{MEDIA_BYTES_MIN, Spelling};
 use super::unquote::unquote;
 use super::{JsonError, Member, Object, Value, length_bit};
@@ -34,6 +35,9 @@ pub(super) struct Scanner<'a> {
     /// Position of the key that was read last.
     last_key: Range<usize>,
     spelling: Spelling,
+    skips: SkipTable,
+    /// Containers in fewer others than this are noted.
+    noted_levels: u32,
 }
 
 impl<'a> Scanner<'a> {
@@ -46,13 +50,16 @@ impl<'a> Scanner<'a> {
             values_max: usize::MAX,
             last_key: 0..0,
             spelling: Spelling::for_part(),
+            skips: SkipTable::NONE,
+            noted_levels: 0,
         }
     }
 
     /// A scanner of a whole document that stops after `values_max` values.
     pub(super) fn within(text: &'a str, values_max: usize) -> Self {
         let spelling = Spelling::for_document(text.len());
-        Self { values_max, spelling, ..Self::new(text) }
+        let skips = SkipTable::for_document(text.len());
+        Self { values_max, spelling, skips, noted_levels: NOTED_LEVELS, ..Self::new(text) }
     }
 
     #[cold]
@@ -152,8 +159,8 @@ impl<'a> Scanner<'a> {
         if self.at < self.text.len() {
             return self.fail("unexpected text behind the JSON object");
         }
-        let Self { text, keys_escaped, values, spelling, .. } = self;
-        Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling })
+        let Self { text, keys_escaped, values, spelling, skips, .. } = self;
+        Ok(Object { text, members, key_lengths, close, keys_escaped, values, spelling, skips })
     }
 
     /// Bytes by which the spelling of the value in the text exceeds its meaning.
@@ -228,23 +235,23 @@ impl<'a> Scanner<'a> {
                     if depth + depth_outside >= DEPTH_MAX {
                         return self.fail(format!("nested deeper than {DEPTH_MAX} levels"));
                     }
+                    let start = self.at;
                     self.at += 1;
-                    depth += 1;
                     objects = objects << 1 | u64::from(open == b'{');
                     if !self.eat_behind_space(if open == b'{' { b'}' } else { b']' }) {
+                        if depth < self.noted_levels {
+                            self.skips.open(depth, start);
+                        }
+                        depth += 1;
                         self.member_key(objects)?;
                         continue;
                     }
-                    depth -= 1;
                     objects >>= 1;
                 }
-                Some(b'"') => {
-                    let start = self.at;
-                    self.string()?;
-                    if self.at - start >= MEDIA_BYTES_MIN {
-                        self.note_media(start);
-                    }
-                }
+                Some(b'"') => match short_string_end(self.text.as_bytes(), self.at + 1) {
+                    Some(end) => self.at = end + 1,
+                    None => self.long_value(depth)?,
+                },
                 Some(b'-' | b'0'..=b'9') => {
                     let rewritten_bytes = self.number()?;
                     // Those at the top are settings, which are no part of a prompt.
@@ -275,6 +282,9 @@ impl<'a> Scanner<'a> {
                 }
                 depth -= 1;
                 objects >>= 1;
+                if depth < self.noted_levels {
+                    self.skips.close(depth, self.at);
+                }
             }
         }
     }
@@ -364,16 +374,28 @@ impl<'a> Scanner<'a> {
 
     /// Skips the rest of a string; true if it has an escape.
     fn long_string(&mut self) -> Result<bool, JsonRefusal> {
+        let bytes = self.text.as_bytes();
+        // Most strings end soon; in one with escapes, such as code, they stand so close that their positions are
+        // found many at a time.
+        let mut start = self.at;
+        let first = plain_text_end(bytes, start);
+        if bytes.get(first) == Some(&b'"') {
+            self.end_string(start, first);
+            return Ok(false);
+        }
+        let mut specials = special_marks(bytes, first);
         let mut is_escaped = false;
+        self.at = first;
         loop {
-            let start = self.at;
-            self.at = plain_text_end(self.text.as_bytes(), self.at);
+            match specials.next() {
+                // A part of the escape that was read last.
+                Some(at) if at < self.at => continue,
+                Some(at) => self.at = at,
+                None => self.at = bytes.len(),
+            }
             match self.peek() {
                 Some(b'"') => {
-                    self.at += 1;
-                    if self.spelling.is_mark_due(self.at) {
-                        self.spelling.mark(self.at, self.at - start, false);
-                    }
+                    self.end_string(start, self.at);
                     return Ok(is_escaped);
                 }
                 Some(b'\\') => {
@@ -382,10 +404,20 @@ impl<'a> Scanner<'a> {
                     }
                     self.escape()?;
                     is_escaped = true;
+                    start = self.at;
                 }
                 Some(_) => return self.fail("an unescaped control character in a string"),
                 None => return self.fail("the JSON text ends inside a string"),
             }
+        }
+    }
+
+    /// Leaves a string behind at its quote; from `start` on it has no escape.
+    #[inline(always)]
+    fn end_string(&mut self, start: usize, quote: usize) {
+        self.at = quote + 1;
+        if self.spelling.is_mark_due(self.at) {
+            self.spelling.mark(self.at, self.at - start, false);
         }
     }
 
@@ -419,9 +451,37 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Notes a long string, if it holds media.
-    #[cold]
+    /// A string in `depth` containers that is a value and not short.
     #[inline(never)]
+    fn long_value(&mut self, depth: u32) -> Result<(), JsonRefusal> {
+        let (start, bytes) = (self.at, self.text.as_bytes());
+        self.at += 1;
+        let key = bytes.get(self.last_key.clone()).unwrap_or_default();
+        let behind = bytes.get(self.at..).unwrap_or_default();
+        // A picture is looked at once: whether it is base64 says where it ends as well.
+        let data = self.spelling.data_start(behind, key).map(|data| self.at + data);
+        let data = data.map(|data| data..base64_end(bytes, data));
+        match data.filter(|data| bytes.get(data.end) == Some(&b'"')) {
+            Some(data) => {
+                self.end_string(start + 1, data.end);
+                if data.len() >= MEDIA_BYTES_MIN {
+                    self.spelling.push_media(data.len(), start + 1..data.end);
+                }
+            }
+            None => {
+                self.long_string()?;
+                if self.at - start >= MEDIA_BYTES_MIN {
+                    self.note_media(start);
+                }
+            }
+        }
+        if depth <= self.noted_levels && self.at - start >= NOTED_BYTES_MIN {
+            self.skips.add(start, self.at);
+        }
+        Ok(())
+    }
+
+    /// Notes a long string, if it holds media.
     fn note_media(&mut self, start: usize) {
         let written = self.text.get(start + 1..self.at - 1).unwrap_or_default();
         let key = self.text.get(self.last_key.clone()).unwrap_or_default();

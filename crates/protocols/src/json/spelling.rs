@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::find::quote_or_backslash;
+use super::find::{base64_end, is_base64_letter, plain_text_end, quote_or_backslash};
 use super::unquote::unquote_text;
 
 /// Marks in a document, at most: the distance between two is at least as many bytes as this part of it.
@@ -18,8 +18,12 @@ const MARK_BYTES_MIN: usize = 64;
 pub(super) const MEDIA_BYTES_MIN: usize = 128;
 /// Keys behind which dialects have media in base64 without saying so in the string itself.
 const MEDIA_KEYS: [&str; 3] = ["data", "bytes", "file_data"];
-/// The longest beginning of a `data:` URL, up to its data.
+/// The longest beginning of a `data:` URL, up to the mark before its data.
 const DATA_URL_START_MAX: usize = 128;
+/// The mark before the data of a `data:` URL.
+const BASE64_MARK: &[u8] = b";base64,";
+/// Bytes of a `data:` URL in which its mark stands.
+const DATA_URL_HEAD_MAX: usize = DATA_URL_START_MAX + BASE64_MARK.len() - 1;
 
 /// Notes of a scanner on the spelling of a document.
 #[derive(Debug)]
@@ -95,6 +99,11 @@ impl Spelling {
         self.media.iter().map(data).collect()
     }
 
+    /// Positions of the strings that hold media, without their quotes, in the order of the text.
+    pub(super) fn media(&self) -> impl Iterator<Item = Range<usize>> {
+        self.media.iter().map(|media| media.written.clone())
+    }
+
     /// True if a mark is due at this position.
     #[inline(always)]
     pub(super) fn is_mark_due(&self, at: usize) -> bool {
@@ -118,36 +127,47 @@ impl Spelling {
         if self.next_mark == usize::MAX {
             return;
         }
-        let mut start = SpellingCursor::new(written.as_bytes(), 0, true);
-        let is_url = b"data:".iter().all(|letter| start.next() == Some(*letter));
+        let start = || SpellingCursor::new(written.as_bytes(), 0, true);
+        let mut scheme = start();
+        let is_url = b"data:".iter().all(|letter| scheme.next() == Some(*letter));
         if !is_url && !MEDIA_KEYS.contains(&&*unquote_text(key)) {
             return;
         }
-        let decoded = unquote_text(written);
-        let data_at = memchr::memmem::find(decoded.as_bytes(), b";base64,");
-        let data_at =
-            data_at.filter(|at| is_url && *at < DATA_URL_START_MAX).map_or(0, |at| at + 8);
-        let data = decoded.as_bytes().get(data_at..).unwrap_or_default();
-        if data.len() < MEDIA_BYTES_MIN || !is_base64(data) {
-            return;
+        // But for its head nothing is copied: a picture with escapes is as large as one without.
+        let mut data = start();
+        if is_url {
+            let mut head = start();
+            let head: Vec<u8> =
+                std::iter::from_fn(|| head.next()).take(DATA_URL_HEAD_MAX).collect();
+            let mark = memchr::memmem::find(&head, BASE64_MARK);
+            data.skip(mark.map_or(0, |at| at + BASE64_MARK.len()));
         }
-        // Behind the data stands the quote that ends the string.
-        let bytes = data.len();
-        let begin = end.saturating_sub(self.excess).saturating_sub(bytes + 1);
-        let written = end.saturating_sub(written.len() + 1)..end.saturating_sub(1);
+        let Some(bytes) = data.base64_bytes().filter(|bytes| *bytes >= MEDIA_BYTES_MIN) else {
+            return;
+        };
+        self.push_media(bytes, end.saturating_sub(written.len() + 1)..end.saturating_sub(1));
+    }
+
+    /// Notes the string at these positions, without its quotes, as media: its last `bytes` decoded bytes are the
+    /// base64. The excess was counted up to its end.
+    pub(super) fn push_media(&mut self, bytes: usize, written: Range<usize>) {
+        let begin = written.end.saturating_sub(self.excess).saturating_sub(bytes);
         self.media.push(InlineBase64 { begin, bytes, written });
     }
-}
 
-/// True if a text has only letters of base64, of either alphabet.
-fn is_base64(text: &[u8]) -> bool {
-    let is_letter =
-        |byte: u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_');
-    let is_other = |byte: u8| u8::from(!is_letter(byte));
-    // Without an early end the compiler looks at many bytes at a time.
-    let has_other = |some: &[u8; 64]| some.iter().fold(0, |any, &byte| any | is_other(byte)) != 0;
-    let (blocks, last) = text.as_chunks();
-    !blocks.iter().any(has_other) && last.iter().all(|&byte| is_letter(byte))
+    /// Where base64 would begin in a string, if one may be media that stands in it without an escape. `text`
+    /// begins behind the quote of the string, and `key` is the last one as written.
+    pub(super) fn data_start(&self, text: &[u8], key: &[u8]) -> Option<usize> {
+        if self.next_mark == usize::MAX {
+            return None;
+        }
+        if !text.starts_with(b"data:") {
+            return MEDIA_KEYS.iter().any(|name| name.as_bytes() == key).then_some(0);
+        }
+        let head = text.get(..text.len().min(DATA_URL_HEAD_MAX))?;
+        let start = memchr::memmem::find(head, BASE64_MARK)? + BASE64_MARK.len();
+        (plain_text_end(head, 0) >= start).then_some(start)
+    }
 }
 
 /// The decoded text of a document: the contents of its strings, without white space between tokens.
@@ -282,6 +302,23 @@ impl<'a> SpellingCursor<'a> {
         Some(byte)
     }
 
+    /// The number of bytes of the rest of a string, if all are letters of base64.
+    fn base64_bytes(&mut self) -> Option<usize> {
+        let mut bytes = 0;
+        loop {
+            if self.letter_at == self.letter_bytes {
+                let end = base64_end(self.text, self.at);
+                bytes += end - self.at;
+                self.at = end;
+            }
+            match self.next() {
+                Some(byte) if is_base64_letter(byte) => bytes += 1,
+                Some(_) => return None,
+                None => return Some(bytes),
+            }
+        }
+    }
+
     fn escape(&mut self) -> Option<u8> {
         let kind = *self.text.get(self.at + 1)?;
         if kind != b'u' {
@@ -318,16 +355,73 @@ impl<'a> SpellingCursor<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::is_base64;
+    use super::super::Object;
+    use super::*;
+
+    /// Writes a string with some of its letters as escapes.
+    fn written(text: &str, escapes: u64) -> String {
+        let mut random = escapes;
+        let mut written = String::new();
+        for letter in text.chars() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            match (letter, random >> 58) {
+                ('"' | '\\', _) => written.extend(['\\', letter]),
+                ('/', 0..32) if escapes != 0 => written.push_str("\\/"),
+                (_, 0) if escapes != 0 => written += &format!("\\u{:04x}", u32::from(letter)),
+                _ => written.push(letter),
+            }
+        }
+        written
+    }
 
     proptest! {
-        /// One byte that is no letter of base64 is seen wherever it stands.
+        /// Whether a string is taken for media depends on what it says, not on how it is written: neither on
+        /// escapes nor on where the scan of its letters stops.
         #[test]
-        fn base64_has_no_other_bytes(length in 1_usize..300, place in any::<prop::sample::Index>(), byte in any::<u8>()) {
-            let mut text = vec![b'A'; length];
-            text[place.index(length)] = byte;
-            let is_letter = byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
-            prop_assert_eq!(is_base64(&text), is_letter);
+        fn media_are_what_a_plain_reading_finds(
+            strings in prop::collection::vec((
+                prop_oneof![Just("data"), Just("bytes"), Just("file_data"), Just("url"), Just("x")],
+                prop_oneof![
+                    Just(""), Just("data:"), Just("data:image/png;base64,"), Just("data:;base64,;base64,"),
+                    Just("data:\"image\";base64,"), Just("data:a;base64"), Just("Data:image/png;base64,"),
+                ],
+                0_usize..400,
+                prop_oneof![Just("+/"), Just("-_"), Just("==")],
+                prop::option::weighted(0.3, (any::<prop::sample::Index>(), "[\"\\\\ .,é\\[\\x7f@`{]")),
+                prop_oneof![Just(0_u64), any::<u64>()],
+            ), 0..6),
+        ) {
+            let (mut members, mut expected, mut media_bytes) = (Vec::new(), Vec::new(), 0);
+            for (key, start, length, special, other, escapes) in strings {
+                let letters = "ABCXYZabcxyz0189".chars().chain(special.chars()).cycle();
+                let mut data: String = letters.take(length).collect();
+                if let Some((place, other)) = other {
+                    data.insert_str(place.index(length + 1), &other);
+                }
+                let text = format!("{start}{data}");
+                let string = written(&text, escapes);
+                let is_url = text.starts_with("data:");
+                let at = text.find(";base64,").filter(|at| is_url && *at < DATA_URL_START_MAX);
+                let data = &text[at.map_or(0, |at| at + 8)..];
+                let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
+                let is_media = (is_url || MEDIA_KEYS.contains(&key))
+                    && string.len() + 2 >= MEDIA_BYTES_MIN
+                    && data.len() >= MEDIA_BYTES_MIN
+                    && data.bytes().all(is_letter);
+                if is_media {
+                    media_bytes += data.len();
+                    expected.push(data.to_owned());
+                }
+                members.push(format!("{{\"{key}\":\"{string}\"}}"));
+            }
+            let body = format!("{{\"a\":[{}]}}", members.join(","));
+            let object = Object::parse(body.as_bytes()).expect("JSON");
+            prop_assert_eq!(object.media_texts(), expected);
+            let bytes = object.decoded_bytes();
+            prop_assert_eq!(object.decoded_text(true).bytes(), bytes - media_bytes);
+            let mut rest = vec![0; bytes];
+            let copied = object.decoded_text(true).copy(0, &mut rest);
+            prop_assert_eq!(copied, bytes - media_bytes);
         }
     }
 }

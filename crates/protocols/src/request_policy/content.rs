@@ -106,8 +106,9 @@ impl PolicyReader<'_> {
             Key::Definition => self.definition(value),
             Key::Picture => self.picture(item, value),
             Key::Medium(shape) => {
-                if let Some(raw) = value.non_null()? {
-                    item.add_medium(*shape, raw);
+                let written = value.written()?;
+                if written.text() != b"null" {
+                    item.add_medium(*shape, written);
                 }
                 Some(())
             }
@@ -136,9 +137,10 @@ impl PolicyReader<'_> {
                 self.billed(*unit, raw, key, table)
             }
             Key::Sound => {
-                let raw = value.non_null()?;
-                if let Some(raw) = raw {
-                    item.add_medium(MediaShape::Sound, raw);
+                let written = value.written()?;
+                let raw = Some(written.text()).filter(|raw| *raw != b"null");
+                if raw.is_some() {
+                    item.add_medium(MediaShape::Sound, written);
                 }
                 self.billed(Unit::AudioInputTokens, raw, key, table)
             }
@@ -259,8 +261,8 @@ impl PolicyReader<'_> {
                 let name = resolved(key)?;
                 match &*name {
                     "url" => {
-                        let url = value.raw()?;
-                        is_picture &= may_be_picture(url);
+                        let url = value.written()?;
+                        is_picture &= may_be_picture(url.text());
                         item.add_medium(MediaShape::Url, url);
                     }
                     "detail" if item.detail.is_none() => item.detail = value.non_null()?,
@@ -273,8 +275,8 @@ impl PolicyReader<'_> {
                 Some(())
             })?;
         } else {
-            let url = value.raw()?;
-            is_picture = may_be_picture(url);
+            let url = value.written()?;
+            is_picture = may_be_picture(url.text());
             item.add_medium(MediaShape::Url, url);
         }
         if !is_picture {

@@ -52,7 +52,7 @@ impl PolicyReader<'_> {
         value: &Value<'_>,
         read: impl FnOnce(&mut Self, &mut Cursor<'_>) -> Option<()>,
     ) {
-        let is_read = read(self, &mut Cursor::new(value.text())).is_some();
+        let is_read = read(self, &mut Cursor::of_member(self.body, value)).is_some();
         self.is_bounded &= is_read;
     }
 

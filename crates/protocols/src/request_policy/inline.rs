@@ -8,7 +8,7 @@ use super::item::Item;
 use super::names::resolved;
 use crate::audio_length;
 use crate::json::Value;
-use crate::json_cursor::Cursor;
+use crate::json_cursor::{Cursor, WrittenValue};
 use crate::media::{InlineBytes, PdfBound, PictureDetail, PictureFamily, PictureSize};
 
 /// The longest beginning of a `data:` URL, up to its data.
@@ -32,7 +32,7 @@ impl PolicyReader<'_> {
     /// Adds a medium to the prompt, which has no bound where the medium has none.
     #[cold]
     #[inline(never)]
-    pub(super) fn medium(&mut self, shape: MediaShape, written: &[u8], item: &Item<'_>) {
+    pub(super) fn medium(&mut self, shape: MediaShape, written: WrittenValue<'_>, item: &Item<'_>) {
         self.note_medium(written);
         let bound = (|| {
             if shape == MediaShape::Source && is_document(item) && is_plain_text(written, item) {
@@ -45,7 +45,7 @@ impl PolicyReader<'_> {
                 None => PictureDetail::Auto,
             };
             match shape {
-                MediaShape::Url => url(&text(written)?, detail, family),
+                MediaShape::Url => url(&text(written.text())?, detail, family),
                 MediaShape::Source => source(written, detail, family, item),
                 MediaShape::Blob => blob(written, detail, family),
                 MediaShape::File => file(written, detail, family),
@@ -93,12 +93,12 @@ pub(super) fn is_switched_off(written: &[u8]) -> bool {
 /// The members of an object with these names; `None` where it is no object, has others that are not `null`,
 /// or one of them twice.
 fn members<'a, const N: usize>(
-    written: &'a [u8],
+    written: WrittenValue<'a>,
     names: [&str; N],
 ) -> Option<[Option<&'a [u8]>; N]> {
     let mut found = [None; N];
-    written.starts_with(b"{").then_some(())?;
-    Cursor::new(written).object(|key, value| {
+    written.text().starts_with(b"{").then_some(())?;
+    written.cursor().object(|key, value| {
         let value = value.non_null()?;
         let name = resolved(key)?;
         match (names.iter().position(|field_name| *field_name == name), value) {
@@ -120,7 +120,7 @@ fn detail_of(written: &[u8]) -> Option<PictureDetail> {
     let level = match written.first() {
         Some(b'{') => {
             // Beside a level there can be a number of tokens, which would count.
-            let [level] = members(written, ["level"])?;
+            let [level] = members(written.into(), ["level"])?;
             level?
         }
         _ => written,
@@ -175,7 +175,7 @@ fn is_document(item: &Item<'_>) -> bool {
 }
 
 /// True for Anthropic's source of plain text, which its bytes limit.
-fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
+fn is_plain_text(written: WrittenValue<'_>, item: &Item<'_>) -> bool {
     let is_word = |value: Option<&[u8]>, word: &str| {
         value.is_some_and(|value| Value::new(value).as_str().as_deref() == Some(word))
     };
@@ -190,7 +190,7 @@ fn is_plain_text(written: &[u8], item: &Item<'_>) -> bool {
 
 /// Bounds of a picture in Anthropic's format.
 fn source(
-    written: &[u8],
+    written: WrittenValue<'_>,
     detail: PictureDetail,
     family: PictureFamily,
     item: &Item<'_>,
@@ -212,7 +212,11 @@ fn source(
 }
 
 /// Bounds of Google's `inlineData`.
-fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
+fn blob(
+    written: WrittenValue<'_>,
+    detail: PictureDetail,
+    family: PictureFamily,
+) -> Option<MediumBound> {
     let [camel, snake, data] = members(written, ["mimeType", "mime_type", "data"])?;
     let media_type = match (camel, snake) {
         (Some(one), None) | (None, Some(one)) => Value::new(one).as_str()?.to_ascii_lowercase(),
@@ -231,19 +235,23 @@ fn blob(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<
 }
 
 /// A file of OpenAI's, or the object around it.
-fn file(written: &[u8], detail: PictureDetail, family: PictureFamily) -> Option<MediumBound> {
-    let data = match written.first() {
+fn file(
+    written: WrittenValue<'_>,
+    detail: PictureDetail,
+    family: PictureFamily,
+) -> Option<MediumBound> {
+    let data = match written.text().first() {
         Some(b'{') => {
             let [_, data] = members(written, ["filename", "file_data"])?;
             data?
         }
-        _ => written,
+        _ => written.text(),
     };
     document(data_of(&text(data)?)?, detail, family)
 }
 
 /// Sound of OpenAI's. What some take as a `data:` URL, others read as base64.
-fn input_audio(written: &[u8], family: PictureFamily) -> Option<MediumBound> {
+fn input_audio(written: WrittenValue<'_>, family: PictureFamily) -> Option<MediumBound> {
     let [data, _] = members(written, ["data", "format"])?;
     let data = text(data?)?;
     sound(data_of(&data).unwrap_or(&data), family)
@@ -271,12 +279,12 @@ fn document(data: &[u8], detail: PictureDetail, family: PictureFamily) -> Option
 
 /// A picture that the gateway has written for Amazon.
 fn converse_image(
-    written: &[u8],
+    written: WrittenValue<'_>,
     detail: PictureDetail,
     family: PictureFamily,
 ) -> Option<MediumBound> {
     let [_, source] = members(written, ["format", "source"])?;
-    let [data] = members(source?, ["bytes"])?;
+    let [data] = members(source?.into(), ["bytes"])?;
     picture(&text(data?)?, detail, family)
 }
 

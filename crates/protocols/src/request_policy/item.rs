@@ -1,6 +1,7 @@
 //! An object of a content while it is read.
 
 use super::allowlist::{MediaShape, ObjectTable};
+use crate::json_cursor::WrittenValue;
 use tollgate_types::error::GatewayError;
 
 /// An object as read.
@@ -15,7 +16,7 @@ pub(super) struct Item<'a> {
     /// Refusal of a nested value.
     pub(super) inner_refusal: Option<Box<GatewayError>>,
     /// Medium that the object contains or refers to, as written.
-    pub(super) medium: Option<(MediaShape, &'a [u8])>,
+    pub(super) medium: Option<(MediaShape, WrittenValue<'a>)>,
     /// The level of detail at which the model reads that.
     pub(super) detail: Option<&'a [u8]>,
     /// Its text is cut into pieces that the model can cite.
@@ -24,7 +25,7 @@ pub(super) struct Item<'a> {
 
 impl<'a> Item<'a> {
     /// Adds a medium; with two, it is unknown which one is read.
-    pub(super) fn add_medium(&mut self, shape: MediaShape, written: &'a [u8]) {
+    pub(super) fn add_medium(&mut self, shape: MediaShape, written: WrittenValue<'a>) {
         self.is_odd |= self.medium.replace((shape, written)).is_some();
     }
 

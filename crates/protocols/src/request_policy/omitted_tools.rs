@@ -9,8 +9,11 @@ use std::ops::Range;
 
 use super::super::json::{Object, Value};
 use super::super::limits::ModelLimits;
+use super::super::typed_elements::each_typed;
 use tollgate_money::price::Unit;
 
+/// First letters of the type of a search.
+const SEARCH: &str = "web_search";
 /// Prefixes of the names of such tools; a date may follow.
 const SEARCHES: [&str; 2] = ["web_search", "web_search_preview"];
 
@@ -38,20 +41,24 @@ pub(in super::super) fn searches(body: &Object<'_>, limits: &ModelLimits) -> Opt
     if insists {
         return None;
     }
-    let stays = |tool: &Value<'_>| {
-        let kind = tool.as_object().ok().and_then(|tool| tool.get("type"));
+    let stays = |tool: &[u8]| {
+        let kind = Value::new(tool).as_object().ok().and_then(|tool| tool.get("type"));
         kind.and_then(|kind| kind.as_str())
             .is_some_and(|kind| is_search(&kind) && !limits.pass.has_tool(&kind))
     };
-    let places: Vec<usize> =
-        tools.elements()?.enumerate().filter(|(_, tool)| stays(tool)).map(|(at, _)| at).collect();
+    let (mut places, mut kept, mut count) = (Vec::new(), Vec::new(), 0);
+    each_typed(body, &tools, |tool, kind| {
+        if kind.may_begin_with(SEARCH) && stays(tool) {
+            places.push(count);
+        } else {
+            kept.push(std::str::from_utf8(tool).unwrap_or_default());
+        }
+        count += 1;
+        true
+    });
     if places.is_empty() {
         return None;
     }
-    let kept = tools.elements()?.enumerate();
-    let kept = kept.filter(|(place, _)| places.binary_search(place).is_err());
-    let kept: Vec<&str> =
-        kept.filter_map(|(_, tool)| std::str::from_utf8(tool.text()).ok()).collect();
     let edit = (tools.range.clone(), format!("[{}]", kept.join(",")));
     Some(OmittedTools { places, edit })
 }

@@ -11,7 +11,7 @@ use super::super::stored::Reference;
 use super::PolicyReader;
 use super::names::{folded, resolved};
 use crate::json::Value;
-use crate::json_cursor::Cursor;
+use crate::json_cursor::{Cursor, WrittenValue};
 use crate::public_url;
 
 /// Members whose value is an id, a list of them, or an object with one, without underscores and in small
@@ -73,9 +73,9 @@ impl PolicyReader<'_> {
     }
 
     /// Notes what a medium refers to: a file, or an address that is not on the web.
-    pub(super) fn note_medium(&mut self, written: &[u8]) {
-        match written.first() {
-            Some(b'"') => self.note_address(written),
+    pub(super) fn note_medium(&mut self, written: WrittenValue<'_>) {
+        match written.text().first() {
+            Some(b'"') => self.note_address(written.text()),
             _ => self.note_within(written, 0),
         }
     }
@@ -119,7 +119,7 @@ impl PolicyReader<'_> {
         } else if ADDRESS_KEYS.contains(&&*name) && value.starts_with(b"\"") {
             self.note_address(value);
         } else {
-            self.note_within(value, depth);
+            self.note_within(value.into(), depth);
         }
     }
 
@@ -158,17 +158,17 @@ impl PolicyReader<'_> {
     }
 
     /// Notes what the members of an object, or the elements of a list, refer to.
-    fn note_within(&mut self, value: &[u8], depth: u32) {
+    fn note_within(&mut self, value: WrittenValue<'_>, depth: u32) {
         if depth > DEPTH_MAX {
             return self.note("input", String::new());
         }
-        let read = match value.first() {
-            Some(b'[') => Cursor::new(value).array(|one| {
-                let one = one.raw()?;
+        let read = match value.text().first() {
+            Some(b'[') => value.cursor().array(|one| {
+                let one = one.written()?;
                 self.note_within(one, depth + 1);
                 Some(())
             }),
-            Some(b'{') => Cursor::new(value).object(|key, value| {
+            Some(b'{') => value.cursor().object(|key, value| {
                 let (name, value) = (resolved(key)?, value.raw()?);
                 self.note_named(&name, value, depth + 1);
                 Some(())
