@@ -12,6 +12,7 @@ use crate::harness::{Answer, Gateway, Recorder, ask, simulator};
 mod bedrock;
 mod betas;
 mod codecs;
+mod documents;
 mod harmless;
 mod hostile;
 mod names;

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::Session;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -184,7 +185,12 @@ impl<'a> Customer<'a> {
         if piece.is_empty() && !is_end {
             return Ok(());
         }
-        if let Some(header) = self.waiting.take() {
+        if let Some(mut header) = self.waiting.take() {
+            if is_end {
+                // The whole document is here, so that its length is known, and the head leaves in one write with it.
+                header.headers.remove(&TRANSFER_ENCODING);
+                header.headers.insert(CONTENT_LENGTH, HeaderValue::from(piece.len()));
+            }
             self.write_head(header).await?;
         }
         if self.interval.is_some() && !piece.is_empty() {
