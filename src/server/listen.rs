@@ -41,6 +41,9 @@ const UNTAKEN_MIN: Duration = Duration::from_secs(10);
 /// own.
 const TLS_READ_AHEAD_BYTES: usize = 16 * 1024;
 
+/// Buffer behind TLS in bytes, Pingora's default: the records of a handshake leave together.
+const TLS_WRITE_BYTES: usize = 1460;
+
 /// A bound socket and its listener configuration.
 pub(super) struct Bound {
     /// Address with its actual port.
@@ -101,7 +104,9 @@ pub(super) fn start(
         let filter = app.filter();
         let mut service = Service::new(name.clone(), app);
         let read_ahead = if listener.tls.is_some() { TLS_READ_AHEAD_BYTES } else { 0 };
-        let buffers = L4BufferSettings::default().read(read_ahead);
+        // Plain answers leave in whole writes. TLS writes each of its records by itself.
+        let write_ahead = if listener.tls.is_some() { TLS_WRITE_BYTES } else { 0 };
+        let buffers = L4BufferSettings::new(read_ahead, write_ahead);
         let options = socket_options(untaken);
         let endpoint = ListenerConfig::tcp(&name).tcp_socket_options(options).l4_buffer(buffers);
         service.add_listener(endpoint);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use parking_lot::Mutex;
 
 /// The smallest buffer that is kept, in bytes. What is smaller costs the allocator next to nothing.
@@ -45,6 +45,18 @@ impl Buffer {
             *self = larger;
         }
         self.bytes.extend_from_slice(more);
+    }
+
+    /// Room for at most `bytes_max` more bytes, and for one at least, which a read can fill in place.
+    pub fn room(&mut self, bytes_max: usize) -> impl BufMut + '_ {
+        if self.bytes.len() == self.bytes.capacity() {
+            let mut larger = Self::with_capacity(2 * self.bytes.capacity().max(KEPT_BYTES_MIN));
+            larger.bytes.extend_from_slice(&self.bytes);
+            *self = larger;
+        }
+        // Beyond its capacity a vector would grow to a size that is not kept.
+        let room = self.bytes.capacity() - self.bytes.len();
+        (&mut self.bytes).limit(bytes_max.min(room))
     }
 
     /// Freezes the content for sharing; the buffer is free again when the last part is dropped.
@@ -178,6 +190,29 @@ mod tests {
             came.extend_from_slice(&piece);
         }
         assert!(buffer.as_ref() == came.as_slice());
+        assert!(buffer.freeze() == came);
+    }
+
+    #[test]
+    fn what_is_put_into_its_room_is_what_came_and_no_more_than_may() {
+        let mut buffer = Buffer::default();
+        let mut came = Vec::new();
+        for (length, bytes_max) in [(1, 1), (300_000, 100_000), (5, 200_000), (700_000, 1 << 20)] {
+            let piece: Vec<u8> = (0..=250).cycle().take(length).collect();
+            let mut rest = piece.as_slice();
+            while !rest.is_empty() {
+                let before = buffer.as_ref().len();
+                let mut room = buffer.room(bytes_max);
+                assert!((1..=bytes_max).contains(&room.remaining_mut()));
+                let (put, left) = rest.split_at(rest.len().min(room.remaining_mut()));
+                room.put_slice(put);
+                drop(room);
+                assert_eq!(buffer.as_ref().len(), before + put.len());
+                assert!(BufferSize::exactly(buffer.bytes.capacity()).is_some());
+                rest = left;
+            }
+            came.extend_from_slice(&piece);
+        }
         assert!(buffer.freeze() == came);
     }
 

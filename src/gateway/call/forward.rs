@@ -43,16 +43,16 @@ pub(crate) async fn answer(
     session: &mut Session,
     ctx: &mut RequestContext,
 ) -> Result<()> {
-    let mut forward = Forward { gateway, customer: Customer::new(session, ctx) };
-    let begun = forward.ask().await?;
-    let (call, header) = forward.wait_for_head(begun).await?;
-    Relay { gateway, customer: forward.customer, call }.answer(header).await
+    let mut customer = Customer::new(session, ctx);
+    // Boxed: its state is large, and is freed before the answer is passed on, which can take minutes.
+    let (call, header) = Box::pin(Forward { gateway, customer: &mut customer }.call()).await?;
+    Relay { gateway, customer, call }.answer(header).await
 }
 
 /// Asks targets over Pingora's connections, while the customer is watched and kept waiting.
-struct Forward<'a> {
+struct Forward<'c, 'a> {
     gateway: &'a Gateway,
-    customer: Customer<'a>,
+    customer: &'c mut Customer<'a>,
 }
 
 /// A call whose answer can be passed on, or is not here yet.
@@ -63,7 +63,16 @@ enum ResponseStart {
     Silent(Box<UpstreamCall>, Box<Error>),
 }
 
-impl Forward<'_> {
+impl Forward<'_, '_> {
+    /// The call whose answer is passed on, and the head of the answer.
+    ///
+    /// # Errors
+    /// The request ends here, whatever other targets there are.
+    async fn call(mut self) -> Result<(Box<UpstreamCall>, AnswerHead)> {
+        let begun = self.ask().await?;
+        self.wait_for_head(begun).await
+    }
+
     /// Tries one target after another until one answers.
     ///
     /// # Errors
@@ -81,7 +90,7 @@ impl Forward<'_> {
 
     /// Rewrites the request for a target, sends it, and waits for the head of its answer.
     async fn try_target(&mut self, candidate: Candidate) -> Result<TryResult<ResponseStart>> {
-        let Customer { session, ctx, .. } = &mut self.customer;
+        let Customer { session, ctx, .. } = &mut *self.customer;
         let gateway = self.gateway;
         let (id, budget) = (ctx.id, ctx.snapshot.limits.body_memory_bytes_max);
         let delivery = ctx.delivery();
@@ -106,7 +115,7 @@ impl Forward<'_> {
                 return Ok(not_connected(&error, delivery));
             }
         };
-        let Customer { session, ctx, .. } = &mut self.customer;
+        let Customer { session, ctx, .. } = &mut *self.customer;
         let sending = ctx.sending()?;
         let Some(attempt) = &mut sending.attempt else { return Err(disconnected()) };
         let body = attempt.request.body.clone();
@@ -148,7 +157,7 @@ impl Forward<'_> {
         mut call: Box<UpstreamCall>,
         header: AnswerHead,
     ) -> Result<TryResult<ResponseStart>> {
-        let first = first_event::error(&mut self.customer, &mut call).await?;
+        let first = first_event::error(self.customer, &mut call).await?;
         let ctx = &mut *self.customer.ctx;
         if let Some(error) = first {
             let (failure, error) = ctx.read_error_in_answer(&error, &header.headers.into());
@@ -176,7 +185,7 @@ impl Forward<'_> {
         let is_document = status < 300 && failure::is_json(&headers);
         let mut failure = failure;
         if !matches!(failure, CallFailure::NotOffered(_)) && (status >= 400 || is_document) {
-            let words = first_event::words(&mut self.customer, &mut call).await?;
+            let words = first_event::words(self.customer, &mut call).await?;
             let ctx = &mut *self.customer.ctx;
             match refusal::beginning(&words, true) {
                 // An answer that should have been of another kind, such as audio.

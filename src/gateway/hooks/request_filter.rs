@@ -47,7 +47,8 @@ pub(super) async fn filter(
     session: &mut Session,
     ctx: &mut RequestContext,
 ) -> Result<bool> {
-    match admit(gateway, session, ctx).await {
+    // Boxed: its state is large, and is freed before an answer that can take minutes.
+    match Box::pin(admit(gateway, session, ctx)).await {
         Ok(RequestDisposition::Answered) => Ok(true),
         Ok(RequestDisposition::Paid) => call::answer(gateway, session, ctx).await.map(|()| true),
         Err(error) => Err(gateway.refuse(session, ctx, error)),

@@ -35,11 +35,12 @@ use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::transport::{self, Transport};
 use crate::gateway::listen::{driver, http2};
 use crate::gateway::wire::reused_timer::ReusedTimer;
+use crate::gateway::wire::shared_read;
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Initial capacity of the buffer for a request head; ordinary heads need no more.
-const HEAD_BYTES_INITIAL: usize = 4 * 1024;
+/// Maximum size of a read of a request head, in bytes; ordinary heads come with one.
+const HEAD_READ_BYTES_MAX: usize = 4 * 1024;
 /// Time that a newly accepted connection has for its first request during a shutdown: the request is probably
 /// on its way, and closing would lose it.
 const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -107,6 +108,25 @@ where
         self.open.filter(self.transport.is_proxied())
     }
 
+    /// Serves a connection from its handshakes to its end.
+    async fn run(
+        self: Arc<Self>,
+        stream: Stream,
+        mut ticket: OpenConnection,
+        mut shutdown: ShutdownWatch,
+    ) {
+        // Boxed, as is HTTP/2 below: each is large, and the connection's task lasts longer.
+        let opened = Box::pin(self.open(stream, &mut ticket, &mut shutdown)).await;
+        let Some(stream) = opened else { return };
+        let state = Arc::clone(ticket.state());
+        // What gives way is dropped where it stands; requests are settled as they are dropped.
+        tokio::select! {
+            biased;
+            () = self.serve(stream, &state, shutdown) => {}
+            () = ticket.close_requested() => {}
+        }
+    }
+
     /// Performs the handshakes of a connection up to HTTP; `None` if they fail.
     async fn open(
         &self,
@@ -132,7 +152,7 @@ where
         mut shutdown: ShutdownWatch,
     ) {
         if matches!(stream.selected_alpn_proto(), Some(ALPN::H2)) {
-            return self.serve_http2(stream, state, shutdown).await;
+            return Box::pin(self.serve_http2(stream, state, shutdown)).await;
         }
         let mut timer = ReusedTimer::default();
         match self.next_head(&mut stream, HEAD_TIMEOUT, &mut timer, &mut shutdown).await {
@@ -140,7 +160,7 @@ where
                 // Only plain TCP gets here: over TLS the protocol was agreed on.
                 let Ok(mut stream) = stream.into_any().downcast::<TcpStream>() else { return };
                 stream.rewind(&begun);
-                self.serve_http2(stream, state, shutdown).await;
+                Box::pin(self.serve_http2(stream, state, shutdown)).await;
             }
             first => {
                 let wire = ClientConnection::new(
@@ -217,10 +237,10 @@ where
         timer: &mut ReusedTimer,
         shutdown: &mut ShutdownWatch,
     ) -> ReceivedHead {
-        let mut head = BytesMut::with_capacity(HEAD_BYTES_INITIAL);
+        let mut head = BytesMut::new();
         let is_first = wait == HEAD_TIMEOUT;
         let begun = {
-            let reading = pin!(stream.read_buf(&mut head));
+            let reading = pin!(shared_read::read(stream, &mut head, HEAD_READ_BYTES_MAX));
             tokio::select! {
                 biased; // what has arrived is served, even while shutting down
                 begun = timer.within(wait, reading) => begun,
@@ -274,7 +294,7 @@ async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) 
         let is_undecided = may_be_http2 && HTTP2_PREFACE.starts_with(&bytes);
         if !is_undecided && let Some(head) = lines.head_of(&bytes) {
             let head_bytes = head.len();
-            return match CheckedHead::read(bytes, head_bytes) {
+            return match CheckedHead::read(bytes, head_bytes, lines.fields()) {
                 Ok(head) => ReceivedHead::Checked(head),
                 Err(error) => ReceivedHead::Refused(error),
             };
@@ -285,7 +305,7 @@ async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) 
                 "The request head is too large.",
             ));
         }
-        match stream.read_buf(&mut bytes).await {
+        match shared_read::read(stream, &mut bytes, HEAD_READ_BYTES_MAX).await {
             Ok(count) if count > 0 => {}
             _ => return ReceivedHead::None,
         }
@@ -297,9 +317,16 @@ async fn complete(stream: &mut Stream, mut bytes: BytesMut, may_be_http2: bool) 
 struct LineScan {
     line_start: usize,
     scanned: usize,
+    /// Number of complete lines that are followed by another.
+    count: usize,
 }
 
 impl LineScan {
+    /// Number of fields of a complete head: its lines without the first. The empty one is not counted.
+    fn fields(&self) -> usize {
+        self.count.saturating_sub(1)
+    }
+
     /// The head, up to its empty line, or up to the first line that ends in a bare LF: such a head
     /// may never have an end that both sides agree on, and the check refuses it.
     fn head_of<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
@@ -311,6 +338,7 @@ impl LineScan {
             }
             self.line_start = end + 1;
             self.scanned = end + 1;
+            self.count += 1;
         }
         self.scanned = bytes.len();
         None
@@ -350,16 +378,9 @@ where
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let mut ticket = self.open.register(transport::peer(&stream), self.transport.is_proxied());
-        let mut shutdown = shutdown.clone();
-        let stream = self.open(stream, &mut ticket, &mut shutdown).await?;
-        let state = Arc::clone(ticket.state());
-        // What gives way is dropped where it stands; requests are settled as they are dropped.
-        tokio::select! {
-            biased;
-            () = self.serve(stream, &state, shutdown) => {}
-            () = ticket.close_requested() => {}
-        }
+        let ticket = self.open.register(transport::peer(&stream), self.transport.is_proxied());
+        // Pingora's own task has 9 KiB for handshakes that are not made there. This one has what it needs.
+        tokio::spawn(Arc::clone(self).run(stream, ticket, shutdown.clone()));
         None
     }
 

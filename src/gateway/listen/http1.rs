@@ -20,11 +20,12 @@ use pingora::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora::protocols::{Digest, Stream};
 use pingora::{Error, ErrorType, OrErr as _, Result};
 use pingora_proxy::Session;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 
 use crate::gateway::listen::origin::Origin;
 use crate::gateway::listen::session_parts::{Timeouts, plain_session, within, write_tasks};
 use crate::gateway::wire::head::AnswerHead;
+use crate::gateway::wire::shared_read;
 
 mod answer;
 mod head;
@@ -52,11 +53,11 @@ impl ClientConnection {
     }
 }
 
-/// Size of one read of discarded data, in bytes.
-const STRAY_BYTES: usize = 512;
 /// The most that may come behind a request while its answer is waited for, in bytes. A line break behind a
 /// body, or another request, is no reason to take the answer from whoever pays for it.
 const STRAY_BYTES_MAX: usize = 64 * 1024;
+/// The largest buffer that is kept from one piece of an answer to the next, in bytes: most events fit.
+const KEPT_BYTES_MAX: usize = 1024;
 /// Timeout for closing a connection if nothing else limits it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -71,6 +72,16 @@ struct CloseBehind;
 /// read and thrown away.
 #[derive(Clone)]
 struct DrainBehind;
+
+/// A body of a long declared length is to come in one piece, into which it is read.
+#[derive(Clone)]
+struct GatherBody;
+
+/// Asks for the body, if it is long and its length is declared, in one piece, with an empty piece for each read
+/// before it. `body_bytes_read` then says what has come. No effect over HTTP/2.
+pub(crate) fn gather_body(session: &mut Session) {
+    session.req_header_mut().extensions_mut().insert(GatherBody);
+}
 
 /// Closes the connection after the answer, which has not begun. No effect over HTTP/2.
 pub(crate) fn close_behind(session: &mut Session) {
@@ -102,7 +113,6 @@ pub(crate) struct Http1Session {
     is_torn: bool,
     /// Bytes that arrived after the request while its answer was pending.
     stray_bytes: usize,
-    bytes_read: usize,
     bytes_sent: usize,
     timeouts: Timeouts,
 }
@@ -126,7 +136,6 @@ impl Http1Session {
             unsent: BytesMut::new(),
             is_torn: false,
             stray_bytes: 0,
-            bytes_read: 0,
             bytes_sent: 0,
             timeouts: Timeouts::default(),
         }
@@ -205,8 +214,11 @@ impl Http1Session {
         };
         let sending = async { sending.await.or_err(ErrorType::WriteError, "writing an answer") };
         within(limit, ErrorType::WriteTimedout, "writing an answer", pin!(sending)).await?;
-        // Its memory serves for what comes next.
-        (self.unsent, self.is_torn) = (unsent, false);
+        self.is_torn = false;
+        if unsent.capacity() <= KEPT_BYTES_MAX {
+            // Its memory serves for what comes next; more of it would wait idly between two events.
+            self.unsent = unsent;
+        }
         Ok(())
     }
 
@@ -215,17 +227,17 @@ impl Http1Session {
         let Some(wire) = &mut self.wire else {
             return Error::e_explain(ErrorType::InternalError, "the session is over");
         };
-        let read = self.head.body.next(&mut wire.stream, self.timeouts.read).await?;
-        self.bytes_read = self.bytes_read.saturating_add(read.as_ref().map_or(0, Bytes::len));
-        Ok(read)
+        if self.head.request.extensions_mut().remove::<GatherBody>().is_some() {
+            self.head.body.gather();
+        }
+        self.head.body.next(&mut wire.stream, self.timeouts.read).await
     }
 
     /// Waits until the client disconnects. Data that arrives meanwhile is unexpected: it is not read as a
     /// request, and the connection is closed after the response.
     async fn idle(&mut self) -> Result<Option<Bytes>> {
-        let mut stray = [0; STRAY_BYTES];
         while !self.reader_dropped {
-            match self.stream()?.read(&mut stray).await {
+            match shared_read::discard(self.stream()?).await {
                 Ok(0) => self.reader_dropped = true,
                 Ok(bytes) => self.stray_bytes = self.stray_bytes.saturating_add(bytes),
                 Err(error) => {
@@ -300,7 +312,8 @@ impl CustomSession for Http1Session {
         if no_body_expected || self.head.body.is_done() {
             self.idle().await
         } else {
-            self.read().await
+            // Boxed: it is large, and a stream waits in the other.
+            Box::pin(self.read()).await
         }
     }
 
@@ -308,6 +321,7 @@ impl CustomSession for Http1Session {
         if self.head.body.is_done() {
             return Ok(());
         }
+        self.head.body.stop_gathering();
         let limit = self.timeouts.drain;
         let draining = async {
             while self.read().await?.is_some() {}
@@ -321,11 +335,11 @@ impl CustomSession for Http1Session {
     }
 
     fn is_body_empty(&mut self) -> bool {
-        self.bytes_read == 0 && self.head.body.is_done()
+        self.head.body.bytes_read() == 0 && self.head.body.is_done()
     }
 
     fn body_bytes_read(&self) -> usize {
-        self.bytes_read
+        self.head.body.bytes_read()
     }
 
     fn get_retry_buffer(&self) -> Option<Bytes> {

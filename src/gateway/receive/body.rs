@@ -7,6 +7,7 @@ use http::header::EXPECT;
 use pingora_proxy::Session;
 
 use crate::error::{ErrorKind, GatewayError};
+use crate::gateway::listen::http1;
 use crate::gateway::listen::request_slots::RequestSlot;
 use crate::gateway::receive::reading::BodyReading;
 use crate::gateway::request::context::RequestContext;
@@ -101,18 +102,28 @@ pub(crate) async fn read(
         session.write_continue_response().await.map_err(|error| unreadable(&error))?;
         session.req_header_mut().remove_header(&EXPECT);
     }
+    if matches!(reading, BodyReading::Json) {
+        // Nothing looks at its beginning.
+        http1::gather_body(session);
+    }
     let mut share = limits.share(budget);
-    let mut gathered = GatheredBody::default();
+    let (mut gathered, mut counted) = (GatheredBody::default(), 0);
     let all = async {
         while !session.is_body_done() {
             let piece = session.read_request_body().await.map_err(|error| unreadable(&error))?;
             let Some(piece) = piece else { break };
-            if gathered.len() + piece.len() > limits.body_bytes_max {
+            let read =
+                (gathered.len() + piece.len()).max(session.as_downstream().body_bytes_read());
+            if read > limits.body_bytes_max {
                 return Err(too_large());
             }
             share
-                .try_grow(piece.len(), limits.budget_bytes_max)
+                .try_grow(read - counted, limits.budget_bytes_max)
                 .map_err(|full| budget.shed(full))?;
+            counted = read;
+            if piece.is_empty() {
+                continue;
+            }
             reading.feed(gathered.push(piece, length))?;
         }
         Ok(())

@@ -6,12 +6,13 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use pingora::protocols::Stream;
 use pingora::{Error, ErrorType, OrErr, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tollgate_outbound::{CodingError, ContentCoding, Decoder};
@@ -23,6 +24,7 @@ use self::pool::{UpstreamConnection, acked};
 use crate::balance::QuotaReport;
 use crate::config::snapshot::Upstream;
 use crate::gateway::wire::head::AnswerHead;
+use crate::gateway::wire::shared_read::{self, SHARED_READ_BYTES_MAX};
 use crate::protocols::splice::EditedBody;
 
 mod answer;
@@ -36,13 +38,12 @@ const JOINED_BYTES_MAX: usize = 16 * 1024;
 const EARLY_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Informational answers before the real one. Nobody sends more than a few.
 const INFORMATIONAL_MAX: u32 = 16;
-/// Buffer size for one read, in bytes: enough for most responses and for events.
-const READ_BYTES: usize = 8 * 1024;
-/// Room for what is read at one time of an answer that comes faster than that, in bytes. With this much
-/// the connection's own buffer is passed by.
+/// Size of a read into a buffer of the call's own, in bytes, for an answer that comes faster than the shared
+/// buffer can take it.
 const READ_BYTES_MAX: usize = 64 * 1024;
-/// Minimum buffer size for a read, in bytes: less is not worth a system call.
-const READ_BYTES_MIN: usize = 1024;
+/// Capacity of a buffer for what was read, in bytes: several events share one, so that not each of them costs
+/// an allocation, and an open stream has no more.
+const KEPT_BYTES: usize = 2 * 1024;
 /// Maximum size of the part of a body that is inspected before it is relayed. Upstreams that keep a
 /// connection alive with blank lines while they think stay below it.
 const LOOKED_AT_BYTES_MAX: usize = 64 * 1024;
@@ -70,8 +71,8 @@ pub(crate) struct UpstreamCall {
     read_timeout: Option<Duration>,
     /// Bytes that were read ahead.
     read: BytesMut,
-    /// Buffer size for the next read.
-    room: usize,
+    /// The answer comes faster than the shared buffer can take it.
+    is_fast: bool,
     /// The last read emptied the socket: an immediate second one would find nothing.
     is_drained: bool,
     /// Bytes of `read` that were searched for the end of the head.
@@ -107,7 +108,7 @@ impl UpstreamCall {
             request_bytes: 0,
             read_timeout: None,
             read: BytesMut::new(),
-            room: READ_BYTES,
+            is_fast: false,
             is_drained: false,
             scanned: 0,
             informational: 0,
@@ -204,8 +205,7 @@ impl UpstreamCall {
                         Poll::Pending if is_silent => return Poll::Pending,
                         Poll::Pending => {}
                     }
-                    make_room(read, READ_BYTES);
-                    match ready!(pin!(stream.read_buf(read)).poll(context)) {
+                    match ready!(poll_read(stream, read, context)) {
                         Ok(count) if count > 0 => {
                             *early = take_head(read, scanned, informational, upstream)?;
                         }
@@ -275,9 +275,15 @@ impl UpstreamCall {
 
     /// Reads available bytes; 0 at the end of the connection.
     async fn read_more(&mut self) -> Result<usize> {
-        make_room(&mut self.read, self.room);
-        let UpstreamConnection { stream, timer, .. } = &mut self.connection;
-        let reading = stream.read_buf(&mut self.read);
+        let Self { connection, read, is_fast, .. } = self;
+        let UpstreamConnection { stream, timer, .. } = connection;
+        let reading = poll_fn(|context| {
+            if !*is_fast {
+                return poll_read(stream, read, context);
+            }
+            read.reserve(READ_BYTES_MAX);
+            pin!(stream.read_buf(read)).poll(context)
+        });
         let read = match self.read_timeout {
             Some(limit) => timer.within(limit, pin!(reading)).await.ok_or_else(silent)?,
             None => reading.await,
@@ -290,11 +296,12 @@ impl UpstreamCall {
                 return Err(Error::because(ErrorType::ReadError, context, error));
             }
         };
-        let is_full = self.read.len() == self.read.capacity();
-        if is_full {
-            // More is there than had room.
-            self.room = READ_BYTES_MAX;
-        }
+        let is_full = match self.is_fast {
+            true => self.read.len() == self.read.capacity(),
+            false => count == SHARED_READ_BYTES_MAX,
+        };
+        // More is there than had room; or so little that the shared buffer has room for it again.
+        self.is_fast = is_full || self.is_fast && count >= SHARED_READ_BYTES_MAX;
         // What is encrypted comes in records, and a read gives one of them.
         self.is_drained = !is_full && !self.upstream.destination.is_encrypted();
         Ok(count)
@@ -470,11 +477,12 @@ fn take_head(
     }
 }
 
-fn make_room(read: &mut BytesMut, room: usize) {
-    let least = if room > READ_BYTES { room } else { READ_BYTES_MIN };
-    if read.capacity() - read.len() < least {
-        read.reserve(room);
-    }
+fn poll_read(
+    stream: &mut Stream,
+    read: &mut BytesMut,
+    context: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    shared_read::poll_read(stream, read, SHARED_READ_BYTES_MAX, KEPT_BYTES, context)
 }
 
 fn undecodable(error: CodingError) -> Box<Error> {

@@ -8,5 +8,6 @@ pub(super) mod head;
 pub(super) mod response_framing;
 pub(super) mod cors;
 pub(super) mod reused_timer;
+pub(super) mod shared_read;
 pub(super) mod offload;
 pub(super) mod memory;

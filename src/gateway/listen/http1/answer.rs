@@ -87,7 +87,9 @@ impl BodyFraming {
                 *left = left.saturating_sub(piece.len() as u64);
             }
             Self::Chunks => {
-                before.reserve(SIZE_BYTES);
+                let is_copied = piece.len() <= COPIED_BYTES_MAX;
+                let copied = if is_copied { piece.len() + CHUNK_END.len() } else { 0 };
+                before.reserve(SIZE_BYTES + copied);
                 // There is room for it.
                 let _is_written = write!(before.writer(), "{:X}\r\n", piece.len());
                 return (piece, CHUNK_END);

@@ -8,9 +8,6 @@ use super::request_body::UnreadBody;
 use crate::error::GatewayError;
 use crate::gateway::wire::framing::{self, RequestLine};
 
-/// Room for the fields of a head, of which SDKs send some ten and proxies add a few.
-const FIELDS: usize = 16;
-
 /// A request's head that was read and found sound, and what came with it.
 pub(crate) struct CheckedHead {
     pub(super) request: RequestHeader,
@@ -20,18 +17,24 @@ pub(crate) struct CheckedHead {
 }
 
 impl CheckedHead {
-    /// Reads the head in the first `head_bytes` of `bytes`; what stands behind belongs to the body.
+    /// Reads the head in the first `head_bytes` of `bytes`, which has `fields` fields; what stands behind belongs
+    /// to the body.
     ///
     /// # Errors
     /// What is wrong with the head, or with what has come of a body in chunks.
-    pub(crate) fn read(mut bytes: BytesMut, head_bytes: usize) -> Result<Box<Self>, GatewayError> {
+    pub(crate) fn read(
+        mut bytes: BytesMut,
+        head_bytes: usize,
+        fields: usize,
+    ) -> Result<Box<Self>, GatewayError> {
         let begun = bytes.split_off(head_bytes.min(bytes.len()));
         let bytes = bytes.freeze();
         let line = RequestLine::read(&bytes)?;
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = Method::from_bytes(line.method).map_err(|_| framing::malformed_line())?;
         parts.version = if line.is_http_10 { Version::HTTP_10 } else { Version::HTTP_11 };
-        parts.headers = HeaderMap::with_capacity(FIELDS);
+        // Each has 104 bytes there, for as long as the request lasts.
+        parts.headers = HeaderMap::with_capacity(fields);
         let (target, fields) = (line.target, &mut parts.headers);
         let framed = line.check_fields(|name, value| {
             // Visible ASCII, blanks, and the bytes above ASCII that RFC 9110, section 5.5, puts up with.

@@ -3,10 +3,11 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use pingora::protocols::Stream;
 use pingora::{Error, ErrorType, OrErr as _, Result};
 use tokio::io::AsyncReadExt as _;
+use tollgate_process_memory::Buffer;
 
 use crate::error::GatewayError;
 use crate::gateway::listen::session_parts::within;
@@ -15,6 +16,11 @@ use crate::gateway::wire::framing::{self, BodyIs};
 
 /// Maximum number of bytes per read, and per returned piece of a body.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
+/// Maximum number of bytes per read of a gathered body: so many can be there before they are counted, once for
+/// each thread that reads.
+const GATHERED_READ_BYTES_MAX: usize = 256 * 1024;
+/// Maximum number of bytes reserved for a declared length; untouched pages take no memory.
+const GATHERED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of one read after an upgrade, since messages of WebSockets are mostly short.
 const SWITCHED_BYTES: usize = 8 * 1024;
 
@@ -23,6 +29,10 @@ pub(super) struct UnreadBody {
     left: BodyLeft,
     /// Received bytes of the body, or after it, that were not returned yet.
     come: BytesMut,
+    /// The beginning of a body that is returned in one piece.
+    gathered: Option<Buffer>,
+    /// Bytes of the body that were returned or gathered.
+    bytes_read: usize,
 }
 
 /// Framing of the rest of a body.
@@ -50,7 +60,7 @@ impl UnreadBody {
             }
             BodyIs::InChunks => BodyLeft::Chunks(ChunkScan::default()),
         };
-        Ok(Self { left, come })
+        Ok(Self { left, come, gathered: None, bytes_read: 0 })
     }
 
     /// True once the whole body was returned.
@@ -60,6 +70,27 @@ impl UnreadBody {
             BodyLeft::Chunks(scan) => scan.is_over(),
             BodyLeft::Switched | BodyLeft::Broken => false,
         }
+    }
+
+    /// Number of bytes of the body that were returned or gathered.
+    pub(super) fn bytes_read(&self) -> usize {
+        self.bytes_read
+    }
+
+    /// Returns the rest of a long body of a declared length in one piece, and an empty piece for each read before
+    /// it. Where nobody needs its beginning, nothing is copied.
+    pub(super) fn gather(&mut self) {
+        if let BodyLeft::Length(left) = self.left
+            && (PIECE_BYTES_MAX as u64 + 1..=GATHERED_BYTES_MAX).contains(&left)
+            && self.gathered.is_none()
+        {
+            self.gathered = Some(Buffer::with_capacity(usize::try_from(left).unwrap_or(0)));
+        }
+    }
+
+    /// Returns what comes in pieces. What was gathered is thrown away.
+    pub(super) fn stop_gathering(&mut self) {
+        self.gathered = None;
     }
 
     /// True if bytes of another request have arrived behind the body.
@@ -83,13 +114,58 @@ impl UnreadBody {
         stream: &mut Stream,
         wait: Option<Duration>,
     ) -> Result<Option<Bytes>> {
-        match self.left {
+        let is_gathered = self.gathered.is_some();
+        let next = match self.left {
             BodyLeft::Length(0) => Ok(None),
+            BodyLeft::Length(left) if self.gathered.is_some() => {
+                self.next_gathered(left, stream, wait).await.map(Some)
+            }
             BodyLeft::Length(left) => self.next_of(left, stream, wait).await.map(Some),
             BodyLeft::Chunks(_) => self.next_chunks(stream, wait).await,
             BodyLeft::Switched => self.next_switched(stream, wait).await,
             BodyLeft::Broken => malformed(),
+        };
+        if let (Ok(Some(piece)), false) = (&next, is_gathered) {
+            self.bytes_read += piece.len();
         }
+        if self.come.is_empty() && self.is_done() {
+            // The answer may take minutes, for which it would keep the memory of the last piece.
+            self.come = BytesMut::new();
+        }
+        next
+    }
+
+    /// Reads on in a gathered body with `left` bytes to come: the whole, once it is, and an empty piece before.
+    async fn next_gathered(
+        &mut self,
+        left: u64,
+        stream: &mut Stream,
+        wait: Option<Duration>,
+    ) -> Result<Bytes> {
+        let Self { come, gathered, .. } = self;
+        let Some(gathered) = gathered else { return Ok(Bytes::new()) };
+        let bytes = usize::try_from(left).unwrap_or(usize::MAX);
+        let count = if come.is_empty() {
+            let reading = async {
+                let mut room = gathered.room(bytes.min(GATHERED_READ_BYTES_MAX));
+                let read = stream.read_buf(&mut room).await;
+                read.or_err(ErrorType::ReadError, "reading a body")
+            };
+            within(wait, ErrorType::ReadTimedout, "reading a body", pin!(reading)).await?
+        } else {
+            let count = come.len().min(bytes);
+            gathered.extend_from_slice(come.get(..count).unwrap_or_default());
+            come.advance(count);
+            count
+        };
+        if count == 0 {
+            return Error::e_explain(ErrorType::ConnectionClosed, "in the middle of a body");
+        }
+        self.bytes_read += count;
+        let left = left.saturating_sub(count as u64);
+        self.left = BodyLeft::Length(left);
+        let whole = if left == 0 { self.gathered.take() } else { None };
+        Ok(whole.map_or_else(Bytes::new, Buffer::freeze))
     }
 
     /// The next piece of a body with `left` bytes to come: all of them if they are not too many, so that

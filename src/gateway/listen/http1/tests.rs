@@ -45,10 +45,18 @@ impl ProxyHttp for Echo {
             }
             _ => {}
         }
+        if kind.as_deref() == Some(b"gathered") {
+            gather_body(session);
+        }
         if kind.as_deref() != Some(b"early") {
+            let (head_bytes, mut pieces) = (answer.len(), 0);
             while let Some(piece) = session.read_request_body().await? {
+                pieces += usize::from(!piece.is_empty());
                 answer.extend_from_slice(&piece);
+                let read = session.as_downstream().body_bytes_read();
+                assert!(read >= answer.len() - head_bytes, "all that is there is counted");
             }
+            assert!(pieces <= 1 || kind.as_deref() != Some(b"gathered"), "{pieces} pieces");
         }
         let mut header = ResponseHeader::build(200, None)?;
         let length = match kind.as_deref() {
@@ -176,7 +184,7 @@ async fn serve_ours(stream: DuplexStream) -> bool {
             return false;
         }
     };
-    let Ok(head) = CheckedHead::read(bytes, end) else { return false };
+    let Ok(head) = CheckedHead::read(bytes, end, 8) else { return false };
     let returned = KeepAliveSlot::default();
     let own = Http1Session::new(head, wire, Arc::clone(&returned));
     driver::serve(&Echo, &mut driver::session(), Box::new(own)).await;
@@ -270,6 +278,43 @@ async fn a_client_that_knows_no_chunks_gets_none() {
     assert!(!answer.contains("Transfer-Encoding") && !kept, "{answer}");
 }
 
+/// A request with a body of this many bytes that is gathered.
+fn gathered_request(body_bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let body: Vec<u8> = (b'a'..=b'z').cycle().take(body_bytes).collect();
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nX-Answer: gathered\r\nContent-Length: {body_bytes}\r\n\r\n"
+    );
+    ([head.as_bytes(), &body].concat(), body)
+}
+
+#[tokio::test]
+async fn a_long_body_comes_in_one_piece_and_ends_where_it_says() {
+    for body_bytes in [65_537, 131_072, 262_145, 300_000, 900_000] {
+        for piece_bytes in [1_000, 70_000, 1 << 20] {
+            let (mut request, body) = gathered_request(body_bytes);
+            let (answer, kept) = over_ours(&request, piece_bytes).await;
+            let what = format!("{body_bytes} bytes by {piece_bytes}");
+            assert!(answer.as_bytes().ends_with(&body) && kept, "{what}");
+            request.extend_from_slice(BEHIND);
+            let (behind, _) = over_ours(&request, piece_bytes).await;
+            assert_eq!(
+                answer.replace("keep-alive", ""),
+                behind.replace("keep-alive", ""),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_long_body_that_breaks_off_is_no_body() {
+    let (request, _) = gathered_request(300_000);
+    for sent in [100, 70_000, request.len() - 1] {
+        let (answer, kept) = over_ours(&request[..sent], 10_000).await;
+        assert!(answer.is_empty() && !kept, "{sent}: {} bytes", answer.len());
+    }
+}
+
 /// A request whose answer is `answer`, as [`Echo`] makes it.
 fn request_for(answer: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a\r\nX-Answer: {answer}\r\nContent-Length: 0\r\n\r\n")
@@ -316,7 +361,7 @@ async fn the_head_of_an_answer_that_breaks_off_is_sent() {
 #[tokio::test]
 async fn a_head_that_was_written_keeps_nothing_but_its_status() {
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-    let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let head = CheckedHead::read(request.as_slice().into(), request.len(), 1).expect("sound");
     let wire = ClientConnection::new(Box::new(std::io::Cursor::new(Vec::new())), nobodys());
     let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     let read = Bytes::from(vec![b'a'; 8192]);
@@ -340,7 +385,7 @@ async fn addresses_of_a_closed_connection_are_still_available() {
     let mut stream = pingora::protocols::l4::stream::Stream::from(ours);
     stream.set_socket_digest(digest);
     let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-    let head = CheckedHead::read(request.as_slice().into(), request.len()).expect("sound");
+    let head = CheckedHead::read(request.as_slice().into(), request.len(), 1).expect("sound");
     let wire = ClientConnection::new(Box::new(stream), nobodys());
     let mut session = Http1Session::new(head, wire, KeepAliveSlot::default());
     for _ in 0..2 {
