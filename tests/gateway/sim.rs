@@ -469,6 +469,17 @@ async fn a_blind_simulator_counts_and_forgets() {
     let response = response.body(vec![b'x'; 4 << 20]).send().await.expect("an answer");
     assert_eq!(response.status(), StatusCode::OK);
     assert_eq!(response.headers()["x-sim-body-bytes"], "4194304");
+    for (path, usage) in [
+        ("/v1/chat/completions", "/usage/total_tokens"),
+        ("/v1/responses", "/usage/total_tokens"),
+        ("/v1beta/models/m:generateContent", "/usageMetadata/totalTokenCount"),
+        ("/model/m/converse", "/usage/totalTokens"),
+        ("/v1/messages", "/usage/input_tokens"),
+    ] {
+        let answer = json_of(post(&sim, path, &json!("no request")).await).await;
+        let expected = if path == "/v1/messages" { 12 } else { 18 };
+        assert_eq!(answer.pointer(usage), Some(&json!(expected)), "{path}: {answer}");
+    }
     assert_eq!(sim.requests_total(), 0, "nothing is recorded");
 }
 

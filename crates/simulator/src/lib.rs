@@ -56,7 +56,7 @@
 //! | `key` | the bearer token that requests must carry, else 401 | none asked |
 //! | `retry-after` | `retry-after` of error answers | none |
 //! | `error-code` | `error.code` of error answers, and the code of tasks that fail | by status |
-//! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body; for chats and images | `off` |
+//! | `blind` | `on` or `off`: answer by path alone, without reading, hashing or recording the body; for images and whole answers of language models | `off` |
 //! | `strict` | `on` or `off`: requests to language models are refused that the real provider's validator refuses, in its words; [`strict`] has the rules and their sources | `off` |
 //! | `fault` | faults, separated by commas; repeated ones add up | none |
 //!
@@ -110,6 +110,7 @@ mod received_request;
 mod audio;
 mod bedrock;
 mod behaviour;
+mod blind;
 mod connection;
 mod conversation;
 mod dashscope;

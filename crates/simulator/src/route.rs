@@ -10,7 +10,7 @@ use super::conversation::{self, ModelDialect};
 use super::received_request::ReceivedRequest;
 use super::state::SimulatorState;
 use super::strict::{self, StrictDialect};
-use super::{anthropic, ark, bedrock, dashscope, gemini, openai, results, xai};
+use super::{anthropic, ark, bedrock, blind, dashscope, gemini, openai, results, xai};
 
 /// Path of the recorded requests.
 const REQUESTS_PATH: &str = "/sim/requests";
@@ -193,6 +193,21 @@ impl<'a> Endpoint<'a> {
         })
     }
 
+    /// Constant answer of a blind simulator, which has not kept the body that another would need. A stream whose
+    /// path asks for it has none.
+    fn blind_answer(self, behaviour: &Behaviour) -> Option<Answer> {
+        let body = match self {
+            _ if !behaviour.blind => return None,
+            Self::Chat => blind::CHAT,
+            Self::Messages => blind::MESSAGE,
+            Self::Responses => blind::RESPONSE,
+            Self::Content(_, gemini::Method::Generate) => blind::CONTENT,
+            Self::Converse(false) => blind::CONVERSE,
+            _ => return None,
+        };
+        Some(Answer::json(body, behaviour))
+    }
+
     /// The answer of the script that a test has set.
     fn scripted(
         self,
@@ -212,6 +227,9 @@ impl<'a> Endpoint<'a> {
         server: &SimulatorState,
     ) -> Answer {
         if let Some(answer) = self.scripted(http_request, behaviour, server) {
+            return answer;
+        }
+        if let Some(answer) = self.blind_answer(behaviour) {
             return answer;
         }
         let tasks = &server.tasks;

@@ -21,14 +21,9 @@ const CHOICES_MAX: u32 = 128;
 const CHUNK: &str = "chat.completion.chunk";
 /// The usage field of a chunk that reports none, in a stream that will.
 const NO_USAGE: &str = r#","usage":null"#;
-/// The answer to every chat of a blind simulator.
-const BLIND: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
 
 /// Answers a request for a completion: `…/chat/completions`.
 pub(crate) fn answer(http_request: &ReceivedRequest<'_>, behaviour: &Behaviour) -> Answer {
-    if behaviour.blind {
-        return Answer::json(BLIND, behaviour);
-    }
     let request = match serde_json::from_slice::<ChatRequest<'_>>(http_request.body) {
         Ok(request) => request,
         Err(error) => return Answer::invalid(&format!("The body: {error}."), behaviour),
