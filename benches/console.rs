@@ -83,6 +83,7 @@ async fn bench(requests: usize, videos: usize) -> anyhow::Result<ExitCode> {
     let account = sign_up(directory.path()).await?;
     let began = Instant::now();
     let filled = fill(&directory.path().join("data"), account, requests, videos).await?;
+    println!("{}\n", rig::machine::Machine::here("console"));
     println!("{requests} requests, {videos} videos: filled in {:.0?}", began.elapsed());
     let began = Instant::now();
     let gateway = start(directory.path())?;

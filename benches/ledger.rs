@@ -14,6 +14,9 @@ use tollgate::ledger::{AccountId, Commit, KeyId, Ledger, Options, RequestId, Res
 use tollgate::money::Nanousd;
 use tollgate::price::{Usage, UsageSource};
 
+#[path = "rig/machine.rs"]
+mod machine;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -23,6 +26,7 @@ const ROUND: Duration = Duration::from_secs(4);
 const TICKS_PER_SECOND: f64 = 100.0;
 
 fn main() {
+    println!("{}\n", machine::Machine::here("ledger"));
     println!("callers wait for the durability of their hold, then post\n");
     println!(
         "{:>8} {:>8} {:>12} {:>12} {:>12} {:>12} {:>12} {:>10}",

@@ -71,6 +71,7 @@ async fn bench() -> anyhow::Result<ExitCode> {
     let ratio = median::median(pairs.map(|(http, agent)| agent / http).collect());
     let ratio = ratio.context("no slices")?;
     let [http, agent] = cpu_us.map(median::median);
+    println!("{}\n", rig::machine::Machine::here("mcp"));
     println!("CPU per call, median of {SLICES} slices");
     println!("over HTTP     {:>7.1} µs", http.context("no slices")?);
     println!("as an agent   {:>7.1} µs", agent.context("no slices")?);

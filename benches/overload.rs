@@ -20,6 +20,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tollgate::sim::{Behaviour, Sim, SimOptions};
 
+#[path = "rig/machine.rs"]
+mod machine;
+
 /// Requests that the gateway serves at one time.
 const SERVED_MAX: usize = 64;
 /// Delay of the upstream.
@@ -47,6 +50,7 @@ async fn bench() -> anyhow::Result<ExitCode> {
     let gateway = Gateway::start(sim.addr()).await?;
     let peak = load(&gateway, SERVED_MAX).await?;
     let over = load(&gateway, SERVED_MAX * OVERLOAD).await?;
+    println!("{}\n", machine::Machine::here("overload"));
     println!("clients  served/s  turned away/s  turned away p50, p99, max");
     for (clients, figures) in [(SERVED_MAX, &peak), (SERVED_MAX * OVERLOAD, &over)] {
         let ms = |quantile: f64| figures.refusals.value_at_quantile(quantile) as f64 / 1e3;

@@ -47,6 +47,7 @@ fn main() -> anyhow::Result<()> {
     std::thread::sleep(watched);
     let share = (gateway.cpu()? - cpu_before).as_secs_f64() / watched.as_secs_f64();
     let polls = queries(&sim) - queries_before;
+    println!("{}\n", rig::machine::Machine::here("tasks"));
     println!("submits, {CLIENTS} connections:      {:.0}/s", count as f64 / took.as_secs_f64());
     println!("CPU per submit:                 {:.3} ms", cpu_submits * 1e3 / count as f64);
     let kib = (rss_after - rss_before) * 1e6 / 1024.0 / count as f64;

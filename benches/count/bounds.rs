@@ -1,6 +1,6 @@
 //! Bounds of a request's cost. A change that needs more says why where it raises a bound.
 
-use crate::tools::Counts;
+use crate::rig::counters::Counts;
 
 /// The most of each that a request may take.
 pub(crate) struct Bounds {
@@ -19,6 +19,10 @@ pub(crate) fn of(work: &str) -> Option<Bounds> {
         // Each event is looked at for usage and failures where fourteen providers put them, and for
         // thoughts: 8,000 instructions more an event without optimization.
         "100 events" => (1_470_000.0, 10_000_000.0, 190.0, 360.0),
+        // 110 KB with 30 tools: the JSON is checked once and looked through for what is priced.
+        "agent, chat" => (5_350_000.0, 90_000_000.0, 3_500.0, 85.0),
+        // The request is read, written for the upstream, and read again by its codec.
+        "agent, messages over chat" => (17_200_000.0, 250_000_000.0, 7_600.0, 105.0),
         _ => return None,
     };
     let instructions = if cfg!(debug_assertions) { as_it_is } else { optimized };

@@ -1,8 +1,10 @@
 //! The cost of a request, counted rather than timed: instructions and allocations with callgrind, system
 //! calls with strace, wake-ups by thread, and beside them processor time in turns.
 //!
-//! `cargo bench --bench count` counts the floor, which is the smallest possible Pingora proxy, and the
-//! gateway that was built with it, under full load and at 200 requests a second. `-- --gateway FILE`,
+//! `cargo bench --bench count` counts the floor, which is the smallest possible Pingora proxy, the buffered floor,
+//! which reads each body to its end and finds its model, and the gateway that was built with them: small chats
+//! under full load and at 200 requests a second, and coding agents' requests, native and translated, whole and
+//! streamed. `-- --only agent` counts those whose names begin so, `-- --gateway FILE`,
 //! given more than once, puts several builds beside each other, `-- --keep DIRECTORY` keeps what
 //! callgrind has written, for `callgrind_annotate`. Counts hardly depend on the machine or on what else
 //! it does. Valgrind has no instructions for SHA-256, and runs one thread at a time: figures compare with
@@ -16,7 +18,7 @@ mod bounds;
 #[path = "../rig/mod.rs"]
 mod rig;
 mod subject;
-mod tools;
+mod work;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,89 +27,16 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use rig::load;
+use rig::counters::{self, AFTERMATH, Counts, Load, Trial};
+use rig::floor::FloorKind;
 use rig::process::Process;
-use rig::{body, machine, median};
+use rig::{load, machine, median};
 use subject::Subject;
-use tools::{AFTERMATH, Counts};
+use work::Work;
 
 /// The allocator of the `tollgate` binary: the floor must not differ in it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// A request whose cost is counted.
-#[derive(Clone)]
-pub(crate) struct Work {
-    name: &'static str,
-    /// Of the body of a request.
-    bytes: usize,
-    is_stream: bool,
-    load: Load,
-    /// Number of requests that are counted.
-    requests: usize,
-}
-
-/// Arrival pattern of the requests.
-#[derive(Clone, Copy)]
-pub(crate) enum Load {
-    /// On so many connections, the next when the answer to the last has come.
-    Closed { connections: usize },
-    /// So many a second, whatever the answers do.
-    Paced { per_second: u32 },
-}
-
-impl Work {
-    /// A tenth of it, for what is only held to bounds.
-    fn shortened(&self) -> Self {
-        let load = match self.load {
-            Load::Closed { .. } => Load::Closed { connections: 16 },
-            paced => paced,
-        };
-        Self { load, requests: self.requests / 10, ..self.clone() }
-    }
-}
-
-/// Pieces of content in a stream, and the time between two: long enough that each goes out by itself.
-const STREAM_CHUNKS: u32 = 100;
-const STREAM_INTERVAL_MS: u32 = 10;
-
-const WORKS: [Work; 5] = [
-    Work {
-        name: "1 KiB",
-        bytes: 1 << 10,
-        is_stream: false,
-        load: Load::Closed { connections: 64 },
-        requests: 6_400,
-    },
-    Work {
-        name: "1 KiB at 200/s",
-        bytes: 1 << 10,
-        is_stream: false,
-        load: Load::Paced { per_second: 200 },
-        requests: 1_000,
-    },
-    Work {
-        name: "1 KiB, alone",
-        bytes: 1 << 10,
-        is_stream: false,
-        load: Load::Closed { connections: 1 },
-        requests: 1_500,
-    },
-    Work {
-        name: "16 KiB",
-        bytes: 16 << 10,
-        is_stream: false,
-        load: Load::Closed { connections: 64 },
-        requests: 3_200,
-    },
-    Work {
-        name: "100 events",
-        bytes: 1 << 10,
-        is_stream: true,
-        load: Load::Closed { connections: 16 },
-        requests: 320,
-    },
-];
 
 /// Duration of a slice of load for processor time.
 const SLICE: Duration = Duration::from_secs(2);
@@ -130,7 +59,7 @@ struct Options {
     /// Leave callgrind out, which takes most of the time.
     #[arg(long)]
     no_callgrind: bool,
-    /// Leave the floor out.
+    /// Leave the floors out.
     #[arg(long)]
     no_floor: bool,
     /// Hold what the gateway takes to the bounds, and count nothing else.
@@ -146,15 +75,15 @@ struct Options {
 /// The part of the benchmark that this process plays when the binary starts itself.
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// The floor, in front of this upstream.
+    /// A floor, in front of this upstream.
     #[command(hide = true)]
-    Floor { upstream: SocketAddr },
+    Floor { upstream: SocketAddr, kind: FloorKind },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let options = Options::parse();
-    if let Some(Role::Floor { upstream }) = options.role {
-        return rig::floor::run(upstream).map(|()| ExitCode::SUCCESS);
+    if let Some(Role::Floor { upstream, kind }) = options.role {
+        return rig::floor::run(upstream, kind).map(|()| ExitCode::SUCCESS);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(bench(&options))
@@ -163,43 +92,32 @@ fn main() -> anyhow::Result<ExitCode> {
 async fn bench(options: &Options) -> anyhow::Result<ExitCode> {
     println!("{}", machine::Machine::here("count"));
     let mut programs = options.gateway.clone();
-    let first = programs.first().cloned().unwrap_or(env!("CARGO_BIN_EXE_tollgate").into());
+    // The upstream is of this build whatever is counted: others may not answer all of these requests.
+    let own = env!("CARGO_BIN_EXE_tollgate");
     if programs.is_empty() {
-        programs.push(first.clone());
+        programs.push(own.into());
     }
-    let mut sim = Command::new(first);
+    let mut sim = Command::new(own);
     let sim = Process::start(sim.args(["sim", "--listen", "127.0.0.1:0", "blind=on"]))?;
     let upstream: SocketAddr = sim.ready_field("address")?.parse()?;
     let mut subjects = Vec::new();
     if !options.no_floor && !options.check {
-        subjects.push(Subject::floor(upstream)?);
+        subjects.push(Subject::Floor(FloorKind::Pass, upstream));
+        subjects.push(Subject::Floor(FloorKind::Buffer, upstream));
     }
     for program in programs {
         subjects.push(Subject::gateway(program, upstream).await?);
     }
     let mut is_over = false;
-    for work in WORKS.iter().filter(|work| work.name.starts_with(&options.only)) {
+    for work in work::ALL.iter().filter(|work| work.name.starts_with(&options.only)) {
         let bounds = bounds::of(work.name);
-        let work = &if options.check { work.shortened() } else { work.clone() };
+        let work = &if options.check { work.shortened() } else { *work };
         if options.check && bounds.is_none() {
             continue;
         }
         let mut all: Vec<Counts> = Vec::new();
         for (number, subject) in subjects.iter().enumerate() {
-            let mut counts = Counts::default();
-            // Paced requests take as many instructions as those that come alone.
-            if !options.no_callgrind && matches!(work.load, Load::Closed { .. }) {
-                let kept = tools::callgrind(subject, work, &mut counts).await?;
-                if let Some(directory) = &options.keep {
-                    let name = format!("{number}.{}", work.name.replace([' ', ',', '/'], "-"));
-                    std::fs::copy(kept, directory.join(name))?;
-                }
-            }
-            tools::strace(subject, work, &mut counts).await?;
-            if !options.check {
-                tools::wake_ups(subject, work, &mut counts).await?;
-            }
-            all.push(counts);
+            all.push(count(options, number, subject, work).await?);
         }
         if options.slices > 0 && !options.check {
             take_turns(&subjects, work, options.slices, &mut all).await?;
@@ -210,6 +128,32 @@ async fn bench(options: &Options) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if is_over { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// All counts of one work at one subject.
+async fn count(
+    options: &Options,
+    number: usize,
+    subject: &Subject,
+    work: &Work,
+) -> anyhow::Result<Counts> {
+    let start = |tool: &[&str]| subject.start(tool);
+    let aim = |process: &Process| subject.aim(process, work);
+    let trial = Trial { start: &start, aim: &aim, load: work.load, requests: work.requests };
+    let mut counts = Counts::default();
+    // Paced requests take as many instructions as those that come alone.
+    if !options.no_callgrind && matches!(work.load, Load::Closed { .. }) {
+        let kept = counters::callgrind(&trial, &mut counts).await?;
+        if let Some(directory) = &options.keep {
+            let name = format!("{number}.{}", work.name.replace([' ', ',', '/'], "-"));
+            std::fs::copy(kept, directory.join(name))?;
+        }
+    }
+    counters::strace(&trial, &mut counts).await?;
+    if !options.check {
+        counters::wake_ups(&trial, &mut counts).await?;
+    }
+    Ok(counts)
 }
 
 /// Processor time of all, in turns: the clock of a machine that is shared changes from second to second,

@@ -1,4 +1,4 @@
-//! Subjects of the counts: the floor, and builds of the gateway.
+//! Subjects of the counts: the floors, and builds of the gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,15 +6,22 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
+use crate::rig::dialect::Dialect;
+use crate::rig::floor::{self, FloorKind};
 use crate::rig::load::Aim;
 use crate::rig::process::Process;
 use crate::rig::{account, gateway, http};
-use crate::{STREAM_CHUNKS, STREAM_INTERVAL_MS, Work, body};
+use crate::work::{self, Work};
+
+/// Pieces of content in a stream, and the time between two: long enough that each goes out by itself.
+const STREAMED: &str = "/sim:blind=off;chunks=100;interval-ms=10";
+/// The dialects whose upstreams have models.
+const UPSTREAMS: [Dialect; 3] = [Dialect::Chat, Dialect::Messages, Dialect::Responses];
 
 /// A program that is counted.
 pub(crate) enum Subject {
     /// The smallest Pingora proxy, in front of this upstream.
-    Floor(SocketAddr, PathBuf),
+    Floor(FloorKind, SocketAddr),
     /// A build of the gateway.
     Gateway(Gateway),
 }
@@ -26,26 +33,19 @@ pub(crate) struct Gateway {
     key: String,
 }
 
-/// Path of the simulated upstream that streams.
-fn stream_path() -> String {
-    format!("sim:blind=off;chunks={STREAM_CHUNKS};interval-ms={STREAM_INTERVAL_MS}")
-}
-
 impl Subject {
-    pub(crate) fn floor(upstream: SocketAddr) -> anyhow::Result<Self> {
-        Ok(Self::Floor(upstream, std::env::current_exe()?))
-    }
-
     /// Writes the gateway's files, and has it make an account.
     pub(crate) async fn gateway(program: PathBuf, upstream: SocketAddr) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
-        let chat = gateway::openai_upstream(&upstream.to_string());
-        let stream = gateway::openai_upstream(&format!("{upstream}/{}", stream_path()));
-        let stream = stream.replace("upstreams:\n  u:", "  s:");
-        let model = gateway::chat_model();
-        let streamed = model.replace("models:\n", "").replace("upstream: u", "upstream: s");
-        let streamed = streamed.replacen(&format!("  {}:", gateway::MODEL), "  s:", 1);
-        let (upstreams, models) = (format!("{chat}{stream}"), format!("{model}{streamed}"));
+        let (mut upstreams, mut models) = ("upstreams:\n".to_owned(), "models:\n".to_owned());
+        for (dialect, is_stream) in
+            UPSTREAMS.into_iter().flat_map(|dialect| [(dialect, false), (dialect, true)])
+        {
+            let (name, settings) =
+                (work::model(dialect, is_stream), if is_stream { STREAMED } else { "" });
+            upstreams += &gateway::upstream_of(dialect, name, &upstream.to_string(), settings);
+            models += &gateway::model_of(dialect, name);
+        }
         gateway::write_files(directory.path(), "", &upstreams, &models)?;
         let subject = Self::Gateway(Gateway { program, directory, key: String::new() });
         let process = subject.start(&[])?;
@@ -58,7 +58,8 @@ impl Subject {
 
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Floor(..) => "floor".to_owned(),
+            Self::Floor(FloorKind::Pass, _) => "floor".to_owned(),
+            Self::Floor(FloorKind::Buffer, _) => "buffered".to_owned(),
             Self::Gateway(gateway) => {
                 let name = gateway.program.file_name().unwrap_or_default();
                 name.to_string_lossy().into_owned()
@@ -69,11 +70,7 @@ impl Subject {
     /// Starts it, below `tool` if there is one. The access log is written, and goes nowhere.
     pub(crate) fn start(&self, tool: &[&str]) -> anyhow::Result<Process> {
         let own = match self {
-            Self::Floor(upstream, program) => {
-                let mut command = Command::new(program);
-                command.args(["floor", &upstream.to_string()]);
-                command
-            }
+            Self::Floor(kind, upstream) => floor::command(*kind, *upstream)?,
             Self::Gateway(Gateway { program, directory, .. }) => {
                 gateway::command_of(program, directory.path(), &["serve", "--ready-json"])
             }
@@ -89,28 +86,20 @@ impl Subject {
         Process::start(command.stderr(Stdio::null()))
     }
 
-    /// The request of `work` to it.
+    /// The request of `work` to it. The floors get it as a native one.
     pub(crate) fn aim(&self, process: &Process, work: &Work) -> anyhow::Result<Aim> {
-        let path = "/v1/chat/completions";
+        let path = work.customers.path(work.model(), work.is_stream);
         let (address, path, key) = match self {
             Self::Floor(..) => {
-                let path =
-                    if work.is_stream { format!("/{}{path}", stream_path()) } else { path.into() };
+                let settings = if work.is_stream { STREAMED } else { "" };
                 // As long as a key of the gateway's.
-                (
-                    process.ready_field("address")?,
-                    path,
-                    "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH",
-                )
+                let key = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH";
+                (process.ready_field("address")?, format!("{settings}{path}"), key)
             }
-            Self::Gateway(gateway) => {
-                (process.ready_field("base_url")?, path.into(), &*gateway.key)
-            }
+            Self::Gateway(gateway) => (process.ready_field("base_url")?, path, &*gateway.key),
         };
         let address = address.trim_start_matches("http://").parse()?;
-        let model = if work.is_stream { "s" } else { gateway::MODEL };
-        let body = body::chat(model, work.is_stream, work.bytes);
-        let request = http::post(&path, key, "application/json", &body);
+        let request = http::post(&path, key, "application/json", &work.body());
         Ok(Aim { address, requests: vec![request].into() })
     }
 }

@@ -48,6 +48,13 @@ pub(crate) fn message(model: &str) -> Vec<u8> {
     body.to_string().into_bytes()
 }
 
+/// A request for the vectors of `texts` short texts.
+pub(crate) fn embeddings(model: &str, texts: usize) -> Vec<u8> {
+    let text = |at: usize| format!("Timetable entry {at}: every quarter of an hour.");
+    let texts: Vec<String> = (0..texts).map(text).collect();
+    json!({"model": model, "input": texts}).to_string().into_bytes()
+}
+
 /// The prompt of an image.
 pub(crate) fn prompt(model: &str) -> Vec<u8> {
     json!({"model": model, "prompt": PROMPT, "size": "1024x1024"}).to_string().into_bytes()

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::account::ADMIN_TOKEN;
+use super::dialect::Dialect;
 use super::process::Process;
 
 /// The model of [`chat_model`].
@@ -48,6 +49,28 @@ pub(crate) fn chat_model() -> String {
     prices: {{ input_per_1m_tokens: 0.15, output_per_1m_tokens: 0.60 }}
     limits: {{ context_tokens_max: 128000, output_tokens_max: 16384 }}
 "
+    )
+}
+
+/// An upstream called `name` of a dialect. `settings` are the start of its paths.
+pub(crate) fn upstream_of(dialect: Dialect, name: &str, address: &str, settings: &str) -> String {
+    let (protocol, version) = (dialect.protocol(), dialect.version_path());
+    format!(
+        "  {name}: {{ protocol: {protocol}, credential: x, base_url: 'http://{address}{settings}{version}' }}
+"
+    )
+}
+
+/// A model called `name` at the upstream of that name.
+pub(crate) fn model_of(dialect: Dialect, name: &str) -> String {
+    format!(
+        "  {name}:
+    operations: [{}]
+    targets: [{{ upstream: {name} }}]
+    prices: {{ input_per_1m_tokens: 0.15, cached_input_per_1m_tokens: 0.075, output_per_1m_tokens: 0.60 }}
+    limits: {{ context_tokens_max: 8000000, output_tokens_max: 16384 }}
+",
+        dialect.operation()
     )
 }
 

@@ -2,7 +2,11 @@
 #![allow(dead_code, reason = "each benchmark uses a part of it")]
 
 pub(crate) mod account;
+#[path = "../../crates/protocols/benches/agent/mod.rs"]
+pub(crate) mod agent;
 pub(crate) mod body;
+pub(crate) mod counters;
+pub(crate) mod dialect;
 pub(crate) mod floor;
 pub(crate) mod gateway;
 pub(crate) mod http;

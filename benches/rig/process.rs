@@ -22,12 +22,17 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// Starts a command that does not say when it is ready.
+    pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let started = Instant::now();
+        let child = command.stdin(Stdio::null()).spawn();
+        let child = child.with_context(|| format!("cannot start {command:?}"))?;
+        Ok(Self { child, ready: Value::Null, started })
+    }
+
     /// Starts a command and waits for its first line.
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
-        let started = Instant::now();
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        let child = child.with_context(|| format!("cannot start {command:?}"))?;
-        let mut process = Self { child, ready: Value::Null, started };
+        let mut process = Self::spawn(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
         let stdout = process.child.stdout.take().context("no standard output")?;
         BufReader::new(stdout).read_line(&mut line)?;

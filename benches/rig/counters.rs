@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
-use crate::rig::load::{self, Aim};
-use crate::rig::process::Process;
-use crate::subject::Subject;
-use crate::{Load, Work};
+use super::load::{self, Aim};
+use super::process::Process;
 
 /// Time for writes behind a request, which are part of its cost.
 pub(crate) const AFTERMATH: Duration = Duration::from_millis(700);
@@ -31,6 +29,26 @@ const ALLOCATING: [&str; 8] = [
 ];
 /// System calls that have the disk take what was written.
 const FLUSHING: [&str; 4] = ["fsync", "fdatasync", "pwritev2", "sync_file_range"];
+
+/// Arrival pattern of the requests.
+#[derive(Clone, Copy)]
+pub(crate) enum Load {
+    /// On so many connections, the next when the answer to the last has come.
+    Closed { connections: usize },
+    /// So many a second, whatever the answers do.
+    Paced { per_second: u32 },
+}
+
+/// A program, and the requests of which each is counted.
+pub(crate) struct Trial<'a> {
+    /// Starts the program below a tool; without words, by itself.
+    pub(crate) start: &'a dyn Fn(&[&str]) -> anyhow::Result<Process>,
+    /// The request to it.
+    pub(crate) aim: &'a dyn Fn(&Process) -> anyhow::Result<Aim>,
+    pub(crate) load: Load,
+    /// Number of requests that are counted.
+    pub(crate) requests: usize,
+}
 
 /// Counts for one request; `None` where a tool did not count.
 #[derive(Default)]
@@ -63,8 +81,9 @@ enum Clients {
 
 impl Clients {
     /// Connects them, and has each ask a few times.
-    async fn warmed_up(work: &Work, aim: &Aim) -> anyhow::Result<Self> {
-        match work.load {
+    async fn warmed_up(trial: &Trial<'_>, process: &Process) -> anyhow::Result<Self> {
+        let aim = &(trial.aim)(process)?;
+        match trial.load {
             Load::Closed { connections } => {
                 let mut open = load::Connections::open(aim, connections).await?;
                 open.exchange(connections * WARM_UP).await?;
@@ -95,17 +114,13 @@ impl Clients {
 }
 
 /// Instructions and allocations, and where callgrind's file is.
-pub(crate) async fn callgrind(
-    subject: &Subject,
-    work: &Work,
-    counts: &mut Counts,
-) -> anyhow::Result<PathBuf> {
+pub(crate) async fn callgrind(trial: &Trial<'_>, counts: &mut Counts) -> anyhow::Result<PathBuf> {
     let directory = tempfile::tempdir()?.keep();
     let file = directory.join("callgrind.out");
     let out = format!("--callgrind-out-file={}", file.display());
     let valgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", &out];
-    let process = subject.start(&valgrind).context("valgrind counts: apt-get install valgrind")?;
-    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+    let process = (trial.start)(&valgrind).context("valgrind counts: apt-get install valgrind")?;
+    let mut clients = Clients::warmed_up(trial, &process).await?;
     tokio::time::sleep(AFTERMATH).await;
     let control = |on: &str| {
         let id = process.id().to_string();
@@ -114,32 +129,28 @@ pub(crate) async fn callgrind(
         anyhow::Ok(())
     };
     control("on")?;
-    clients.ask(work.requests).await?;
+    clients.ask(trial.requests).await?;
     tokio::time::sleep(AFTERMATH).await;
     control("off")?;
     drop(clients);
     process.stop()?;
     let (instructions, allocations) = read_callgrind(&std::fs::read_to_string(&file)?)?;
-    counts.instructions = Some(instructions / work.requests as f64);
-    counts.allocations = Some(allocations / work.requests as f64);
+    counts.instructions = Some(instructions / trial.requests as f64);
+    counts.allocations = Some(allocations / trial.requests as f64);
     Ok(file)
 }
 
 /// System calls.
-pub(crate) async fn strace(
-    subject: &Subject,
-    work: &Work,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
-    let process = subject.start(&[])?;
-    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+pub(crate) async fn strace(trial: &Trial<'_>, counts: &mut Counts) -> anyhow::Result<()> {
+    let process = (trial.start)(&[])?;
+    let mut clients = Clients::warmed_up(trial, &process).await?;
     let file = tempfile::NamedTempFile::new()?;
     let mut strace = Command::new("strace");
     strace.args(["-f", "-c", "-qq", "-p", &process.id().to_string(), "-o"]).arg(file.path());
     let strace = strace.stderr(Stdio::null()).spawn();
     let mut strace = strace.context("strace counts: apt-get install strace")?;
     tokio::time::sleep(ATTACH).await;
-    clients.ask(work.requests).await?;
+    clients.ask(trial.requests).await?;
     tokio::time::sleep(AFTERMATH).await;
     let ended = Command::new("kill").args(["-s", "INT", &strace.id().to_string()]).status();
     ensure!(ended?.success(), "strace has ended before");
@@ -155,7 +166,7 @@ pub(crate) async fn strace(
             continue;
         };
         let calls: f64 = calls;
-        by_name.push(((*name).to_owned(), calls / work.requests as f64));
+        by_name.push(((*name).to_owned(), calls / trial.requests as f64));
     }
     by_name.retain(|(name, _)| name != "total");
     by_name.sort_by(|a, b| f64::total_cmp(&b.1, &a.1));
@@ -166,15 +177,11 @@ pub(crate) async fn strace(
 }
 
 /// Wake-ups, by thread.
-pub(crate) async fn wake_ups(
-    subject: &Subject,
-    work: &Work,
-    counts: &mut Counts,
-) -> anyhow::Result<()> {
-    let process = subject.start(&[])?;
-    let mut clients = Clients::warmed_up(work, &subject.aim(&process, work)?).await?;
+pub(crate) async fn wake_ups(trial: &Trial<'_>, counts: &mut Counts) -> anyhow::Result<()> {
+    let process = (trial.start)(&[])?;
+    let mut clients = Clients::warmed_up(trial, &process).await?;
     let before = sleeps(&process)?;
-    clients.ask(work.requests).await?;
+    clients.ask(trial.requests).await?;
     tokio::time::sleep(AFTERMATH).await;
     let after = sleeps(&process)?;
     drop(clients);
@@ -182,7 +189,7 @@ pub(crate) async fn wake_ups(
     let mut by_thread: BTreeMap<String, f64> = BTreeMap::new();
     for (thread, (name, slept)) in after {
         let earlier = before.get(&thread).map_or(0, |(_, slept)| *slept);
-        let woken = slept.saturating_sub(earlier) as f64 / work.requests as f64;
+        let woken = slept.saturating_sub(earlier) as f64 / trial.requests as f64;
         *by_thread.entry(name).or_default() += woken;
     }
     let mut by_thread: Vec<_> = by_thread.into_iter().collect();

@@ -4,11 +4,15 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::rig::account::ADMIN_TOKEN;
-use crate::work::Work;
+use crate::work::{self, Operation};
 
 /// The memory that all request bodies may take together, in MiB: four edits of 28 MiB fit, without a
 /// copy of any.
 pub(crate) const BODY_MEMORY_MIB: u32 = 128;
+
+/// Prices of models that generate.
+const GENERATION_PRICES: &str =
+    "input_per_1m_tokens: 0.15, cached_input_per_1m_tokens: 0.075, output_per_1m_tokens: 0.60";
 
 /// Paths of the files.
 pub(crate) struct Files {
@@ -44,8 +48,8 @@ upstreams:
 ",
         data.display()
     );
-    for work in Work::ALL {
-        let (name, path, protocol) = (work.model(), work.base_path(), work.operation().protocol());
+    for work in work::ALL {
+        let (name, path, protocol) = (work.model, work.base_path(), work.upstreams.protocol());
         text += &format!(
             "  {name}:
     protocol: {protocol}
@@ -59,20 +63,19 @@ upstreams:
 
 fn models() -> String {
     let mut text = "models:\n".to_owned();
-    for work in Work::ALL {
-        let (name, operation) = (work.model(), work.operation().name());
+    for work in work::ALL {
+        let (name, operation) = (work.model, work.upstreams.name());
+        let (prices, limits) = match work.upstreams {
+            Operation::Embeddings => ("input_per_1m_tokens: 0.15", ""),
+            _ => (GENERATION_PRICES, ", output_tokens_max: 16384"),
+        };
         text += &format!(
             "  {name}:
     operations: [{operation}]
     targets:
       - {{ upstream: {name} }}
-    prices:
-      input_per_1m_tokens: 0.15
-      cached_input_per_1m_tokens: 0.075
-      output_per_1m_tokens: 0.60
-    limits:
-      context_tokens_max: 8000000
-      output_tokens_max: 16384
+    prices: {{ {prices} }}
+    limits: {{ context_tokens_max: 8000000{limits} }}
 "
         );
     }
