@@ -110,7 +110,7 @@ impl fmt::Display for Plan {
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     if let Some(Role::Floor { upstream }) = options.role {
-        return rig::floor::run(upstream);
+        return rig::floor::run(upstream, rig::floor::FloorKind::Pass);
     }
     streams::check_open_files()?;
     // One thread for the load: it shares the machine with what it measures.
