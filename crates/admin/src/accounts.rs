@@ -10,13 +10,19 @@ use super::caller::Caller;
 use super::credit::{CreditLimit, HoldsBody, HoldsView};
 use super::error::{ApiError, ApiResult};
 use super::limits::{RatesBody, RatesView, present};
-use super::request::{Body, ListView, PAGE_MAX, PageQuery, Params, PathNames, WrittenOnce};
+use super::request::{
+    Body, ListView, PAGE_DEFAULT, PAGE_MAX, Params, PathNames, WrittenOnce, check_limit,
+    unknown_cursor,
+};
+use super::search;
 use super::value::{ObjectBody, PositiveAmount, Time};
 use tollgate_ledger::key_rules::{self, NAME_BYTES_MAX, TextError};
 use tollgate_ledger::{
-    self as ledger, Account, AccountId, Balance, HoldId, LedgerError, RatesPatch, Seq,
+    self as ledger, Account, AccountId, Balance, HoldId, Ledger, LedgerError, ListOrder,
+    RatesPatch, Seq,
 };
 use tollgate_money::money::Nanousd;
+use tollgate_web_kit::cut_page;
 
 /// The characters that [`check_text`] takes.
 pub(super) const TEXT_PATTERN: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$";
@@ -130,21 +136,36 @@ pub(super) async fn list(
     State(state): State<AdminState>,
     Params(AccountsQuery { limit, after, query }): Params<AccountsQuery>,
 ) -> ApiResult<Json<ListView<AccountView, AccountId>>> {
-    let mut accounts = state.ledger.accounts();
-    if let Some(query) = query.map(|query| query.to_lowercase()) {
-        // Filter before the page is cut: a cursor of one query is no place in the list of another.
-        accounts.retain(|account| {
-            account.name.to_lowercase().starts_with(&query)
-                || account.id.to_string().starts_with(&query)
-        });
-    }
-    let page =
-        PageQuery { limit, after }.list(accounts, |account| account.id, |account| account)?;
-    let (accounts, next_after) = page.parts();
+    let limit = check_limit(limit.unwrap_or(PAGE_DEFAULT))?;
+    let query = query.map(|query| query.to_lowercase());
+    let after = match after {
+        None => None,
+        Some(id) => {
+            let account = state.ledger.account(id);
+            // A cursor of one query is no place in the list of another.
+            let account = account.filter(|it| query.as_deref().is_none_or(|q| begins(it, q)));
+            Some(account.ok_or_else(unknown_cursor)?)
+        }
+    };
+    // One more than is shown tells whether there is a next page.
+    let (order, count) = (ListOrder::OldestFirst, limit + 1);
+    let mut accounts = match query {
+        None => state.ledger.list_accounts(order, after.as_ref(), count, |_| true),
+        Some(query) => {
+            let fits = move |_: &Ledger, account: &Account| begins(account, &query);
+            search::accounts(&state.ledger, order, after, count, fits).await
+        }
+    };
+    let next_after = cut_page(&mut accounts, limit, |account| account.id);
     // Figures of the page only: in a fleet they cost a query of the database.
     let accounts = state.ledger.with_figures(accounts).await?;
     let shown = accounts.into_iter().map(|account| AccountView::new(&state, account));
     Ok(Json(ListView::new(shown.collect(), next_after)))
+}
+
+/// True if the account's name, in lower case, or its id begins with `query`.
+fn begins(account: &Account, query: &str) -> bool {
+    account.name.to_lowercase().starts_with(query) || account.id.to_string().starts_with(query)
 }
 
 /// `GET /admin/v1/accounts/{account}`

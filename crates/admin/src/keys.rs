@@ -12,13 +12,17 @@ use super::accounts::{TEXT_PATTERN, check_text, find as find_account};
 use super::caller::Caller;
 use super::error::{ApiError, ApiResult};
 use super::limits::{KeyLimitsBody, KeyLimitsView, present};
-use super::request::{Body, ListView, PageQuery, Params, PathNames, WrittenOnce};
+use super::request::{
+    Body, ListView, PAGE_DEFAULT, PageQuery, Params, PathNames, WrittenOnce, check_limit,
+    unknown_cursor,
+};
 use super::value::{ObjectBody, Time};
 use tollgate_ledger::key_rules::{
     KEY_MODEL_BYTES_MAX, KEY_MODELS_MAX, KeyModelsError, NAME_BYTES_MAX, check_key_models,
 };
 use tollgate_ledger::{AccountId, Key, KeyId, KeyLimits, KeyLimitsPatch, KeyPatch, NewKey};
 use tollgate_types::clock::UnixMs;
+use tollgate_web_kit::cut_page;
 
 /// A key as returned: everything except the secret.
 #[derive(Serialize, JsonSchema)]
@@ -129,11 +133,22 @@ pub(super) async fn create(
 pub(super) async fn list(
     State(state): State<AdminState>,
     PathNames(account): PathNames<String>,
-    Params(page): Params<PageQuery<KeyId>>,
+    Params(PageQuery { limit, after }): Params<PageQuery<KeyId>>,
 ) -> ApiResult<Json<ListView<KeyView, KeyId>>> {
     let account = find_account(&state, &account)?.id;
-    let keys = state.ledger.keys_of(account);
-    Ok(Json(page.list(keys, |key| key.id, |key| KeyView::new(&state, &key))?))
+    let limit = check_limit(limit.unwrap_or(PAGE_DEFAULT))?;
+    let after = match after {
+        None => None,
+        Some(id) => {
+            let key = state.ledger.key_by_id(id).filter(|key| key.account == account);
+            Some(key.ok_or_else(unknown_cursor)?)
+        }
+    };
+    // One more than is shown tells whether there is a next page.
+    let mut keys = state.ledger.list_keys(account, after.as_deref(), limit + 1);
+    let next_after = cut_page(&mut keys, limit, |key| key.id);
+    let shown = keys.iter().map(|key| KeyView::new(&state, key));
+    Ok(Json(ListView::new(shown.collect(), next_after)))
 }
 
 /// `GET /admin/v1/keys/{key}`

@@ -36,6 +36,7 @@ mod request;
 mod requests;
 mod resolve;
 mod route;
+mod search;
 mod serve;
 mod table;
 mod task_list;

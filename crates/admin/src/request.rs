@@ -201,11 +201,6 @@ impl<View, Id> ListView<View, Id> {
     pub(super) fn new(data: Vec<View>, next_after: Option<Id>) -> Self {
         Self { data, has_more: next_after.is_some(), next_after }
     }
-
-    /// Items of the page, and the cursor of the next one.
-    pub(super) fn parts(self) -> (Vec<View>, Option<Id>) {
-        (self.data, self.next_after)
-    }
 }
 
 impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
@@ -219,7 +214,7 @@ impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
         let limit = check_limit(self.limit.unwrap_or(PAGE_DEFAULT))?;
         if let Some(after) = self.after {
             let Some(place) = items.iter().position(|item| id(item) == after) else {
-                return Err(ApiError::invalid("after", "The list has no item with this id."));
+                return Err(unknown_cursor());
             };
             // By the item, not by an offset: an item added meanwhile shifts no page.
             items.drain(..=place);
@@ -228,6 +223,11 @@ impl<Id: Copy + PartialEq + Serialize> PageQuery<Id> {
         let data: Vec<View> = items.into_iter().map(view).collect();
         Ok(ListView::new(data, next_after))
     }
+}
+
+/// Refusal of a cursor that is no item of the list.
+pub(super) fn unknown_cursor() -> ApiError {
+    ApiError::invalid("after", "The list has no item with this id.")
 }
 
 /// A caller's limit, if it is one.

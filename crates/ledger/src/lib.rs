@@ -57,6 +57,7 @@ pub use self::maintenance::worker::{MaintenanceEvent, MaintenanceOptions, OnMain
 pub use self::memory::Ledger;
 pub use self::memory::act::{ActorScope, IdempotencyKey, ListedAct, WriteOutcome};
 pub use self::memory::hold::Hold;
+pub use self::memory::pages::ListOrder;
 pub use self::opening::moving;
 pub use self::opening::options::Options;
 pub use self::opening::recovery::RecoveryReport;

@@ -1,6 +1,7 @@
 //! Logging in with a token of the admin API, and out.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
@@ -47,7 +48,7 @@ impl LoggedInOperator {
     }
 
     /// The ledger that the operator reads and writes.
-    pub(super) fn ledger(&self) -> &Ledger {
+    pub(super) fn ledger(&self) -> &Arc<Ledger> {
         &self.console.admin.ledger
     }
 

@@ -7,9 +7,10 @@ use serde::Deserialize;
 use super::access::{LenientQuery, LoggedInOperator};
 use super::done;
 use super::form::{self, FormResult};
-use tollgate_ledger::{Account, AccountId, Balance, Ledger, LedgerError};
+use crate::search;
+use tollgate_ledger::{Account, AccountId, Balance, Ledger, LedgerError, ListOrder};
 use tollgate_types::clock::UnixMs;
-use tollgate_web_kit::{Form, HtmlPage, PageFrame, new_submit_token, show};
+use tollgate_web_kit::{Form, HtmlPage, PageFrame, cut_page, new_submit_token, show};
 
 /// Customers on one page.
 const PAGE: usize = 50;
@@ -46,7 +47,7 @@ struct CustomerRow {
 impl CustomerRow {
     fn new(ledger: &Ledger, account: Account) -> Self {
         let Account { id, name, created_at, balance, suspended, .. } = account;
-        let keys = ledger.keys_of(id).len();
+        let keys = ledger.key_count(id);
         let email = ledger.login(id).map(|login| login.email.clone());
         Self { id, name, email, created_at, balance, keys, suspended }
     }
@@ -71,18 +72,19 @@ async fn render(
 ) -> Result<HtmlPage<Customers>, LedgerError> {
     let ledger = operator.ledger();
     let q = query.q.trim().to_lowercase();
-    let place = |account: &Account| (account.created_at, account.id);
-    let after = query.after.and_then(|id| ledger.account(id)).map(|after| place(&after));
-    let mut found = ledger.accounts();
-    found.retain(|account| {
-        after.is_none_or(|after| place(account) < after)
-            && (q.is_empty() || matches(ledger, account, &q))
-    });
-    // Newest first.
-    let older = found.len().checked_sub(PAGE + 1).and_then(|at| found.get(at + 1));
-    let older = older.map(|last| link(&query.q, last.id));
+    let after = query.after.and_then(|id| ledger.account(id));
+    // One more than is shown tells whether there are older ones.
+    let (order, count) = (ListOrder::NewestFirst, PAGE + 1);
+    let mut found = if q.is_empty() {
+        ledger.list_accounts(order, after.as_ref(), count, |_| true)
+    } else {
+        let fits = move |ledger: &Ledger, account: &Account| matches(ledger, account, &q);
+        search::accounts(ledger, order, after, count, fits).await
+    };
+    let older = cut_page(&mut found, PAGE, |account| account.id);
+    let older = older.map(|last| link(&query.q, last));
     // Figures of one page only: in a fleet they come from the database.
-    let found = ledger.with_figures(found.into_iter().rev().take(PAGE).collect()).await?;
+    let found = ledger.with_figures(found).await?;
     let rows = found.into_iter().map(|account| CustomerRow::new(ledger, account)).collect();
     Ok(HtmlPage(Customers { frame, form, once: new_submit_token(), q: query.q, rows, older }))
 }

@@ -75,11 +75,10 @@ fn render(
     made: Option<Secret>,
 ) -> HtmlPage<KeysPage> {
     let ledger = operator.ledger();
-    let keys = ledger.keys_of(account.id);
-    let left_out = keys.len().saturating_sub(LISTED_MAX);
     // The newest: operators look for the key that was just made or has just failed.
-    let newest = keys.iter().rev().take(LISTED_MAX);
-    let rows = newest.map(|key| KeyRow::new(key, ledger.key_limits(key.id))).collect();
+    let newest = ledger.newest_keys(account.id, LISTED_MAX);
+    let left_out = ledger.key_count(account.id).saturating_sub(newest.len());
+    let rows = newest.iter().map(|key| KeyRow::new(key, ledger.key_limits(key.id))).collect();
     let head = CustomerHead::new(operator.ledger(), &account, "/keys");
     HtmlPage(KeysPage { frame, head, form, once: new_submit_token(), made, rows, left_out })
 }

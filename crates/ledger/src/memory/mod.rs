@@ -5,8 +5,8 @@
 //! journal, apply. So the journal has the decisions of an account in their order, and a replay gives the same
 //! state.
 //!
-//! Lock order: the operator's shard, shards of accounts by index, then one of keys, e-mail addresses and
-//! idempotency keys.
+//! Lock order: the operator's shard, shards of accounts by index, then one of keys, places of accounts, e-mail
+//! addresses and idempotency keys.
 //!
 //! It may import the layers below, from `maintenance` on.
 
@@ -16,6 +16,7 @@ pub(crate) mod follow;
 pub(crate) mod hold;
 pub(crate) mod registry;
 pub(crate) mod in_flight;
+pub(crate) mod pages;
 pub(crate) mod write;
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,6 +35,7 @@ use crate::maintenance::worker::Maintenance;
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
 use crate::memory::in_flight::{CrashRemnants, InFlightLog};
+use crate::memory::pages::AccountPlace;
 use crate::memory::registry::TaskRegistry;
 use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
@@ -44,12 +46,14 @@ use crate::records::key::Key;
 use crate::records::key_limits::KeyLimits;
 use crate::records::price::{AccountPrices, PriceGroup};
 use crate::records::record::Record;
-use crate::rules::account::Account;
+use crate::rules::account::{Account, Totals};
 use crate::rules::audit;
 use crate::rules::core::Core;
 use crate::rules::shards::shard_index;
+use crate::rules::sums::AccountSums;
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::HoldOverrides;
+use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 use tollgate_types::secret::KeyHash;
@@ -58,6 +62,8 @@ use tollgate_types::secret::KeyHash;
 pub struct Ledger {
     pub(crate) shards: Vec<Mutex<Core>>,
     pub(crate) keys: RwLock<Keys>,
+    /// Places of all accounts in lists. Shards are locked before it, never under it.
+    pub(crate) account_places: RwLock<BTreeSet<AccountPlace>>,
     /// Writes that are recognised when they are repeated. Locked behind all shards.
     pub(crate) ids: Mutex<IdempotencyIndex>,
     /// Account that each e-mail address opens. Locked after all shards.
@@ -93,6 +99,8 @@ pub struct Ledger {
 pub(crate) struct Keys {
     pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
     pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
+    /// Keys of each account in the order of lists: by creation, then by id.
+    pub(crate) by_account: BTreeSet<(AccountId, UnixMs, KeyId)>,
     /// Limits of keys that have any.
     pub(crate) limits: IdMap<KeyId, KeyLimits>,
     /// Rate limits of accounts that have any.
@@ -109,8 +117,14 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn insert(&mut self, key: Arc<Key>) {
+        let place = |key: &Key| (key.account, key.created_at, key.id);
         self.by_hash.insert(key.hash, Arc::clone(&key));
-        self.by_id.insert(key.id, key);
+        self.by_account.insert(place(&key));
+        if let Some(before) = self.by_id.insert(key.id, Arc::clone(&key))
+            && place(&before) != place(&key)
+        {
+            self.by_account.remove(&place(&before));
+        }
     }
 }
 
@@ -156,9 +170,14 @@ impl Ledger {
     /// Cost of all this node's calls that accounts neither paid nor owe.
     #[must_use]
     pub fn written_off(&self) -> Nanousd {
-        self.accounts()
-            .iter()
-            .fold(Nanousd::ZERO, |sum, account| sum.saturating_add(account.written_off))
+        self.own_totals().written_off
+    }
+
+    /// Sums over all accounts in this process's memory.
+    pub(crate) fn own_totals(&self) -> Totals {
+        let mut sums = AccountSums::default();
+        self.shards.iter().for_each(|shard| sums.add(&shard.lock().sums));
+        sums.totals()
     }
 
     /// Number of open holds.

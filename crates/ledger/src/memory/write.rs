@@ -158,6 +158,9 @@ impl Ledger {
             Record::KeyCreated(key) | Record::KeyUpdated(key) => {
                 self.keys.write().insert(Arc::clone(key));
             }
+            Record::AccountCreated { account, at, .. } => {
+                self.account_places.write().insert((*at, *account));
+            }
             Record::KeyLimited { key, limits, .. } => self.keys.write().limit(*key, *limits),
             Record::AccountLimited { account, rates, .. } => {
                 self.keys.write().rates.insert(*account, *rates);

@@ -23,6 +23,7 @@ use crate::maintenance::worker::{Maintenance, MaintenanceOptions};
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
 use crate::memory::in_flight::{CrashRemnants, InFlightLog};
+use crate::memory::pages::place;
 use crate::memory::registry::TaskRegistry;
 use crate::memory::{Keys, Ledger};
 use crate::opening::options::Options;
@@ -119,6 +120,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     }
     let ids = ids_of(&mut state)?;
     let (keys, emails) = beside(&state.cores);
+    let account_places = state.cores.iter().flat_map(Core::accounts).map(place).collect();
     let recovery = RecoveryReport {
         records_replayed: state.records_replayed,
         torn_bytes_cut: state.torn_bytes,
@@ -141,6 +143,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     let ledger = Arc::new(Ledger {
         shards: shards(state.cores, options.fleet.is_some()),
         keys: RwLock::new(keys),
+        account_places: RwLock::new(account_places),
         ids: Mutex::new(ids),
         emails: Mutex::new(emails),
         journal,

@@ -33,22 +33,16 @@ impl Books for LocalBooks {
     }
 
     async fn totals(&self, ledger: &Ledger) -> Result<Totals, LedgerError> {
-        let mut totals = Totals::default();
-        ledger.accounts().iter().for_each(|account| totals.add(account));
-        Ok(totals)
+        Ok(ledger.own_totals())
     }
 
     fn debt(&self, ledger: &Ledger) -> Nanousd {
-        ledger
-            .accounts()
-            .iter()
-            .fold(Nanousd::ZERO, |sum, account| sum.saturating_add(account.balance.debt))
+        ledger.own_totals().balance.debt
     }
 
     fn credit(&self, ledger: &Ledger) -> CreditSums {
-        let mut sums = CreditSums::default();
-        ledger.accounts().iter().for_each(|account| sums.add(&account.balance));
-        sums
+        let totals = ledger.own_totals();
+        CreditSums { lines: totals.balance.credit, used: totals.credit_used }
     }
 
     async fn lines(

@@ -63,8 +63,7 @@ impl Ledger {
     pub fn loss_sums(&self) -> LossSums {
         let mut sums = LossSums::new();
         for shard in &self.shards {
-            let core = shard.lock();
-            for (cause, sum) in core.accounts.values().flat_map(|state| &state.losses) {
+            for (cause, sum) in &shard.lock().losses {
                 sums.entry(cause.clone()).or_default().add(*sum);
             }
         }

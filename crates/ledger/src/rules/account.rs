@@ -243,22 +243,3 @@ pub struct Totals {
     /// Amount borne by the operator.
     pub written_off: Nanousd,
 }
-
-impl Totals {
-    pub(crate) fn add(&mut self, account: &Account) {
-        let Balance { granted, available, held, spent, debt, credit } = account.balance;
-        for (sum, more) in [
-            (&mut self.balance.granted, granted),
-            (&mut self.balance.available, available),
-            (&mut self.balance.held, held),
-            (&mut self.balance.spent, spent),
-            (&mut self.balance.debt, debt),
-            (&mut self.balance.credit, credit),
-            (&mut self.credit_used, account.balance.credit_used()),
-            (&mut self.written_off, account.written_off),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-        self.accounts = self.accounts.saturating_add(1);
-    }
-}

@@ -9,11 +9,13 @@ use sha2::{Digest, Sha256};
 
 use crate::records::act::Act;
 use crate::records::holds::HoldsRow;
+use crate::records::loss::LossSums;
 use crate::records::task::Task;
 use crate::rules::account::Balance;
 use crate::rules::core::Core;
 use crate::rules::key_spend::KeySpend;
 use crate::rules::operator::CodeState;
+use crate::rules::sums::AccountSums;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, CodeId, Seq};
 
@@ -36,6 +38,7 @@ pub fn violations<'a>(cores: impl Iterator<Item = &'a Core> + Clone) -> Vec<Stri
         found.extend(core.tasks().filter(unpaid).map(|task| format!("{} has no hold", task.id())));
     }
     cores.clone().for_each(|core| check_keys(core, &mut found));
+    cores.clone().for_each(|core| check_sums(core, &mut found));
     check_logins(cores.clone(), &mut found);
     check_codes(cores.clone(), &mut found);
     for account in cores.flat_map(Core::accounts) {
@@ -77,6 +80,22 @@ fn check_keys(core: &Core, found: &mut Vec<String>) {
                 found.push(format!("{key}: {inner} is held, but its open holds sum to {holds}"));
             }
         }
+    }
+}
+
+/// Reports kept sums that differ from those over the accounts.
+fn check_sums(core: &Core, found: &mut Vec<String>) {
+    let mut sums = AccountSums::default();
+    core.accounts().for_each(|account| sums.insert(account));
+    if sums != core.sums {
+        found.push(format!("the accounts sum to {sums:?}, not to {:?}", core.sums));
+    }
+    let mut losses = LossSums::new();
+    for (cause, sum) in core.accounts.values().flat_map(|state| &state.losses) {
+        losses.entry(cause.clone()).or_default().add(*sum);
+    }
+    if losses != core.losses {
+        found.push(format!("the losses sum to {losses:?}, not to {:?}", core.losses));
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::records::error::{LedgerError, Violation};
 use crate::records::id_map::IdMap;
 use crate::records::key::Key;
-use crate::records::loss::LossSums;
+use crate::records::loss::{LossSum, LossSums};
 use crate::records::record::Record;
 use crate::records::reservation::OpenHold;
 use crate::records::task::Task;
@@ -24,6 +24,7 @@ use crate::rules::customers::CustomerState;
 use crate::rules::operator::OperatorState;
 use crate::rules::spend::AccountSpend;
 use crate::rules::submit::{SubmitMemo, check_task, submit_of};
+use crate::rules::sums::AccountSums;
 use tollgate_money::money::Nanousd;
 use tollgate_types::ids::{AccountId, HoldId, KeyId, Seq, TaskId};
 use tollgate_types::limit::Rates;
@@ -36,6 +37,10 @@ pub use decide::{UNFIT_CREDIT, UNFIT_GRANT, UNPAID_REFUND};
 #[derive(Debug, Default)]
 pub struct Core {
     pub(crate) accounts: IdMap<AccountId, AccountState>,
+    /// Sums over these accounts.
+    pub(crate) sums: AccountSums,
+    /// Sums of the losses of these accounts, by cause.
+    pub(crate) losses: LossSums,
     pub(crate) holds: IdMap<HoldId, OpenHold>,
     /// Tasks for which something remains to be done.
     pub(crate) tasks: IdMap<TaskId, Arc<Task>>,
@@ -119,6 +124,11 @@ impl Core {
         self.accounts.get(&account).into_iter().flat_map(|state| state.keys.values())
     }
 
+    /// Number of an account's keys.
+    pub(crate) fn key_count(&self, account: AccountId) -> usize {
+        self.accounts.get(&account).map_or(0, |state| state.keys.len())
+    }
+
     /// The hold, while it is open.
     #[must_use]
     pub fn hold(&self, id: HoldId) -> Option<&OpenHold> {
@@ -200,6 +210,7 @@ impl Core {
         let (balance, written_off) = Movement::of(record, hold)
             .and_then(|movement| state.account.after(&movement))
             .map_err(violation)?;
+        self.sums.update(&state.account, &balance, written_off);
         state.account.balance = balance;
         state.account.written_off = written_off;
         state.spendings.apply(record, hold);
@@ -226,11 +237,30 @@ impl Core {
             Record::Task(task) => self.restore_task(Arc::clone(task)),
             _ => {}
         }
+        if let Record::Lost(lost) = record.inner() {
+            lost.add_to(&mut self.losses);
+        }
         Ok(())
     }
 
     pub(crate) fn restore_account(&mut self, account: Account) {
-        self.accounts.insert(account.id, AccountState::new(account));
+        self.sums.insert(&account);
+        if let Some(before) = self.accounts.insert(account.id, AccountState::new(account)) {
+            self.sums.remove(&before.account);
+        }
+    }
+
+    /// Stores the sum of an account's losses of one cause. `None` without the account.
+    pub(crate) fn restore_loss(
+        &mut self,
+        account: AccountId,
+        cause: String,
+        sum: LossSum,
+    ) -> Option<()> {
+        let state = self.accounts.get_mut(&account)?;
+        self.losses.entry(cause.clone()).or_default().add(sum);
+        state.losses.insert(cause, sum);
+        Some(())
     }
 
     /// Stores the current state of a task, or removes it if nothing remains to be done.

@@ -98,14 +98,6 @@ pub struct CreditSums {
     pub used: Nanousd,
 }
 
-impl CreditSums {
-    /// Adds the line of an account.
-    pub(crate) fn add(&mut self, balance: &Balance) {
-        self.lines = self.lines.saturating_add(balance.credit);
-        self.used = self.used.saturating_add(balance.credit_used());
-    }
-}
-
 /// The part of a line that is held by calls in flight: neither available nor spent.
 fn bound(credit: Nanousd, available: Nanousd, in_flight: Nanousd) -> Nanousd {
     credit.saturating_sub(available).max(Nanousd::ZERO).min(in_flight)

@@ -18,4 +18,5 @@ pub(crate) mod settlement;
 pub(crate) mod shards;
 pub(crate) mod spend;
 pub(crate) mod submit;
+pub(crate) mod sums;
 pub(crate) mod text;

@@ -18,9 +18,8 @@ const LOSS_SUM: u8 = b'y';
 pub(super) fn load_losses(rows: &dyn RowSource, cores: &mut [Core]) -> Result<(), StoreError> {
     for row in rows.with_prefix(&[LOSS_SUM]) {
         let (account, cause, sum): (AccountId, String, LossSum) = postcard::from_bytes(&row?.1)?;
-        let state = cores[shard_index(account)].state_mut(account);
-        let state = state.ok_or_else(|| StoreError::new("a loss of no account".to_owned()))?;
-        state.losses.insert(cause, sum);
+        let restored = cores[shard_index(account)].restore_loss(account, cause, sum);
+        restored.ok_or_else(|| StoreError::new("a loss of no account".to_owned()))?;
     }
     Ok(())
 }
