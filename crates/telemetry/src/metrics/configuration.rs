@@ -1,8 +1,7 @@
 //! Metrics of the configuration.
 
-use prometheus::{Gauge, IntCounterVec, IntGauge, Registry};
-
-use super::register::{gauge, int_counters, int_gauge};
+use super::family::{FloatGauge, IntGauge, Registry};
+use super::register::{IntCounterVec, gauge, int_counters, int_gauge};
 use super::unix_seconds;
 
 /// Outcomes of a reload.
@@ -10,7 +9,7 @@ const OUTCOMES: [&str; 2] = ["ok", "refused"];
 
 pub(super) struct ConfigurationFigures {
     last_ok: IntGauge,
-    last_ok_time: Gauge,
+    last_ok_time: FloatGauge,
     reloads: IntCounterVec,
 }
 

@@ -1,8 +1,7 @@
 //! Metrics of the operator's costs, beside the charges to customers.
 
-use prometheus::{CounterVec, Registry};
-
-use super::register::counters;
+use super::family::Registry;
+use super::register::{CounterVec, counters};
 use super::{Metrics, dollars};
 use tollgate_money::money::Nanousd;
 

@@ -1,15 +1,14 @@
 //! Metrics of the journal's files.
 
-use prometheus::{Gauge, IntCounter, IntGauge, Registry};
-
 use super::Metrics;
+use super::family::{FloatGauge, IntCounter, IntGauge, Registry};
 use super::register::{gauge, int_counter, int_gauge};
 use tollgate_ledger::MaintenanceEvent;
 
 /// The metrics of the journal's files.
 pub(super) struct KeepingMetrics {
     bytes: IntGauge,
-    checkpoint: Gauge,
+    checkpoint: FloatGauge,
     archived: IntCounter,
     failures: IntCounter,
 }

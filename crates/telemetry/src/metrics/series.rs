@@ -2,8 +2,7 @@
 
 use std::sync::OnceLock;
 
-use prometheus::{Counter, Histogram, IntCounter};
-
+use super::family::{FloatCounter, Histogram, IntCounter};
 use super::{Metrics, dollars};
 use crate::finished::{FinishedRequest, RequestSettlement};
 use tollgate_money::money::Nanousd;
@@ -59,8 +58,8 @@ impl RequestSeries {
 pub(super) struct BillingMetrics {
     /// Of each unit the counter of its tokens, if it is one.
     tokens: [Option<IntCounter>; Unit::COUNT],
-    spend: Counter,
-    held: Counter,
+    spend: FloatCounter,
+    held: FloatCounter,
     by_upstream: IntCounter,
     estimated: IntCounter,
     unused: IntCounter,

@@ -1,8 +1,7 @@
 //! Metrics of work that outlives its request.
 
-use prometheus::{IntCounterVec, Registry};
-
-use super::register::int_counters;
+use super::family::Registry;
+use super::register::{IntCounterVec, int_counters};
 use super::{Metrics, series};
 use crate::finished::TaskEnded;
 use tollgate_types::words::words;
