@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::shown::{is_public, may_be_shown};
-use super::spans::DocumentPath;
+use super::shown::{SchemaPlace, is_variable};
+use super::spans::{WalkStep, is_telling};
 use tollgate_types::secret::Secret;
 
 /// Hex digits of a secret's fingerprint: enough to see that another one was written.
@@ -90,34 +90,63 @@ fn hex(bytes: &[u8]) -> String {
 /// One file, before variables are expanded.
 pub(super) fn describe(typed: &serde_yaml::Value, schema: &Value) -> RedactedConfig {
     let mut described = serde_json::to_value(typed).unwrap_or_default();
-    mask(&mut described, &DocumentPath::root(), schema);
+    mask(&mut described, &MaskPlace { schema: SchemaPlace::root(schema), field: None });
     RedactedConfig(described)
 }
 
+/// A value in the walk that masks what may not be shown.
+struct MaskPlace<'a> {
+    schema: SchemaPlace<'a>,
+    /// The mapping around the value, and its key there.
+    field: Option<(&'a SchemaPlace<'a>, &'a str)>,
+}
+
+impl MaskPlace<'_> {
+    fn is_public(&self) -> bool {
+        match self.field {
+            Some((above, "file")) => above.has_public_file(),
+            _ => self.schema.is_public(),
+        }
+    }
+
+    /// True if a value here may be shown as typed.
+    fn may_show(&self, typed: &str) -> bool {
+        let tells = self.field.is_some_and(|(_, key)| is_telling(key, typed));
+        is_variable(typed) || (!tells && self.is_public())
+    }
+}
+
 /// Overwrites what may not be shown with its digest. What only names a variable or a file is shown.
-fn mask(value: &mut Value, path: &DocumentPath, schema: &Value) {
+fn mask(value: &mut Value, place: &MaskPlace<'_>) {
     match value {
         Value::Object(fields) => {
             for (key, mut value) in std::mem::take(fields) {
-                let path = path.key(&key);
-                mask(&mut value, &path, schema);
-                // `{a, b}` is two keys that say nothing: values that were to stand in a list.
-                let is_bare = value.is_null() && !is_public(schema, &path);
+                let is_bare = {
+                    let schema = place.schema.below(WalkStep::Key(&key));
+                    let inner = MaskPlace { schema, field: Some((&place.schema, &key)) };
+                    mask(&mut value, &inner);
+                    // `{a, b}` is two keys that say nothing: values that were to stand in a list.
+                    value.is_null() && !inner.is_public()
+                };
                 fields.insert(if is_bare { hidden(&key) } else { key }, value);
             }
         }
         Value::Array(items) => {
-            let numbered = items.iter_mut().enumerate();
-            numbered.for_each(|(index, item)| mask(item, &path.index(index), schema));
+            for (index, item) in items.iter_mut().enumerate() {
+                let schema = place.schema.below(WalkStep::Index(index));
+                mask(item, &MaskPlace { schema, field: None });
+            }
         }
         Value::Null => {}
-        scalar => {
-            let typed = match &*scalar {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            if !may_be_shown(schema, path, &typed) {
-                *scalar = json!(hidden(&typed));
+        Value::String(typed) => {
+            if !place.may_show(typed) {
+                *typed = hidden(typed);
+            }
+        }
+        Value::Bool(_) | Value::Number(_) => {
+            let typed = value.to_string();
+            if !place.may_show(&typed) {
+                *value = json!(hidden(&typed));
             }
         }
     }
@@ -186,7 +215,9 @@ fn entries(value: &Value) -> Option<Map<String, Value>> {
 pub(super) fn together(routes: RedactedConfig, models: RedactedConfig) -> RedactedConfig {
     let mut whole = Map::new();
     for RedactedConfig(part) in [routes, models] {
-        whole.extend(part.as_object().cloned().unwrap_or_default());
+        if let Value::Object(fields) = part {
+            whole.extend(fields);
+        }
     }
     RedactedConfig(json!(whole))
 }

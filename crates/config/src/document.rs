@@ -10,12 +10,15 @@ use serde_yaml::Value;
 use super::diagnostic::{Diagnostic, Severity, SourceExcerpt};
 use super::expand::{Env, Expansion, ExpansionError};
 pub(super) use super::fault::Fault;
-use super::spans::{DocumentPath, Mark, Spans, Step, SyntaxRefusal, syntax_help};
+use super::spans::{DocumentPath, Mark, Spans, Step, SyntaxRefusal, WalkPath, syntax_help};
 use super::{described, shape, shown};
 use tollgate_types::printable::shortened;
 
 /// The largest file that is read, in bytes: ten thousand models are about 3 MiB.
 const FILE_BYTES_MAX: usize = 16 << 20;
+
+/// Files from this length on are parsed by two threads; shorter ones are not worth a thread.
+const PARALLEL_BYTES_MIN: usize = 64 * 1024;
 
 /// Maximum number of listed problems per file, in the order of the file.
 const DIAGNOSTICS_MAX: usize = 1_000;
@@ -66,9 +69,9 @@ impl Document {
                 return Err(whole_file(format!("this file is not UTF-8 text: see line {line}")));
             }
         };
-        let spans =
-            Spans::parse(text).map_err(|refusals| refused(file, text, refusals, &schema))?;
-        let mut value: Value = serde_yaml::from_str(text).map_err(|error| {
+        let (spans, value) = parse_twice(text);
+        let spans = spans.map_err(|refusals| refused(file, text, refusals, &schema))?;
+        let mut value: Value = value().map_err(|error| {
             let mut diagnostics = whole_file(format!("this is not YAML: {error}"));
             if let (Some(diagnostic), Some(at)) = (diagnostics.first_mut(), error.location()) {
                 let mark = Mark { line: at.line(), column: at.column(), width: 1 };
@@ -86,7 +89,7 @@ impl Document {
         let directory = FilePath::new(file).parent().unwrap_or(FilePath::new(""));
         let (unfilled, faults) = (Vec::new(), Vec::new());
         let mut expansion = Expansion { env, directory, spans: &spans, unfilled, faults };
-        expansion.fill(&mut value, &DocumentPath::root());
+        expansion.fill(&mut value, &WalkPath::Root);
         let Expansion { unfilled, faults, .. } = expansion;
         let (file, text) = (file.to_owned(), text.to_owned());
         Ok(Self { file, text, schema, spans, described, value, unfilled, faults })
@@ -104,6 +107,14 @@ impl Document {
         self.faults.append(&mut faults);
 
         // Without the faulty parts serde reads the rest, so that checks across fields run as well.
+        // A sound file is read as it is: a copy of thousands of models, and the path to each of their values, would
+        // serve nobody.
+        if self.faults.is_empty()
+            && self.unfilled.is_empty()
+            && let Ok(read) = T::deserialize(&self.value)
+        {
+            return Some(read);
+        }
         let mut sound = self.value.clone();
         let unfilled = self.unfilled.iter().map(|unfilled| &unfilled.path);
         prune(&mut sound, self.faults.iter().map(|fault| &fault.path).chain(unfilled), maps);
@@ -269,6 +280,25 @@ impl Document {
         diagnostics.extend(more(file, left_out.iter().map(|(_, fault)| fault.severity)));
         diagnostics
     }
+}
+
+/// The places of a text's values, and its values. Values are parsed when they are called for, or, for a long text,
+/// at the same time as the places: a start waits for both.
+fn parse_twice(
+    text: &str,
+) -> (Result<Spans, Vec<SyntaxRefusal>>, impl FnOnce() -> serde_yaml::Result<Value>) {
+    let parse = || serde_yaml::from_str(text);
+    // An alias repeats what an anchor names: without one, the values are no larger than their text, even where
+    // `Spans` refuses the file.
+    let is_parallel = text.len() >= PARALLEL_BYTES_MIN && !text.contains('&');
+    let (spans, value) = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("yaml".to_owned());
+        let value = is_parallel.then(|| thread.spawn_scoped(scope, parse));
+        // Where no thread can be had, the caller's does both.
+        let value = value.and_then(Result::ok);
+        (Spans::parse(text), value.and_then(|value| value.join().ok()))
+    });
+    (spans, move || value.unwrap_or_else(parse))
 }
 
 /// Copies the value at `path` in `from` to the same path in `to`.

@@ -10,7 +10,7 @@ use serde_yaml::Value;
 
 use super::fault::Fault;
 use super::shown::is_variable_name;
-use super::spans::{DocumentPath, Spans};
+use super::spans::{DocumentPath, Spans, WalkPath};
 
 /// Looks up the value of an environment variable.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -46,7 +46,7 @@ pub(super) struct Expansion<'a> {
 impl Expansion<'_> {
     /// Expands everything below `value`. Unresolved expressions stay as written. Decimal numbers become text
     /// as written: no price may pass through a float.
-    pub(super) fn fill(&mut self, value: &mut Value, path: &DocumentPath) {
+    pub(super) fn fill(&mut self, value: &mut Value, path: &WalkPath<'_>) {
         match value {
             Value::String(text) => {
                 if let Some(filled) = self.text(text, path) {
@@ -55,7 +55,7 @@ impl Expansion<'_> {
             }
             Value::Number(number) if number.is_f64() => {
                 // As typed: through a float, `0.1` per million units would not be exact.
-                let typed = self.spans.text(path).unwrap_or_default().to_owned();
+                let typed = self.spans.text(&path.to_path()).unwrap_or_default().to_owned();
                 *value = Value::String(typed);
             }
             Value::Sequence(items) => {
@@ -77,8 +77,12 @@ impl Expansion<'_> {
         }
     }
 
-    /// The filled-in text; `None` where something is missing or wrong, which is noted.
-    fn text(&mut self, typed: &str, path: &DocumentPath) -> Option<String> {
+    /// The filled-in text; `None` without anything to fill in, and where something is missing or wrong, which
+    /// is noted.
+    fn text(&mut self, typed: &str, path: &WalkPath<'_>) -> Option<String> {
+        if !typed.contains('$') {
+            return None;
+        }
         let mut filled = String::with_capacity(typed.len());
         let mut rest = typed;
         while let Some((before, after)) = rest.split_once('$') {
@@ -110,7 +114,7 @@ impl Expansion<'_> {
         Some(filled)
     }
 
-    fn variable(&mut self, expression: &str, path: &DocumentPath) -> Option<String> {
+    fn variable(&mut self, expression: &str, path: &WalkPath<'_>) -> Option<String> {
         let (name, default) = match expression.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (expression, None),
@@ -126,7 +130,7 @@ impl Expansion<'_> {
         let filled = found.or_else(|| default.map(str::to_owned));
         if filled.is_none() {
             self.unfilled.push(ExpansionError {
-                path: path.clone(),
+                path: path.to_path(),
                 reason: format!("the environment variable `{name}` is not set"),
                 help: format!("set it, or give it a default: `${{{name}:-…}}`"),
             });
@@ -134,12 +138,12 @@ impl Expansion<'_> {
         filled
     }
 
-    fn file(&mut self, name: &str, path: &DocumentPath) -> Option<String> {
+    fn file(&mut self, name: &str, path: &WalkPath<'_>) -> Option<String> {
         match read_secret(&self.directory.join(name)) {
             Ok(text) => Some(text),
             Err(reason) => {
                 self.unfilled.push(ExpansionError {
-                    path: path.clone(),
+                    path: path.to_path(),
                     reason: format!("the file `{name}` cannot be used: {reason}"),
                     help:
                         "make it a readable file with the value in it; a relative path begins at \
@@ -151,8 +155,8 @@ impl Expansion<'_> {
         }
     }
 
-    fn fault(&mut self, path: &DocumentPath, message: &str, help: &str) {
-        self.faults.push(Fault::at_value(path, message).help(help));
+    fn fault(&mut self, path: &WalkPath<'_>, message: &str, help: &str) {
+        self.faults.push(Fault::at_value(&path.to_path(), message).help(help));
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
         let directory = FilePath::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let mut expansion =
             Expansion { env: &env, directory, spans: &spans, unfilled: vec![], faults: vec![] };
-        expansion.fill(&mut value, &DocumentPath::root());
+        expansion.fill(&mut value, &WalkPath::Root);
         let unfilled = expansion.unfilled.iter().map(|u| u.reason.clone()).collect();
         let faults = expansion.faults.iter().map(|f| f.message.clone()).collect();
         (value, unfilled, faults)

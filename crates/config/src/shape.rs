@@ -12,7 +12,7 @@ use serde_yaml::Value;
 
 use super::diagnostic::did_you_mean;
 use super::fault::Fault;
-use super::spans::{DocumentPath, Spans};
+use super::spans::{Spans, WalkPath};
 use super::{format, shown};
 use tollgate_types::printable::shortened;
 
@@ -60,7 +60,7 @@ impl Transform for WithoutNull {
 /// Everything in `value` that `schema` does not allow.
 pub(super) fn check(value: &Value, schema: &Schema, spans: &Spans) -> Vec<Fault> {
     let mut walk = Walk { root: schema.as_value(), spans, faults: Vec::new() };
-    walk.value(value, schema.as_value(), &DocumentPath::root());
+    walk.value(value, schema.as_value(), &WalkPath::Root);
     walk.faults
 }
 
@@ -71,7 +71,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn value(&mut self, value: &Value, schema: &'a Json, path: &DocumentPath) {
+    fn value(&mut self, value: &Value, schema: &'a Json, path: &WalkPath<'_>) {
         let schema = self.resolve(schema);
         // Before types: `field:` with nothing behind it is a slip, whatever the field takes.
         if value.is_null() {
@@ -104,7 +104,7 @@ impl<'a> Walk<'a> {
     fn resolve(&self, mut schema: &'a Json) -> &'a Json {
         loop {
             schema = if let Some(pointer) = schema["$ref"].as_str() {
-                self.root.pointer(pointer.trim_start_matches('#')).unwrap_or(&Json::Null)
+                shown::referenced(self.root, pointer).unwrap_or(&Json::Null)
             } else if let Some(options) = schema["anyOf"].as_array() {
                 options.first().unwrap_or(&Json::Null)
             } else {
@@ -113,10 +113,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn mapping(&mut self, fields: &serde_yaml::Mapping, schema: &'a Json, path: &DocumentPath) {
+    fn mapping(&mut self, fields: &serde_yaml::Mapping, schema: &'a Json, path: &WalkPath<'_>) {
         let properties = schema["properties"].as_object();
-        let names: Vec<&str> =
-            properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         for (key, value) in fields {
             // Keys of other types were refused with their positions by `Spans`.
             let Some(key) = key.as_str() else { continue };
@@ -127,11 +125,12 @@ impl<'a> Walk<'a> {
                     self.value(value, &schema["additionalProperties"], &path);
                 }
                 None => {
+                    let names = properties.into_iter().flatten().map(|(name, _)| name.as_str());
                     let missing: Vec<&str> =
                         // A field that is present already is no suggestion for a misspelled one.
-                        names.iter().copied().filter(|name| !fields.contains_key(name)).collect();
+                        names.filter(|name| !fields.contains_key(name)).collect();
                     let help = did_you_mean(key, "the fields here are", &missing);
-                    let fault = Fault::at_key(&path, format!("unknown field `{key}`"));
+                    let fault = Fault::at_key(&path.to_path(), format!("unknown field `{key}`"));
                     self.faults.push(fault.maybe_help(help));
                 }
             }
@@ -140,12 +139,12 @@ impl<'a> Walk<'a> {
         for name in required.filter(|name| !fields.contains_key(name)) {
             let described = properties.and_then(|properties| properties.get(name));
             let help = described.and_then(|schema| first_sentence(schema["description"].as_str()?));
-            let fault = Fault::at_key(path, format!("missing field `{name}`"));
+            let fault = Fault::at_key(&path.to_path(), format!("missing field `{name}`"));
             self.faults.push(fault.maybe_help(help.map(|help| format!("`{name}`: {help}"))));
         }
     }
 
-    fn text(&mut self, text: &str, schema: &'a Json, path: &DocumentPath) {
+    fn text(&mut self, text: &str, schema: &'a Json, path: &WalkPath<'_>) {
         if let Some(words) = schema["enum"].as_array() {
             let words: Vec<&str> = words.iter().filter_map(Json::as_str).collect();
             self.word(text, &words, schema, path);
@@ -155,39 +154,43 @@ impl<'a> Walk<'a> {
         } else if let Some(format) = schema["format"].as_str()
             && let Err(error) = format::check(format, text)
         {
-            self.faults.push(Fault::at_value(path, error.message).maybe_help(error.help));
+            self.faults
+                .push(Fault::at_value(&path.to_path(), error.message).maybe_help(error.help));
         }
     }
 
-    fn word(&mut self, text: &str, words: &[&str], schema: &Json, path: &DocumentPath) {
+    fn word(&mut self, text: &str, words: &[&str], schema: &Json, path: &WalkPath<'_>) {
         if !words.contains(&text) {
-            let typed = shortened(self.spans.text(path).unwrap_or_default(), TYPED_CHARS_MAX);
+            let path = path.to_path();
+            let typed = shortened(self.spans.text(&path).unwrap_or_default(), TYPED_CHARS_MAX);
             let help = did_you_mean(text, "the words here are", words);
             let message = format!("`{typed}` is not {}", description(schema));
-            self.faults.push(Fault::at_value(path, message).maybe_help(help));
+            self.faults.push(Fault::at_value(&path, message).maybe_help(help));
         }
     }
 
-    fn integer(&mut self, number: Option<u64>, schema: &Json, path: &DocumentPath) {
+    fn integer(&mut self, number: Option<u64>, schema: &Json, path: &WalkPath<'_>) {
         let min = schema["minimum"].as_u64().unwrap_or(0);
         let max = schema["maximum"].as_u64().unwrap_or(u64::MAX);
         if number.is_none_or(|number| number < min || number > max) {
-            let typed = shortened(self.spans.text(path).unwrap_or_default(), TYPED_CHARS_MAX);
+            let path = path.to_path();
+            let typed = shortened(self.spans.text(&path).unwrap_or_default(), TYPED_CHARS_MAX);
             let message = format!("`{typed}` is out of range");
-            self.faults.push(Fault::at_value(path, message).help(format!("{min} to {max}")));
+            self.faults.push(Fault::at_value(&path, message).help(format!("{min} to {max}")));
         }
     }
 
-    fn null(&mut self, schema: &Json, path: &DocumentPath) {
+    fn null(&mut self, schema: &Json, path: &WalkPath<'_>) {
         let message = format!("expected {}, found nothing", description(schema));
         let help = "give it a value, or leave the whole line out";
-        self.faults.push(Fault::at_key(path, message).help(help));
+        self.faults.push(Fault::at_key(&path.to_path(), message).help(help));
     }
 
-    fn wrong_type(&mut self, value: &Value, schema: &Json, path: &DocumentPath) {
+    fn wrong_type(&mut self, value: &Value, schema: &Json, path: &WalkPath<'_>) {
         // Where no plain value belongs, one may be a secret, and so may one in a secret's place.
-        let is_shown = shown::is_public(self.root, path);
-        let typed = if is_shown { self.spans.text(path).unwrap_or_default() } else { "…" };
+        let is_shown = shown::is_public(self.root, &path.steps());
+        let path = path.to_path();
+        let typed = if is_shown { self.spans.text(&path).unwrap_or_default() } else { "…" };
         let typed = shortened(typed, TYPED_CHARS_MAX);
         let found = match value {
             Value::Mapping(_) => "a mapping".to_owned(),
@@ -210,8 +213,8 @@ impl<'a> Walk<'a> {
             _ => None,
         };
         let fault = match value {
-            Value::Mapping(_) | Value::Sequence(_) => Fault::at_key(path, message),
-            _ => Fault::at_value(path, message),
+            Value::Mapping(_) | Value::Sequence(_) => Fault::at_key(&path, message),
+            _ => Fault::at_value(&path, message),
         };
         self.faults.push(fault.maybe_help(help));
     }

@@ -5,20 +5,28 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value as Json;
 
-use super::spans::{DocumentPath, Spans, Step, is_telling};
+use super::spans::{Spans, WalkStep, is_telling};
 
 /// True if the schema has a plain value at this path that is no secret.
-pub(super) fn is_public(schema: &Json, path: &DocumentPath) -> bool {
-    knows(schema, schema, path.steps())
+pub(super) fn is_public(schema: &Json, steps: &[WalkStep<'_>]) -> bool {
+    knows(schema, schema, steps)
 }
 
-fn knows(root: &Json, schema: &Json, steps: &[Step]) -> bool {
+/// The schema that a reference within `root` names.
+pub(super) fn referenced<'a>(root: &'a Json, reference: &str) -> Option<&'a Json> {
+    // By name where it can be: `pointer` copies each of its steps, and every value of a file comes by here.
+    match reference.strip_prefix("#/$defs/").filter(|name| !name.contains(['/', '~'])) {
+        Some(name) => root.get("$defs")?.get(name),
+        None => root.pointer(reference.trim_start_matches('#')),
+    }
+}
+
+fn knows(root: &Json, schema: &Json, steps: &[WalkStep<'_>]) -> bool {
     if let Some(pointer) = schema["$ref"].as_str() {
-        let named = root.pointer(pointer.trim_start_matches('#'));
-        return named.is_some_and(|named| knows(root, named, steps));
+        return referenced(root, pointer).is_some_and(|named| knows(root, named, steps));
     }
     // The path of a file is no secret, even where what the file holds is one.
-    let is_file = matches!(steps, [Step::Key(key)] if key == "file");
+    let is_file = matches!(steps, [WalkStep::Key("file")]);
     if is_secret(schema) && !is_file {
         return false;
     }
@@ -26,14 +34,78 @@ fn knows(root: &Json, schema: &Json, steps: &[Step]) -> bool {
         return options.iter().any(|option| knows(root, option, steps));
     }
     let Some((step, rest)) = steps.split_first() else { return is_scalar(schema) };
-    let below = match step {
-        Step::Key(key) => {
-            schema["properties"].get(key.as_str()).unwrap_or(&schema["additionalProperties"])
-        }
-        Step::Index(_) => &schema["items"],
-    };
+    let below = below(schema, *step);
     // Every value can stand in a file of its own, of which the path is no secret.
     (below.is_object() && knows(root, below, rest)) || (is_file && is_scalar(schema))
+}
+
+/// Schemas of a value during a walk through a document: each alternative, and whether it is a secret. It gives the
+/// answer of [`is_public`] without a walk from the root for each value.
+#[derive(Clone, Debug)]
+pub(super) struct SchemaPlace<'a> {
+    root: &'a Json,
+    alternatives: Vec<(&'a Json, bool)>,
+}
+
+impl<'a> SchemaPlace<'a> {
+    /// The place of the document itself.
+    pub(super) fn root(root: &'a Json) -> Self {
+        let mut place = Self { root, alternatives: Vec::new() };
+        place.add(root, false);
+        place
+    }
+
+    fn add(&mut self, schema: &'a Json, is_secret: bool) {
+        if let Some(reference) = schema["$ref"].as_str() {
+            if let Some(named) = referenced(self.root, reference) {
+                self.add(named, is_secret);
+            }
+            return;
+        }
+        let is_secret = is_secret || self::is_secret(schema);
+        match schema["anyOf"].as_array() {
+            Some(options) => options.iter().for_each(|option| self.add(option, is_secret)),
+            None => self.alternatives.push((schema, is_secret)),
+        }
+    }
+
+    /// The place one step below. What is inside of a secret is nowhere.
+    pub(super) fn below(&self, step: WalkStep<'_>) -> Self {
+        self.step(step, false)
+    }
+
+    fn step(&self, step: WalkStep<'_>, is_in_secret: bool) -> Self {
+        let mut place = Self { root: self.root, alternatives: Vec::new() };
+        for (schema, is_secret) in &self.alternatives {
+            let below = below(schema, step);
+            if below.is_object() && (is_in_secret || !is_secret) {
+                place.add(below, false);
+            }
+        }
+        place
+    }
+
+    /// True if a plain value here is no secret.
+    pub(super) fn is_public(&self) -> bool {
+        self.alternatives.iter().any(|(schema, is_secret)| !is_secret && is_scalar(schema))
+    }
+
+    /// True if the path of a file here, below the key `file`, is no secret.
+    pub(super) fn has_public_file(&self) -> bool {
+        // Every value can stand in a file of its own, of which the path is no secret.
+        self.alternatives.iter().any(|(schema, _)| is_scalar(schema))
+            || self.step(WalkStep::Key("file"), true).is_public()
+    }
+}
+
+/// The schema one step below another; no object if there is none.
+fn below<'a>(schema: &'a Json, step: WalkStep<'_>) -> &'a Json {
+    match step {
+        WalkStep::Key(key) => {
+            schema["properties"].get(key).unwrap_or(&schema["additionalProperties"])
+        }
+        WalkStep::Index(_) => &schema["items"],
+    }
 }
 
 /// JSON Schema's word for what is written and never read back.
@@ -53,9 +125,9 @@ fn is_scalar(schema: &Json) -> bool {
 }
 
 /// True if a value may be shown as typed.
-pub(super) fn may_be_shown(schema: &Json, path: &DocumentPath, typed: &str) -> bool {
-    let tells = path.last_key().is_some_and(|key| is_telling(key, typed));
-    is_variable(typed) || (is_public(schema, path) && !tells)
+pub(super) fn may_be_shown(schema: &Json, steps: &[WalkStep<'_>], typed: &str) -> bool {
+    let tells = matches!(steps.last(), Some(WalkStep::Key(key)) if is_telling(key, typed));
+    is_variable(typed) || (is_public(schema, steps) && !tells)
 }
 
 /// True for a text that is only a variable, without a default.
@@ -86,9 +158,10 @@ pub(super) fn lines(
         .collect();
     let mut inside: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
     for scalar in spans.scalars() {
-        let is_hidden = !may_be_shown(schema, scalar.path, scalar.text);
+        let steps = scalar.path.walk_steps();
+        let is_hidden = !may_be_shown(schema, &steps, scalar.text);
         // `{a, b}` is two keys that say nothing: values that were to stand in a list.
-        let is_bare = matches!(scalar.text, "" | "~") && !is_public(schema, scalar.path);
+        let is_bare = matches!(scalar.text, "" | "~") && !is_public(schema, &steps);
         let key = scalar.key.map(|mark| {
             let from = mark.column.saturating_sub(1);
             ((mark.line, from), (mark.line, from + mark.width), is_bare)
@@ -204,6 +277,7 @@ fn unknown_from(line: &str, names: &HashSet<&str>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spans::DocumentPath;
 
     fn schema() -> Json {
         crate::routes_schema()
@@ -231,7 +305,7 @@ mod tests {
             &["store", "journal", "archive", "s3", "endpoint"],
             &["store", "journal", "archive", "s3", "secret_key", "file"],
         ] {
-            assert!(is_public(&schema, &at(steps)), "{steps:?}");
+            assert!(is_public(&schema, &at(steps).walk_steps()), "{steps:?}");
         }
         for steps in [
             &["upstreams", "a", "credential"][..],
@@ -252,7 +326,67 @@ mod tests {
             &["store", "journal", "archive", "s3", "secret"],
             &["nothing"],
         ] {
-            assert!(!is_public(&schema, &at(steps)), "{steps:?}");
+            assert!(!is_public(&schema, &at(steps).walk_steps()), "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_walk_finds_public_values_where_their_paths_do() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for schema in [crate::routes_schema(), crate::models_schema()] {
+            let mut names = HashSet::new();
+            all_names(&schema, &mut names);
+            let mut names: Vec<&str> = names.into_iter().chain(["file", "x", "0"]).collect();
+            names.sort_unstable();
+            let mut public_count = 0;
+            for _ in 0..30_000 {
+                let (mut place, mut steps) = (SchemaPlace::root(&schema), Vec::new());
+                for _ in 0..random.usize(1..7) {
+                    // Known names mostly, or no walk would get anywhere.
+                    let listed: Vec<&str> = place
+                        .alternatives
+                        .iter()
+                        .flat_map(|(schema, _)| {
+                            schema["properties"].as_object().into_iter().flatten()
+                        })
+                        .map(|(name, _)| name.as_str())
+                        .collect();
+                    let names =
+                        if listed.is_empty() || random.u8(..4) == 0 { &names } else { &listed };
+                    let name = names[random.usize(..names.len())];
+                    let step = match random.u8(..5) {
+                        0 => WalkStep::Index(0),
+                        1 => WalkStep::Key("file"),
+                        _ => WalkStep::Key(name),
+                    };
+                    let above = place.clone();
+                    place = place.below(step);
+                    steps.push(step);
+                    let found = match step {
+                        WalkStep::Key("file") => above.has_public_file(),
+                        _ => place.is_public(),
+                    };
+                    let expected = is_public(&schema, &steps);
+                    assert_eq!(found, expected, "{steps:?}, seed {seed}");
+                    public_count += u32::from(expected);
+                }
+            }
+            assert!(public_count > 100, "{public_count} public places");
+        }
+    }
+
+    /// The names of all fields, secrets included.
+    fn all_names<'a>(schema: &'a Json, names: &mut HashSet<&'a str>) {
+        match schema {
+            Json::Object(keywords) => keywords.iter().for_each(|(keyword, value)| {
+                if let (true, Some(properties)) = (keyword == "properties", value.as_object()) {
+                    names.extend(properties.keys().map(String::as_str));
+                }
+                all_names(value, names);
+            }),
+            Json::Array(items) => items.iter().for_each(|item| all_names(item, names)),
+            _ => {}
         }
     }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
 /// Path from the root of a document to a value.
@@ -97,6 +98,15 @@ impl DocumentPath {
         &self.0
     }
 
+    /// The steps from the root as those of a walk.
+    pub(super) fn walk_steps(&self) -> Vec<WalkStep<'_>> {
+        let step = |step| match step {
+            &Step::Index(index) => WalkStep::Index(index),
+            Step::Key(key) => WalkStep::Key(key.as_str()),
+        };
+        self.0.iter().map(step).collect()
+    }
+
     /// True for the path of these keys.
     pub(super) fn is_at(&self, keys: &[&str]) -> bool {
         self.0.len() == keys.len() && self.meets(keys)
@@ -113,13 +123,68 @@ impl DocumentPath {
         let (_, above) = self.0.split_last()?;
         Some(Self(above.to_vec()))
     }
+}
 
-    /// The key of the last step, if it is one.
-    pub(super) fn last_key(&self) -> Option<&str> {
-        match self.0.last()? {
-            Step::Key(key) => Some(key.as_str()),
-            Step::Index(_) => None,
+/// Path of a value during a walk through a document: it stays on the stack, and costs nothing where no fault is
+/// found.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WalkPath<'a> {
+    /// The document itself.
+    Root,
+    /// The value of a key in a mapping.
+    Key(&'a WalkPath<'a>, &'a str),
+    /// An item of a sequence.
+    Index(&'a WalkPath<'a>, usize),
+}
+
+/// One step of a [`WalkPath`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WalkStep<'a> {
+    /// Into a mapping, to the value of this key.
+    Key(&'a str),
+    /// Into a sequence, from 0.
+    Index(usize),
+}
+
+impl<'a> WalkPath<'a> {
+    /// The value of `key` in this mapping.
+    pub(super) fn key(&'a self, key: &'a str) -> Self {
+        Self::Key(self, key)
+    }
+
+    /// The item at `index` of this sequence.
+    pub(super) fn index(&'a self, index: usize) -> Self {
+        Self::Index(self, index)
+    }
+
+    /// The steps from the root.
+    pub(super) fn steps(&self) -> Vec<WalkStep<'a>> {
+        let (mut steps, mut at) = (Vec::with_capacity(8), *self);
+        loop {
+            let above = match at {
+                Self::Root => break,
+                Self::Key(above, key) => {
+                    steps.push(WalkStep::Key(key));
+                    above
+                }
+                Self::Index(above, index) => {
+                    steps.push(WalkStep::Index(index));
+                    above
+                }
+            };
+            at = *above;
         }
+        steps.reverse();
+        steps
+    }
+
+    /// The same path for a fault, or for a look at the file.
+    pub(super) fn to_path(self) -> DocumentPath {
+        let step = |step| match step {
+            WalkStep::Key(key) => Step::Key(KeyName::new(key)),
+            WalkStep::Index(index) => Step::Index(index),
+        };
+        DocumentPath(self.steps().into_iter().map(step).collect())
     }
 }
 
@@ -210,7 +275,7 @@ pub(super) struct SyntaxRefusal {
 
 /// The position and text of every value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Spans(HashMap<DocumentPath, Spot>);
+pub(super) struct Spans(HashMap<DocumentPath, Spot, RandomState>);
 
 impl Spans {
     /// Finds every value of `text`, or everything that is refused in it. After a syntax error there
@@ -314,8 +379,15 @@ struct Finder {
 
 /// A mapping or sequence whose end was not reached yet.
 enum Open {
-    Mapping { path: DocumentPath, key: Option<(String, Mark)>, seen: HashSet<String> },
-    Sequence { path: DocumentPath, next: usize },
+    Mapping {
+        path: DocumentPath,
+        key: Option<(KeyName, Mark)>,
+        seen: HashSet<KeyName, RandomState>,
+    },
+    Sequence {
+        path: DocumentPath,
+        next: usize,
+    },
 }
 
 impl Finder {
@@ -332,22 +404,24 @@ impl Finder {
             }
             Event::Alias(_) => {
                 self.refuse_anchor(mark);
-                self.value(span, None);
+                let (path, spot) = self.spot(span, None);
+                self.spans.0.insert(path, spot);
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_decorations(mark, *anchor, tag.is_some());
                 if !self.takes_as_key(text, *style, mark) {
-                    self.value(span, Some(text.clone().into_owned()));
+                    let (path, spot) = self.spot(span, Some(text.clone().into_owned()));
+                    self.spans.0.insert(path, spot);
                 }
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_decorations(mark, *anchor, tag.is_some());
-                let path = self.value(span, None);
-                self.open.push(Open::Mapping { path, key: None, seen: HashSet::new() });
+                let path = self.container(span);
+                self.open.push(Open::Mapping { path, key: None, seen: HashSet::default() });
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_decorations(mark, *anchor, tag.is_some());
-                let path = self.value(span, None);
+                let path = self.container(span);
                 self.open.push(Open::Sequence { path, next: 0 });
             }
             Event::MappingEnd | Event::SequenceEnd => {
@@ -363,14 +437,15 @@ impl Finder {
             return false;
         };
         if text.len() > KEY_BYTES_MAX {
-            *key = Some((String::new(), mark));
+            *key = Some((KeyName::new(""), mark));
             let message = format!("a key of more than {KEY_BYTES_MAX} bytes");
             self.refuse(mark, message, Some("keys are the names of fields, models and upstreams"));
             return true;
         }
         // `serde_yaml` refuses equal keys too, but that would be shown as malformed YAML, without advice.
-        let is_new = seen.insert(text.to_owned());
-        *key = Some((text.to_owned(), mark));
+        let name = KeyName::new(text);
+        let is_new = seen.insert(name.clone());
+        *key = Some((name, mark));
         if style == ScalarStyle::Plain && text == "<<" {
             let help = "write the fields out where they are used";
             self.refuse(mark, "merge keys are not read here".to_owned(), Some(help));
@@ -385,8 +460,15 @@ impl Finder {
         true
     }
 
-    /// Notes a value and returns its path.
-    fn value(&mut self, span: Span, text: Option<String>) -> DocumentPath {
+    /// Notes a mapping or a sequence, and returns its path.
+    fn container(&mut self, span: Span) -> DocumentPath {
+        let (path, spot) = self.spot(span, None);
+        self.spans.0.insert(path.clone(), spot);
+        path
+    }
+
+    /// The path and the place of the value that begins here.
+    fn spot(&mut self, span: Span, text: Option<String>) -> (DocumentPath, Spot) {
         let mark = Mark::new(span);
         let end = (span.end.line().max(1), span.end.col());
         let (path, key) = match self.open.last_mut() {
@@ -397,18 +479,17 @@ impl Finder {
                 (path, None)
             }
             Some(Open::Mapping { path, key, .. }) => match key.take() {
-                Some((key, key_mark)) => (path.key(&key), Some(key_mark)),
+                Some((key, key_mark)) => (path.then(Step::Key(key)), Some(key_mark)),
                 None => {
                     // A mapping or sequence stands where a key is expected.
                     let path = path.key("");
-                    *key = Some((String::new(), mark));
+                    *key = Some((KeyName::new(""), mark));
                     self.refuse(mark, "a key must be plain text".to_owned(), None);
                     (path, None)
                 }
             },
         };
-        self.spans.0.insert(path.clone(), Spot { key, value: mark, end, text });
-        path
+        (path, Spot { key, value: mark, end, text })
     }
 
     fn refuse_decorations(&mut self, mark: Mark, anchor: usize, tagged: bool) {
@@ -455,8 +536,21 @@ pub(super) fn syntax_help(text: &str, line: usize) -> Option<&'static str> {
     }
 }
 
+/// Length of the longest word that is no text to YAML: `false`.
+const WORD_BYTES_MAX: usize = 5;
+
 /// True if YAML reads an unquoted scalar as text, and not as a number, a boolean or null.
 fn is_text(text: &str) -> bool {
+    // Nearly all keys are plain names, and a parser for each of them was a fifth of loading 2,000 models: numbers
+    // begin with a digit, a sign or a point, and none of these characters is syntax.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./".contains(&byte);
+    let is_name = text.len() > WORD_BYTES_MAX
+        && text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(is_plain);
+    is_name || is_text_to_yaml(text)
+}
+
+fn is_text_to_yaml(text: &str) -> bool {
     matches!(serde_yaml::from_str(text), Ok(serde_yaml::Value::String(_)))
 }
 
@@ -467,6 +561,22 @@ mod tests {
     fn refusals(text: &str) -> Vec<(usize, usize, String)> {
         let refused = Spans::parse(text).err().unwrap_or_default();
         refused.into_iter().map(|r| (r.mark.line, r.mark.column, r.message)).collect()
+    }
+
+    #[test]
+    fn names_are_text_exactly_when_yaml_reads_them_so() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let pieces =
+            ["true", "false", "null", "inf", "nan", "infinity", "e", "E5", "0x", "1", ".", "-"]
+                .into_iter()
+                .chain(["_", "/", "a", "Z", "9", "yes", "~", ":", "#", " ", "é", "operations"]);
+        let pieces: Vec<&str> = pieces.collect();
+        for _ in 0..20_000 {
+            let length = random.usize(1..6);
+            let text: String = (0..length).map(|_| pieces[random.usize(..pieces.len())]).collect();
+            assert_eq!(is_text(&text), is_text_to_yaml(&text), "{text:?}, seed {seed}");
+        }
     }
 
     #[test]
