@@ -103,8 +103,7 @@ impl<'a> ItemKeys<'a> {
                 b"encrypted_content" => &mut keys.sealed,
                 _ => {
                     let is_spelling = |name: &&str| name.as_bytes().eq_ignore_ascii_case(key);
-                    keys.is_odd |=
-                        key.contains(&b'\\') || REFERRING_KEYS.iter().any(|it| is_spelling(it));
+                    keys.is_odd |= key.contains(&b'\\') || REFERRING_KEYS.iter().any(is_spelling);
                     return value.skip();
                 }
             };

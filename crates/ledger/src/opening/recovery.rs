@@ -91,8 +91,7 @@ fn open(options: Options) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
     let lock = DirectoryLock::take(&dir)?;
     archive::begin(&dir, options.maintenance.archive.as_ref())?;
     let (mut state, head) = begin(&options)?;
-    let torn_at = (state.torn_bytes > 0)
-        .then(|| (segment::path(&dir.join("journal"), state.end.segment), state.end.offset));
+    let torn_at = torn_at(&dir, &state);
     let writer = Writer::open(&dir.join("journal"), state.end)?;
     let mut writer = writer.with_segments(options.segment_bytes_max);
     // Before `InFlightLog::begin` below, which overwrites the notes.
@@ -136,9 +135,8 @@ fn open(options: Options) -> Result<(Arc<Ledger>, RecoveryReport), OpenError> {
         space: Space::new(dir.clone(), options.disk_free_bytes_min),
         on_commit: options.on_commit,
     };
-    let threads =
+    let Threads { backlog, projected, maintenance, threads } =
         start(&dir, state.store, journal_thread, head, (options.maintenance, options.pruning))?;
-    let Threads { backlog, projected, maintenance, threads } = threads;
     let (books, tasks) = places(options.fleet.as_ref());
     let ledger = Arc::new(Ledger {
         shards: shards(state.cores, options.fleet.is_some()),
@@ -178,6 +176,12 @@ fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn Task
 }
 
 /// Loads or creates the ledger in the directory, and checks that it belongs to this node.
+/// File and offset of the unfinished write at the journal's end; `None` without one.
+fn torn_at(dir: &Path, state: &StartState) -> Option<(PathBuf, u64)> {
+    let path = || segment::path(&dir.join("journal"), state.end.segment);
+    (state.torn_bytes > 0).then(|| (path(), state.end.offset))
+}
+
 fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
     let dir = &options.dir;
     moved::check(dir)?;

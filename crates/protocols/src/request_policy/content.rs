@@ -117,8 +117,7 @@ impl PolicyReader<'_> {
                 Some(())
             }
             Key::Citations => {
-                let raw = value.raw()?;
-                item.is_cited = raw.starts_with(b"{") && !inline::is_switched_off(raw);
+                item.is_cited = cites(value.raw()?);
                 Some(())
             }
             Key::Media => {
@@ -303,4 +302,9 @@ fn begins_as_picture(url: &[u8]) -> bool {
     let start = url.get(..url.len().min(START)).unwrap_or_default();
     let start = start.trim_ascii_start().to_ascii_lowercase();
     start.strip_prefix(b"data:").is_none_or(|data| data.starts_with(b"image/"))
+}
+
+/// True if a `citations` setting asks for citations.
+fn cites(raw: &[u8]) -> bool {
+    raw.starts_with(b"{") && !inline::is_switched_off(raw)
 }
