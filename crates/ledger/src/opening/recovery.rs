@@ -175,13 +175,13 @@ fn places(fleet: Option<&Arc<dyn SharedFunds>>) -> (Box<dyn Books>, Box<dyn Task
     }
 }
 
-/// Loads or creates the ledger in the directory, and checks that it belongs to this node.
 /// File and offset of the unfinished write at the journal's end; `None` without one.
 fn torn_at(dir: &Path, state: &StartState) -> Option<(PathBuf, u64)> {
     let path = || segment::path(&dir.join("journal"), state.end.segment);
     (state.torn_bytes > 0).then(|| (path(), state.end.offset))
 }
 
+/// Loads or creates the ledger in the directory, and checks that it belongs to this node.
 fn begin(options: &Options) -> Result<(StartState, Option<Head>), OpenError> {
     let dir = &options.dir;
     moved::check(dir)?;
