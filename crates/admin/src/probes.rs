@@ -115,7 +115,7 @@ pub(super) async fn metrics(State(state): State<AdminState>) -> ApiResult<Metric
             LedgerFigures { open_holds, open_tasks, debt, credit, written_off, losses, projection };
         state.metrics.encode(&ledger, state.requests.figures())
     };
-    // With thousands of models this is megabytes of text, which belong to no request's thread.
+    // With a thousand models this takes tens of milliseconds, which belong to no request's thread.
     let text = tokio::task::spawn_blocking(encode).await.map_err(ApiError::internal)?;
     Ok(MetricsText(text))
 }

@@ -1,6 +1,5 @@
 //! Health of the upstreams and of the targets at them.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use axum::Json;
@@ -146,14 +145,10 @@ pub(super) fn seen(state: &AdminState) -> UpstreamsView {
     // The map has no order; operators and tests compare two answers line by line.
     names.sort();
     let now = Instant::now();
-    let at = targets_by_upstream(&snapshot);
     let one = |name: &String| {
         let upstream = snapshot.upstreams.get(name)?;
         let health = table.upstream(name)?;
-        let targets = at
-            .get(name.as_str())
-            .into_iter()
-            .flatten()
+        let targets = targets_at(&snapshot, name)
             .flat_map(|(model, target)| {
                 let channels = table.channels(target).iter();
                 channels.map(|channel| {
@@ -196,76 +191,46 @@ pub(super) fn credential_figures(state: &AdminState) -> Vec<CredentialFigures> {
     all.collect()
 }
 
-/// The states of upstreams and circuits, as metrics name them: of targets that were called or that receive no
-/// calls, with one ready target of each of their models.
+/// The states of circuits, as metrics name them.
 pub(super) fn figures(state: &AdminState) -> (Vec<UpstreamFigures>, Vec<CircuitFigures>) {
     let snapshot = state.config.load();
     let table = state.balancer.table(&snapshot);
     let (now, rules) = (Instant::now(), &snapshot.balancing.circuit);
-    let upstreams = snapshot.upstreams.keys().filter_map(|name| {
-        let health = table.upstream(name)?;
-        let (healthy, in_flight) = (health.is_healthy(), health.in_flight());
-        Some(UpstreamFigures { upstream: name.clone(), healthy, in_flight })
-    });
+    let mut upstreams = Vec::with_capacity(snapshot.upstreams.len());
     let mut circuits = Vec::new();
-    for model in &snapshot.models {
-        let (before, mut unused) = (circuits.len(), None);
-        for target in &model.targets {
-            for channel in table.channels(target) {
-                let state = circuit_state(&channel.standing(None, now, rules));
-                if channel.is_used() || state != 0 {
-                    circuits.push(circuit(model, target, channel, state, now));
-                } else if unused.is_none() {
-                    unused = Some((target, channel));
-                }
-            }
-        }
-        // The alert on models without a target looks at the smallest state: a target that is ready, though it
-        // was never called, must be among those that are shown.
-        if circuits.len() > before {
-            let unused = unused.map(|(target, channel)| circuit(model, target, channel, 0, now));
-            circuits.extend(unused);
-        }
-    }
-    (upstreams.collect(), circuits)
-}
-
-/// The state of a circuit as metrics show it: 0 receives calls, 1 is probed by one call, 2 receives none.
-fn circuit_state(standing: &Standing) -> i64 {
-    match standing {
-        Standing::Ready { .. } | Standing::Cooling => 0,
-        Standing::ProbeDue | Standing::Probing => 1,
-        Standing::Busy(_) | Standing::Open(_) => 2,
-    }
-}
-
-fn circuit(
-    model: &Model,
-    target: &Target,
-    channel: &Channel,
-    state: i64,
-    now: Instant,
-) -> CircuitFigures {
-    CircuitFigures {
-        model: model.id.to_string(),
-        upstream: target.upstream.name.clone(),
-        target: target.model.clone().unwrap_or_default(),
-        credential: credential(channel).to_owned(),
-        state,
-        quotas: channel.quotas(now).iter().map(|it| (it.kind.as_str(), it.remaining)).collect(),
-    }
-}
-
-/// The targets at each upstream, in the order of the configuration.
-fn targets_by_upstream(snapshot: &Snapshot) -> HashMap<&str, Vec<(&Model, &Target)>> {
-    let mut targets: HashMap<_, Vec<_>> = HashMap::with_capacity(snapshot.upstreams.len());
-    for model in &snapshot.models {
-        for target in &model.targets {
-            let at = targets.entry(target.upstream.name.as_str()).or_default();
-            at.push((model.as_ref(), target.as_ref()));
+    for name in snapshot.upstreams.keys() {
+        let Some(health) = table.upstream(name) else { continue };
+        let (healthy, in_flight) = (health.is_healthy(), health.in_flight());
+        upstreams.push(UpstreamFigures { upstream: name.clone(), healthy, in_flight });
+        for (model, target) in targets_at(&snapshot, name) {
+            circuits.extend(table.channels(target).iter().map(|channel| CircuitFigures {
+                model: model.id.to_string(),
+                upstream: name.clone(),
+                target: target.model.clone().unwrap_or_default(),
+                credential: credential(channel).to_owned(),
+                state: match channel.standing(None, now, rules) {
+                    // docs/metrics.md: 0 receives calls, 1 is probed by one call, 2 receives none.
+                    Standing::Ready { .. } | Standing::Cooling => 0,
+                    Standing::ProbeDue | Standing::Probing => 1,
+                    Standing::Busy(_) | Standing::Open(_) => 2,
+                },
+                quotas:
+                    channel.quotas(now).iter().map(|it| (it.kind.as_str(), it.remaining)).collect(),
+            }));
         }
     }
-    targets
+    (upstreams, circuits)
+}
+
+fn targets_at<'a>(
+    snapshot: &'a Snapshot,
+    upstream: &'a str,
+) -> impl Iterator<Item = (&'a Model, &'a Target)> {
+    let all = snapshot.models.iter().flat_map(|model| {
+        let targets = model.targets.iter();
+        targets.map(move |target| (model.as_ref(), target.as_ref()))
+    });
+    all.filter(move |(_, target)| target.upstream.name == upstream)
 }
 
 fn credential(channel: &Channel) -> &str {

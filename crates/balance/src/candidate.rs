@@ -78,7 +78,6 @@ impl Candidate {
             channel.in_flight.fetch_add(1, Ordering::Relaxed);
         }
         channel.upstream.in_flight.fetch_add(1, Ordering::Relaxed);
-        channel.mark_used();
         let (token, free_call) = (None, None);
         Self { target, channel, rank, is_retry, token, free_call, slot, call, rules, probes }
     }

@@ -167,8 +167,6 @@ pub struct Channel {
     pub(super) home: Home,
     pub(super) last_failure: Mutex<Option<(UnixMs, Outcome)>>,
     pub(super) quotas: Mutex<Quotas>,
-    /// True once a call was sent over it.
-    pub(super) is_used: AtomicBool,
 }
 
 /// Finders of the secrets sent over one channel.
@@ -181,18 +179,13 @@ pub(super) struct Finders {
 }
 
 impl Finders {
-    pub(super) fn new(key: Option<Arc<CredentialFinder>>) -> Self {
-        Self { key, token: Mutex::default() }
+    pub(super) fn new(credential: Option<&Credential>) -> Self {
+        let key = credential.and_then(|one| match &one.kind {
+            CredentialKind::Key(key) => CredentialFinder::new(std::iter::once(key.expose())),
+            CredentialKind::Auth(_) => None,
+        });
+        Self { key: key.map(Arc::new), token: Mutex::default() }
     }
-}
-
-/// Finder of an API key; `None` if it is none, or too short to tell from other text.
-pub(super) fn key_finder(credential: Option<&Credential>) -> Option<Arc<CredentialFinder>> {
-    match &credential?.kind {
-        CredentialKind::Key(key) => CredentialFinder::new(std::iter::once(key.expose())),
-        CredentialKind::Auth(_) => None,
-    }
-    .map(Arc::new)
 }
 
 /// Properties of a call that the selection depends on.
@@ -229,19 +222,6 @@ impl Channel {
     /// Store the operator's quota as an answer reports it.
     pub fn note_quota(&self, report: &QuotaReport, now: Instant) {
         self.quotas.lock().take(report, now);
-    }
-
-    /// True once a call was sent over the channel.
-    #[must_use]
-    pub fn is_used(&self) -> bool {
-        self.is_used.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn mark_used(&self) {
-        // Written once: every call reads the cache line that a write would take from the other cores.
-        if !self.is_used() {
-            self.is_used.store(true, Ordering::Relaxed);
-        }
     }
 
     /// Unexpired quotas of the operator.
@@ -363,7 +343,6 @@ impl Channel {
             home: Home(0),
             last_failure: Mutex::new(None),
             quotas: Mutex::default(),
-            is_used: AtomicBool::new(false),
         }
     }
 }

@@ -38,7 +38,7 @@ mod candidate_view;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -113,16 +113,8 @@ pub struct Table {
     /// Channels of each target, by [`Target::index`].
     channels: Vec<Vec<Arc<Channel>>>,
     by_identity: HashMap<ChannelIdentity, Arc<Channel>>,
-    credentials: HashMap<ChannelIdentity, CredentialState>,
+    accounts: HashMap<ChannelIdentity, Arc<Mutex<Circuit>>>,
     upstreams: HashMap<String, Arc<UpstreamState>>,
-}
-
-/// State that all channels of one credential at an upstream share.
-#[derive(Clone, Debug)]
-struct CredentialState {
-    circuit: Arc<Mutex<Circuit>>,
-    /// Finder of the API key: built once, not for each of thousands of targets.
-    finder: Option<Arc<CredentialFinder>>,
 }
 
 /// Identity of a channel across reloads.
@@ -294,25 +286,21 @@ impl Table {
             self.by_identity.get(&identity).or_else(|| before.by_identity.get(&identity))
         {
             let existing = Arc::clone(existing);
-            let (circuit, finder) = (Arc::clone(&existing.account), existing.finder(None));
-            self.credentials.insert(account, CredentialState { circuit, finder });
+            self.accounts.insert(account, Arc::clone(&existing.account));
             self.by_identity.insert(identity, Arc::clone(&existing));
             return existing;
         }
         // The credential keeps its circuit for a new model too: what it was refused for holds there as
         // well.
-        let existing = self.credentials.get(&account).or_else(|| before.credentials.get(&account));
-        let shared = existing.cloned().unwrap_or_else(|| CredentialState {
-            circuit: Arc::default(),
-            finder: channel::key_finder(credential),
-        });
-        self.credentials.insert(account, shared.clone());
+        let existing = self.accounts.get(&account).or_else(|| before.accounts.get(&account));
+        let shared = existing.cloned().unwrap_or_default();
+        self.accounts.insert(account, Arc::clone(&shared));
         let state = self.upstreams.entry(upstream.name.clone()).or_default();
         let channel = Arc::new(Channel {
             credential: credential.cloned(),
-            finders: Finders::new(shared.finder),
+            finders: Finders::new(credential),
             upstream: Arc::clone(state),
-            account: shared.circuit,
+            account: shared,
             kind,
             circuit: Mutex::default(),
             others: OtherKinds::default(),
@@ -322,7 +310,6 @@ impl Table {
             home: Home(home(target, credential)),
             last_failure: Mutex::new(None),
             quotas: Mutex::default(),
-            is_used: AtomicBool::new(false),
         });
         self.by_identity.insert(identity, Arc::clone(&channel));
         channel

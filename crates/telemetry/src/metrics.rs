@@ -1,4 +1,4 @@
-//! Prometheus metrics.
+//! Prometheus metrics. The only module that names the `prometheus` crate.
 //!
 //! Names follow Prometheus' conventions: base units, `_total` on counters. Labels take values from
 //! the configuration and from constants only, so that no customer can make series: never a key, an
@@ -9,6 +9,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use prometheus::{
+    CounterVec, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
 
 use crate::finished::FinishedRequest;
 use crate::request_log;
@@ -22,7 +26,6 @@ mod configuration;
 mod connect_failures;
 mod cost;
 mod credentials;
-mod family;
 mod fleet;
 mod from_zero;
 mod journal_files;
@@ -42,16 +45,12 @@ use connect_failures::ConnectFailures;
 use cost::CostMetrics;
 pub use credentials::CredentialFigures;
 use credentials::CredentialMetrics;
-use family::{Histogram, Registry};
 use fleet::FleetMetrics;
 use journal_files::KeepingMetrics;
 use load::Load;
 pub use load::{ConnectionShed, OpenWebSocket, Pool, Shed, StreamRefused};
 pub use recent::{Minute, RecentFigures};
-use register::{
-    CounterVec, HistogramVec, IntCounterVec, IntGaugeVec, counters, gauge, histogram, histograms,
-    int_counters, int_gauges,
-};
+use register::{add, counters, gauge, histogram, histograms, int_counters, int_gauges};
 use scraped::LedgerGauges;
 use series::RequestSeries;
 use tasks::TaskCounters;
@@ -140,7 +139,7 @@ impl Metrics {
     /// A fresh set, all at zero.
     #[must_use]
     pub fn new() -> Self {
-        let registry = Registry::default();
+        let registry = Registry::new();
         let r = &registry;
         build_info(r);
         // Models, routes and upstreams are configured, so the number of series is bounded. Nothing that a
@@ -402,7 +401,10 @@ impl Metrics {
         // Two scrapes at one time would both add the same increase to a counter.
         let scraped = self.scraped.lock();
         scraped.update(ledger, requests);
-        self.registry.encode()
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_else(|error| {
+            log::error!("metrics could not be written: {error}");
+            String::new()
+        })
     }
 
     /// Makes the series, unless another thread has.
@@ -474,9 +476,9 @@ fn certificates(r: &Registry) -> IntGaugeVec {
 
 /// The version, and when the process started, which does not change either.
 fn build_info(r: &Registry) {
-    let help = "Constant 1, labelled with the version.";
-    let info = int_gauges(r, "tollgate_build_info", help, &["version"]);
-    info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+    let version = Opts::new("tollgate_build_info", "Constant 1, labelled with the version.")
+        .const_label("version", env!("CARGO_PKG_VERSION"));
+    add(r, IntGauge::with_opts(version)).set(1);
     let started = gauge(r, "process_start_time_seconds", "When the process started (Unix time).");
     started.set(unix_seconds());
 }

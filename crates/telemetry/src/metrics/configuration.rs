@@ -1,7 +1,8 @@
 //! Metrics of the configuration.
 
-use super::family::{FloatGauge, IntGauge, Registry};
-use super::register::{IntCounterVec, gauge, int_counters, int_gauge};
+use prometheus::{Gauge, IntCounterVec, IntGauge, Registry};
+
+use super::register::{gauge, int_counters, int_gauge};
 use super::unix_seconds;
 
 /// Outcomes of a reload.
@@ -9,7 +10,7 @@ const OUTCOMES: [&str; 2] = ["ok", "refused"];
 
 pub(super) struct ConfigurationFigures {
     last_ok: IntGauge,
-    last_ok_time: FloatGauge,
+    last_ok_time: Gauge,
     reloads: IntCounterVec,
 }
 

@@ -7,11 +7,11 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use prometheus::{IntCounterVec, Registry};
 use tollgate_outbound::{DialError, DialFault, LocalResource};
 
 use super::Metrics;
-use super::family::Registry;
-use super::register::{IntCounterVec, int_counters};
+use super::register::int_counters;
 use tollgate_types::clock::UnixMs;
 
 /// Interval in which one reason is logged once for an upstream: an outage is thousands of calls.

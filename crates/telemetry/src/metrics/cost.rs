@@ -1,7 +1,8 @@
 //! Metrics of the operator's costs, beside the charges to customers.
 
-use super::family::Registry;
-use super::register::{CounterVec, counters};
+use prometheus::{CounterVec, Registry};
+
+use super::register::counters;
 use super::{Metrics, dollars};
 use tollgate_money::money::Nanousd;
 

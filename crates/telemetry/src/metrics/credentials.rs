@@ -1,8 +1,9 @@
 //! Metrics of the tokens with which the gateway signs in to upstreams.
 
+use prometheus::{IntCounterVec, IntGaugeVec, Registry};
+
 use super::Metrics;
-use super::family::Registry;
-use super::register::{IntCounterVec, IntGaugeVec, int_counters, int_gauges};
+use super::register::{int_counters, int_gauges};
 use tollgate_credentials::RefreshOutcome;
 
 /// Calls to those that issue tokens, and how long what they have issued lasts.

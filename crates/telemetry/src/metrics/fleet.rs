@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use super::family::{FloatGauge, IntGauge, Registry};
-use super::register::{
-    GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, gauge, gauges, histograms, int_counters,
-    int_gauge, int_gauges,
-};
+use prometheus::{Gauge, GaugeVec, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use super::register::{gauge, gauges, histograms, int_counters, int_gauge, int_gauges};
 use super::{Metrics, dollars};
 use tollgate_fleet::postgres::{
     DatabaseObserver, DbOperation, FleetOverview, NodeState, RoundTrip, RoundTripOutcome,
@@ -21,9 +19,9 @@ const ROUND_TRIP_BUCKETS: [f64; 12] =
 pub(super) struct FleetMetrics {
     round_trips: IntCounterVec,
     duration: HistogramVec,
-    report_lag: FloatGauge,
+    report_lag: Gauge,
     unreported: IntGauge,
-    term_left: FloatGauge,
+    term_left: Gauge,
     cut_off: IntGauge,
     directory_lag: IntGauge,
     directory_stopped: IntGauge,

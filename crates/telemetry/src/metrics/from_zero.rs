@@ -2,8 +2,7 @@
 //!
 //! Prometheus takes the increase of a series from its first sample on: of one that begins at 1 the first
 //! event is never seen, and an alert on any increase keeps silent. So every series that the
-//! configuration allows for begins at zero, with the first scrape after a start or a reload. Retries alone begin
-//! when their target was called: models times targets are too many series for those that nobody calls.
+//! configuration allows for begins at zero, with the first scrape after a start or a reload.
 
 use super::{Metrics, series};
 use tollgate_config::snapshot::{CredentialKind, Model, Snapshot};
@@ -41,8 +40,7 @@ impl Metrics {
         }
         self.token_counts.begin();
         for upstream in config.upstreams.values() {
-            let credentials = upstream.credentials.iter().map(|one| one.name.as_str());
-            self.upstreams.begin(&upstream.name, credentials, outcomes);
+            self.upstreams.begin(&upstream.name, outcomes);
             self.connect_failures.begin(&upstream.name);
             for cause in Contradiction::ALL {
                 let labels = [upstream.name.as_str(), cause.as_str()];
@@ -57,7 +55,6 @@ impl Metrics {
             self.begin_model(model);
         }
         self.begin_unconfigured(config);
-        self.upstreams.begin_retries();
     }
 
     fn begin_model(&self, model: &Model) {
@@ -80,6 +77,7 @@ impl Metrics {
         let makes_tasks = makes_tasks(model);
         for target in &model.targets {
             let upstream = target.upstream.name.as_str();
+            self.upstreams.begin_retries(id, upstream);
             if target.cost.is_some() {
                 self.begin_costs(id, upstream);
             }

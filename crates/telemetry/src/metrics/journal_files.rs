@@ -1,14 +1,15 @@
 //! Metrics of the journal's files.
 
+use prometheus::{Gauge, IntCounter, IntGauge, Registry};
+
 use super::Metrics;
-use super::family::{FloatGauge, IntCounter, IntGauge, Registry};
 use super::register::{gauge, int_counter, int_gauge};
 use tollgate_ledger::MaintenanceEvent;
 
 /// The metrics of the journal's files.
 pub(super) struct KeepingMetrics {
     bytes: IntGauge,
-    checkpoint: FloatGauge,
+    checkpoint: Gauge,
     archived: IntCounter,
     failures: IntCounter,
 }

@@ -1,7 +1,8 @@
 //! Metrics of the current load.
 
-use super::family::{IntCounter, IntGauge, Registry};
-use super::register::{IntCounterVec, int_counter, int_counters, int_gauge, int_gauges};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
+
+use super::register::{int_counter, int_counters, int_gauge, int_gauges};
 use tollgate_types::words::words;
 
 words! {
@@ -194,8 +195,8 @@ impl Load {
 /// Counters by `reason`, each from zero on: a rate needs the zero that comes before the first.
 fn by_reason(
     r: &Registry,
-    name: &'static str,
-    help: &'static str,
+    name: &str,
+    help: &str,
     reasons: impl Iterator<Item = &'static str>,
 ) -> IntCounterVec {
     let counters = int_counters(r, name, help, &["reason"]);

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::core::Collector;
+use prometheus::proto::Metric;
 use tokio::time::MissedTickBehavior;
 
 use super::{LATENCY_BUCKETS, Metrics};
@@ -193,23 +195,52 @@ impl Metrics {
     fn reading(&self, at: UnixMs) -> CounterReading {
         let mut reading =
             CounterReading { at, in_flight: self.in_flight(), ..CounterReading::default() };
-        self.requests.for_each(|labels, counter| {
-            *match labels.get("status") {
+        each(&self.requests, |metric| {
+            let (status, code) = (label(metric, "status"), label(metric, "code"));
+            let count = whole(metric.get_counter().get_value());
+            *match status {
                 "4xx" => &mut reading.refused,
                 "5xx" => &mut reading.failed,
-                "2xx" | "3xx" if labels.get("code").is_empty() => &mut reading.succeeded,
+                "2xx" | "3xx" if code.is_empty() => &mut reading.succeeded,
                 _ => &mut reading.broken,
-            } += counter.get();
+            } += count;
         });
-        self.ttfb.for_each(|_, histogram| {
-            for (sum, count) in reading.ttfb.iter_mut().zip(histogram.counts()) {
-                *sum += count;
+        each(&self.ttfb, |metric| {
+            let histogram = metric.get_histogram();
+            let mut below = 0;
+            for (sum, bucket) in reading.ttfb.iter_mut().zip(histogram.get_bucket()) {
+                // Prometheus' buckets are cumulative, and quantiles are taken of single ones.
+                *sum += bucket.cumulative_count().saturating_sub(below);
+                below = bucket.cumulative_count();
+            }
+            if let Some(longer) = reading.ttfb.last_mut() {
+                *longer += histogram.get_sample_count().saturating_sub(below);
             }
         });
-        self.spend.for_each(|_, counter| reading.spend_dollars += counter.get());
-        self.held.for_each(|_, counter| reading.held_dollars += counter.get());
+        each(&self.spend, |metric| reading.spend_dollars += metric.get_counter().get_value());
+        each(&self.held, |metric| reading.held_dollars += metric.get_counter().get_value());
         reading
     }
+}
+
+fn each(collector: &impl Collector, mut look: impl FnMut(&Metric)) {
+    for family in collector.collect() {
+        family.get_metric().iter().for_each(&mut look);
+    }
+}
+
+fn label<'a>(metric: &'a Metric, name: &str) -> &'a str {
+    let found = metric.get_label().iter().find(|pair| pair.name() == name);
+    found.map_or("", |pair| pair.value())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a counter of whole things, which is never below zero"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
 }
 
 #[cfg(test)]

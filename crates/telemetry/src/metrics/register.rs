@@ -1,102 +1,76 @@
 //! Making a metric and registering it, in one expression.
 
-use super::family::{
-    FloatCounter, FloatGauge, Histogram, HistogramBuckets, IntCounter, IntGauge, MetricFamily,
-    Registry, Series,
+use prometheus::core::Collector;
+use prometheus::{
+    Counter, CounterVec, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
-/// Counters of whole things by labels.
-pub(super) type IntCounterVec = MetricFamily<IntCounter>;
-/// Counters by labels.
-pub(super) type CounterVec = MetricFamily<FloatCounter>;
-/// Gauges of whole things by labels.
-pub(super) type IntGaugeVec = MetricFamily<IntGauge>;
-/// Gauges by labels.
-pub(super) type GaugeVec = MetricFamily<FloatGauge>;
-/// Histograms by labels.
-pub(super) type HistogramVec = MetricFamily<Histogram>;
-
-fn add<S: Series>(registry: &Registry, family: MetricFamily<S>) -> MetricFamily<S> {
-    registry.add(&family);
-    family
-}
-
-/// The only series of a metric without labels.
-fn single<S: Series<Shape = ()>>(registry: &Registry, name: &'static str, help: &'static str) -> S {
-    add(registry, MetricFamily::<S>::new(name, help, &[], ())).with_label_values::<&str>(&[])
-}
-
-pub(super) fn counter(registry: &Registry, name: &'static str, help: &'static str) -> FloatCounter {
-    single(registry, name, help)
-}
-
-pub(super) fn int_counter(
+/// Registers a metric. Names and labels are constants, so this fails in every test or never.
+#[expect(clippy::expect_used, reason = "a wrong constant, which the first test finds")]
+pub(super) fn add<C: Collector + Clone + 'static>(
     registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-) -> IntCounter {
-    single(registry, name, help)
+    made: prometheus::Result<C>,
+) -> C {
+    let metric = made.expect("a metric's name and labels are valid");
+    registry.register(Box::new(metric.clone())).expect("a metric's name is used once");
+    metric
 }
 
-pub(super) fn gauge(registry: &Registry, name: &'static str, help: &'static str) -> FloatGauge {
-    single(registry, name, help)
+pub(super) fn counter(registry: &Registry, name: &str, help: &str) -> Counter {
+    add(registry, Counter::new(name, help))
 }
 
-pub(super) fn int_gauge(registry: &Registry, name: &'static str, help: &'static str) -> IntGauge {
-    single(registry, name, help)
+pub(super) fn int_counter(registry: &Registry, name: &str, help: &str) -> IntCounter {
+    add(registry, IntCounter::new(name, help))
+}
+
+pub(super) fn gauge(registry: &Registry, name: &str, help: &str) -> Gauge {
+    add(registry, Gauge::new(name, help))
+}
+
+pub(super) fn int_gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
+    add(registry, IntGauge::new(name, help))
 }
 
 pub(super) fn int_gauges(
     registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    labels: &[&'static str],
+    name: &str,
+    help: &str,
+    labels: &[&str],
 ) -> IntGaugeVec {
-    add(registry, MetricFamily::new(name, help, labels, ()))
+    add(registry, IntGaugeVec::new(Opts::new(name, help), labels))
 }
 
-pub(super) fn histogram(
-    registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    buckets: &'static [f64],
-) -> Histogram {
-    histograms(registry, name, help, &[], buckets).with_label_values::<&str>(&[])
+pub(super) fn histogram(registry: &Registry, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+    let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    add(registry, Histogram::with_opts(opts))
 }
 
-pub(super) fn counters(
-    registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    labels: &[&'static str],
-) -> CounterVec {
-    add(registry, MetricFamily::new(name, help, labels, ()))
+pub(super) fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> CounterVec {
+    add(registry, CounterVec::new(Opts::new(name, help), labels))
 }
 
-pub(super) fn gauges(
-    registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    labels: &[&'static str],
-) -> GaugeVec {
-    add(registry, MetricFamily::new(name, help, labels, ()))
+pub(super) fn gauges(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+    add(registry, GaugeVec::new(Opts::new(name, help), labels))
 }
 
 pub(super) fn int_counters(
     registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    labels: &[&'static str],
+    name: &str,
+    help: &str,
+    labels: &[&str],
 ) -> IntCounterVec {
-    add(registry, MetricFamily::new(name, help, labels, ()))
+    add(registry, IntCounterVec::new(Opts::new(name, help), labels))
 }
 
 pub(super) fn histograms(
     registry: &Registry,
-    name: &'static str,
-    help: &'static str,
-    labels: &[&'static str],
-    buckets: &'static [f64],
+    name: &str,
+    help: &str,
+    labels: &[&str],
+    buckets: &[f64],
 ) -> HistogramVec {
-    add(registry, MetricFamily::new(name, help, labels, HistogramBuckets::new(buckets)))
+    let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
+    add(registry, HistogramVec::new(opts, labels))
 }

@@ -1,9 +1,8 @@
 //! Figures that live elsewhere and are read when Prometheus asks.
 
-use super::family::{FloatCounter, FloatGauge, IntCounter, IntGauge, Registry};
-use super::register::{
-    CounterVec, IntCounterVec, counter, counters, gauge, int_counter, int_counters, int_gauge,
-};
+use prometheus::{Counter, CounterVec, Gauge, IntCounter, IntCounterVec, IntGauge, Registry};
+
+use super::register::{counter, counters, gauge, int_counter, int_counters, int_gauge};
 use super::{LedgerFigures, dollars, process};
 use crate::logging;
 use crate::request_log::LogFigures;
@@ -13,14 +12,14 @@ use tollgate_ledger::LossCause;
 pub(super) struct LedgerGauges {
     open_holds: IntGauge,
     open_tasks: IntGauge,
-    debt: FloatGauge,
-    credit_lines: FloatGauge,
-    credit_used: FloatGauge,
-    written_off: FloatCounter,
+    debt: Gauge,
+    credit_lines: Gauge,
+    credit_used: Gauge,
+    written_off: Counter,
     losses: CounterVec,
     projection_up: IntGauge,
     projection_repairs: IntCounter,
-    lines_dropped: FloatCounter,
+    lines_dropped: Counter,
     requests: IntCounter,
     requests_dropped: IntCounterVec,
     requests_bytes: IntGauge,
@@ -29,7 +28,7 @@ pub(super) struct LedgerGauges {
 
 /// The process's own figures, under the names that every Prometheus client uses.
 struct ProcessMetrics {
-    cpu: FloatCounter,
+    cpu: Counter,
     resident: IntGauge,
     threads: IntGauge,
     fds_open: IntGauge,
@@ -173,6 +172,6 @@ fn advance_to(counter: &IntCounter, total: u64) {
 }
 
 /// Brings a counter up to a total that is kept elsewhere. Never down: a counter may not fall.
-fn advance(counter: &FloatCounter, total: f64) {
+fn advance(counter: &Counter, total: f64) {
     counter.inc_by((total - counter.get()).max(0.0));
 }

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use super::family::{FloatCounter, Histogram, IntCounter};
+use prometheus::{Counter, Histogram, IntCounter};
+
 use super::{Metrics, dollars};
 use crate::finished::{FinishedRequest, RequestSettlement};
 use tollgate_money::money::Nanousd;
@@ -58,8 +59,8 @@ impl RequestSeries {
 pub(super) struct BillingMetrics {
     /// Of each unit the counter of its tokens, if it is one.
     tokens: [Option<IntCounter>; Unit::COUNT],
-    spend: FloatCounter,
-    held: FloatCounter,
+    spend: Counter,
+    held: Counter,
     by_upstream: IntCounter,
     estimated: IntCounter,
     unused: IntCounter,

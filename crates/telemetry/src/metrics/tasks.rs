@@ -1,7 +1,8 @@
 //! Metrics of work that outlives its request.
 
-use super::family::Registry;
-use super::register::{IntCounterVec, int_counters};
+use prometheus::{IntCounterVec, Registry};
+
+use super::register::int_counters;
 use super::{Metrics, series};
 use crate::finished::TaskEnded;
 use tollgate_types::words::words;

@@ -1,10 +1,10 @@
 //! Questions to providers' counters of tokens, by what came of them.
 
+use prometheus::{IntCounterVec, Registry};
 use tollgate_types::words::words;
 
 use super::Metrics;
-use super::family::Registry;
-use super::register::{IntCounterVec, int_counters};
+use super::register::int_counters;
 
 words! {
     /// Outcome of a token count.

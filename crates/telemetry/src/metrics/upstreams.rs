@@ -4,11 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Registry};
 
-use super::family::{FloatCounter, Histogram, IntCounter, Registry};
-use super::register::{
-    HistogramVec, IntCounterVec, IntGaugeVec, counter, histograms, int_counters, int_gauges,
-};
+use super::register::{counter, histograms, int_counters, int_gauges};
 use super::{ByName, LATENCY_BUCKETS, Metrics};
 
 /// Faults of the operator in an attempt: the credential, the account, or the account's permissions.
@@ -19,7 +17,7 @@ pub(super) struct UpstreamMetrics {
     requests: IntCounterVec,
     duration: HistogramVec,
     retries: IntCounterVec,
-    denied: FloatCounter,
+    denied: prometheus::Counter,
     reconnects: IntCounterVec,
     operator_faults: IntCounterVec,
     withheld: IntCounterVec,
@@ -154,28 +152,21 @@ impl UpstreamMetrics {
         made
     }
 
-    /// The counters of tries at zero, for each of these outcomes, and of faults with these credentials.
-    pub(super) fn begin<'a>(
-        &self,
-        upstream: &str,
-        credentials: impl Iterator<Item = &'a str>,
-        outcomes: &[&str],
-    ) {
+    /// The counters of tries at zero, for each of these outcomes.
+    pub(super) fn begin(&self, upstream: &str, outcomes: &[&str]) {
         for outcome in outcomes {
             self.requests.with_label_values(&[upstream, outcome]).inc_by(0);
         }
         self.reconnects.with_label_values(&[upstream]).inc_by(0);
         self.withheld.with_label_values(&[upstream]).inc_by(0);
-        for credential in credentials.chain([""]) {
-            for fault in OPERATOR_FAULTS {
-                self.operator_faults.with_label_values(&[upstream, credential, fault]).inc_by(0);
-            }
+        for fault in OPERATOR_FAULTS {
+            self.operator_faults.with_label_values(&[upstream, "", fault]).inc_by(0);
         }
     }
 
-    /// The counter of retries at zero, before any target was called.
-    pub(super) fn begin_retries(&self) {
-        self.retries.with_label_values(&["", ""]).inc_by(0);
+    /// The counter of retries that go to a target at zero.
+    pub(super) fn begin_retries(&self, model: &str, upstream: &str) {
+        self.retries.with_label_values(&[model, upstream]).inc_by(0);
     }
 
     /// Update the gauges; those that a reload has removed disappear.
@@ -200,7 +191,9 @@ impl UpstreamMetrics {
                 self.quotas.with_label_values(&labels).set(remaining);
             }
             // An increase is seen of a series only that was there before.
-            self.retries.with_label_values(&[model, upstream]);
+            for fault in OPERATOR_FAULTS {
+                self.operator_faults.with_label_values(&[upstream.as_str(), credential, fault]);
+            }
         }
     }
 }
