@@ -20,9 +20,9 @@ pub(crate) fn of(work: &str) -> Option<Bounds> {
         // thoughts: 8,000 instructions more an event without optimization.
         "100 events" => (1_470_000.0, 10_000_000.0, 190.0, 360.0),
         // 110 KB with 30 tools: the JSON is checked once and looked through for what is priced.
-        "agent, chat" => (5_350_000.0, 90_000_000.0, 3_500.0, 85.0),
+        "agent, chat" => (5_450_000.0, 80_500_000.0, 3_500.0, 85.0),
         // The request is read, written for the upstream, and read again by its codec.
-        "agent, messages over chat" => (17_200_000.0, 250_000_000.0, 7_600.0, 105.0),
+        "agent, messages over chat" => (17_250_000.0, 199_500_000.0, 7_600.0, 105.0),
         _ => return None,
     };
     let instructions = if cfg!(debug_assertions) { as_it_is } else { optimized };
