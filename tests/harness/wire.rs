@@ -31,8 +31,11 @@ impl Answer {
         self.parts().1
     }
 
-    /// The body without its chunks' frames.
+    /// The body, without its chunks' frames where it has them.
     pub(crate) fn content(&self) -> Vec<u8> {
+        if self.header("transfer-encoding").is_none() {
+            return self.body();
+        }
         let (body, mut content) = (self.body(), Vec::new());
         let mut rest = body.as_slice();
         while let Some(end) = rest.windows(2).position(|pair| pair == b"\r\n") {
