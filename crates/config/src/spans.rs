@@ -129,7 +129,7 @@ impl DocumentPath {
 /// found.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WalkPath<'a> {
-    /// The document itself.
+    /// The document as a whole.
     Root,
     /// The value of a key in a mapping.
     Key(&'a WalkPath<'a>, &'a str),

@@ -1,7 +1,7 @@
 //! Answers of a blind simulator to language models' requests: constants, so that neither their making nor
 //! the reading of a request takes time from what is measured.
 
-/// A chat completion.
+/// An answer of the chat completions API.
 pub(super) const CHAT: &str = r#"{"id":"chatcmpl-sim","object":"chat.completion","created":1700000000,"model":"sim-chat","choices":[{"index":0,"message":{"role":"assistant","content":"Simulated upstreams answer without looking.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":12,"completion_tokens":6,"total_tokens":18,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}}}"#;
 /// A message of Anthropic's API.
 pub(super) const MESSAGE: &str = r#"{"id":"msg_sim","type":"message","role":"assistant","model":"sim-messages","content":[{"type":"text","text":"Simulated upstreams answer without looking."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":6}}"#;

@@ -49,7 +49,7 @@ impl SimulatedThread {
         };
     }
 
-    /// Advances the time.
+    /// Advances the time, in microseconds since the start.
     fn until(&mut self, time: u64) {
         while let Some(at) = self.looks_at.filter(|at| *at <= time) {
             self.now = at;
@@ -78,7 +78,7 @@ const MS: u64 = 1_000;
 
 /// A caller that makes one call after another.
 #[derive(Clone, Copy, Debug)]
-enum Caller {
+enum SimulatedCaller {
     /// Makes its next call at this time.
     Rests(u64),
     /// Its record came at this time, and its answer is not ready.
@@ -102,19 +102,19 @@ impl SimulatedThread {
     /// longest time from a record to the disk after the first 10 ms, and the number of calls.
     fn play(&mut self, callers: u64, answer: u64, rest: u64) -> (u64, u64) {
         // Records are told apart by their times: one in a microsecond.
-        let mut all: Vec<_> = (0..callers).map(Caller::Rests).collect();
+        let mut all: Vec<_> = (0..callers).map(SimulatedCaller::Rests).collect();
         let (mut longest, mut calls) = (0, 0);
         for now in 0..100 * MS {
             self.until(now);
             let mut has_recorded = false;
             for caller in &mut all {
                 *caller = match *caller {
-                    Caller::Rests(until) if now >= until && !has_recorded => {
+                    SimulatedCaller::Rests(until) if now >= until && !has_recorded => {
                         has_recorded = true;
                         self.record(Urgency::AtOnce);
-                        Caller::Calls(now)
+                        SimulatedCaller::Calls(now)
                     }
-                    Caller::Calls(record) if now >= record + answer => {
+                    SimulatedCaller::Calls(record) if now >= record + answer => {
                         let last = self.groups.last();
                         if self.durable_at(record).is_none() {
                             self.wake(Schedule::wait_for_next);
@@ -123,16 +123,16 @@ impl SimulatedThread {
                         {
                             self.wake(Schedule::wait_for_last);
                         }
-                        Caller::Waits(record)
+                        SimulatedCaller::Waits(record)
                     }
-                    Caller::Waits(record)
+                    SimulatedCaller::Waits(record)
                         if self.durable_at(record).is_some_and(|at| at <= now) =>
                     {
                         if record > 10 * MS {
                             longest = longest.max(self.durable_at(record).unwrap_or(now) - record);
                         }
                         calls += 1;
-                        Caller::Rests(now + rest)
+                        SimulatedCaller::Rests(now + rest)
                     }
                     same => same,
                 };

@@ -14,7 +14,7 @@ use tollgate_types::ids::{AccountId, KeyId};
 /// Place of an account in lists: its creation, then its id.
 pub(crate) type AccountPlace = (UnixMs, AccountId);
 
-/// Place of an account.
+/// Place of an account in lists, which are ordered by creation.
 pub(crate) fn place(account: &Account) -> AccountPlace {
     (account.created_at, account.id)
 }
@@ -25,9 +25,9 @@ const SEARCHED_AT_ONCE: usize = 512;
 /// Direction of a list of accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListOrder {
-    /// Oldest first.
+    /// By creation, the oldest first.
     OldestFirst,
-    /// Newest first.
+    /// By creation, the newest first.
     NewestFirst,
 }
 

@@ -21,7 +21,7 @@ fn parts(balance: &Balance, written_off: Nanousd) -> [Nanousd; PARTS] {
 }
 
 impl AccountSums {
-    /// Adds an account.
+    /// Adds a new account and its balance.
     pub(crate) fn insert(&mut self, account: &Account) {
         self.accounts = self.accounts.saturating_add(1);
         let parts = parts(&account.balance, account.written_off);

@@ -28,7 +28,7 @@ impl Default for SkipTable {
     }
 }
 
-/// A long value.
+/// Start and end of a long value, and the note behind it.
 #[derive(Clone, Copy, Debug)]
 struct SkipNote {
     /// Position of its first byte.
