@@ -39,6 +39,13 @@ struct Queue<E> {
     ended: bool,
 }
 
+impl<E> Queue<E> {
+    /// Number of the first record that the committer has not taken yet, or of the next one without any.
+    fn first_gathered(&self) -> Seq {
+        self.next_seq.saturating_sub(self.entries.len() as u64)
+    }
+}
+
 /// Guard: records enqueued while it lives form one group, which a crash keeps or loses as a whole.
 #[must_use = "the group ends when it is dropped"]
 pub struct AtomicGroup<'a, E>(&'a Journal<E>);
@@ -161,7 +168,7 @@ impl<E> Journal<E> {
                 return Err(JournalStopped);
             }
             // What stands before those that gather is being written.
-            let gathers = seq >= queue.next_seq.saturating_sub(queue.entries.len() as u64);
+            let gathers = seq >= queue.first_gathered();
             let schedule = &mut queue.schedule;
             let wakes = if gathers { schedule.wait_for_next() } else { schedule.wait_for_last() };
             (queue.waiters.wait_for(seq), wakes)
@@ -216,8 +223,7 @@ impl<E> Journal<E> {
         loop {
             match queue.schedule.next(Instant::now()) {
                 NextStep::Write => {
-                    let first = queue.next_seq.saturating_sub(queue.entries.len() as u64);
-                    self.last_group_from.store(first, Ordering::Relaxed);
+                    self.last_group_from.store(queue.first_gathered(), Ordering::Relaxed);
                     // Two vectors take turns, so that neither grows anew for each group.
                     std::mem::swap(&mut queue.entries, group);
                     return CommitterWork::Group;

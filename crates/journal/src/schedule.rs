@@ -6,7 +6,7 @@ use crate::urgency::Urgency;
 
 /// The least time from the beginning of one group to that of the next where no answer waits for a flush:
 /// it costs the disk and the processor the same whatever it flushes. The first group after a pause begins at
-/// once, and no group later than this after the last.
+/// once.
 pub(crate) const GROUP_INTERVAL: Duration = Duration::from_millis(2);
 /// Maximum time that records without a waiter gather before they are written. A crash in this time
 /// loses them.

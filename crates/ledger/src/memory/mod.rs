@@ -35,7 +35,7 @@ use crate::maintenance::worker::Maintenance;
 use crate::memory::act::IdempotencyIndex;
 use crate::memory::books::Books;
 use crate::memory::in_flight::{CrashRemnants, InFlightLog};
-use crate::memory::pages::AccountPlace;
+use crate::memory::pages::{AccountPlace, KeyPlace};
 use crate::memory::registry::TaskRegistry;
 use crate::ports::funds::SharedFunds;
 use crate::projection::backlog::Backlog;
@@ -53,7 +53,6 @@ use crate::rules::shards::shard_index;
 use crate::rules::sums::AccountSums;
 use tollgate_money::money::Nanousd;
 use tollgate_options::holds::HoldOverrides;
-use tollgate_types::clock::UnixMs;
 use tollgate_types::ids::{AccountId, KeyId, Seq};
 use tollgate_types::limit::Rates;
 use tollgate_types::secret::KeyHash;
@@ -100,7 +99,7 @@ pub(crate) struct Keys {
     pub(crate) by_hash: IdMap<KeyHash, Arc<Key>>,
     pub(crate) by_id: IdMap<KeyId, Arc<Key>>,
     /// Keys of each account in the order of lists: by creation, then by id.
-    pub(crate) by_account: BTreeSet<(AccountId, UnixMs, KeyId)>,
+    pub(crate) by_account: BTreeSet<KeyPlace>,
     /// Limits of keys that have any.
     pub(crate) limits: IdMap<KeyId, KeyLimits>,
     /// Rate limits of accounts that have any.

@@ -19,6 +19,15 @@ pub(crate) fn place(account: &Account) -> AccountPlace {
     (account.created_at, account.id)
 }
 
+/// Place of a key in the lists of all accounts: its account, its creation, then its id.
+pub(crate) type KeyPlace = (AccountId, UnixMs, KeyId);
+
+/// The first and the last place that a key of this account can have.
+fn all_keys_of(account: AccountId) -> (KeyPlace, KeyPlace) {
+    let end = (account, UnixMs(u64::MAX), KeyId::from_number(u64::MAX));
+    ((account, UnixMs(0), KeyId::from_number(0)), end)
+}
+
 /// Accounts that a search looks at before it lets go of the index: it must not keep writers waiting.
 const SEARCHED_AT_ONCE: usize = 512;
 
@@ -73,24 +82,22 @@ impl Ledger {
         after: Option<&Key>,
         limit: usize,
     ) -> Vec<Arc<Key>> {
-        let first = (account, UnixMs(0), KeyId::from_number(0));
+        let (first, last) = all_keys_of(account);
         let begin = match after {
             Some(key) => Bound::Excluded((account, key.created_at, key.id)),
             None => Bound::Included(first),
         };
-        let end = (account, UnixMs(u64::MAX), KeyId::from_number(u64::MAX));
         let keys = self.keys.read();
-        let places = keys.by_account.range((begin, Bound::Included(end))).take(limit);
+        let places = keys.by_account.range((begin, Bound::Included(last))).take(limit);
         places.filter_map(|(_, _, id)| keys.by_id.get(id).cloned()).collect()
     }
 
     /// At most `limit` keys of an account, newest first.
     #[must_use]
     pub fn newest_keys(&self, account: AccountId, limit: usize) -> Vec<Arc<Key>> {
-        let begin = (account, UnixMs(0), KeyId::from_number(0));
-        let end = (account, UnixMs(u64::MAX), KeyId::from_number(u64::MAX));
+        let (first, last) = all_keys_of(account);
         let keys = self.keys.read();
-        let places = keys.by_account.range(begin..=end).rev().take(limit);
+        let places = keys.by_account.range(first..=last).rev().take(limit);
         places.filter_map(|(_, _, id)| keys.by_id.get(id).cloned()).collect()
     }
 
