@@ -9,7 +9,13 @@ use super::spans::{Spans, WalkStep, is_telling};
 
 /// True if the schema has a plain value at this path that is no secret.
 pub(super) fn is_public(schema: &Json, steps: &[WalkStep<'_>]) -> bool {
-    knows(schema, schema, steps)
+    let root = SchemaPlace::root(schema);
+    let Some((last, above)) = steps.split_last() else { return root.is_public() };
+    let place = above.iter().fold(root, |place, step| place.below(*step));
+    match last {
+        WalkStep::Key("file") => place.has_public_file(),
+        step => place.below(*step).is_public(),
+    }
 }
 
 /// The schema that a reference within `root` names.
@@ -21,26 +27,7 @@ pub(super) fn referenced<'a>(root: &'a Json, reference: &str) -> Option<&'a Json
     }
 }
 
-fn knows(root: &Json, schema: &Json, steps: &[WalkStep<'_>]) -> bool {
-    if let Some(pointer) = schema["$ref"].as_str() {
-        return referenced(root, pointer).is_some_and(|named| knows(root, named, steps));
-    }
-    // The path of a file is no secret, even where what the file holds is one.
-    let is_file = matches!(steps, [WalkStep::Key("file")]);
-    if is_secret(schema) && !is_file {
-        return false;
-    }
-    if let Some(options) = schema["anyOf"].as_array() {
-        return options.iter().any(|option| knows(root, option, steps));
-    }
-    let Some((step, rest)) = steps.split_first() else { return is_scalar(schema) };
-    let below = below(schema, *step);
-    // Every value can stand in a file of its own, of which the path is no secret.
-    (below.is_object() && knows(root, below, rest)) || (is_file && is_scalar(schema))
-}
-
-/// Schemas of a value during a walk through a document: each alternative, and whether it is a secret. It gives the
-/// answer of [`is_public`] without a walk from the root for each value.
+/// Schemas of a value during a walk through a document: each alternative, and whether it is a secret.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaPlace<'a> {
     root: &'a Json,
@@ -330,6 +317,25 @@ mod tests {
         }
     }
 
+    /// The rule once more, as one recursion along a path.
+    fn knows(root: &Json, schema: &Json, steps: &[WalkStep<'_>]) -> bool {
+        if let Some(pointer) = schema["$ref"].as_str() {
+            return referenced(root, pointer).is_some_and(|named| knows(root, named, steps));
+        }
+        // The path of a file is no secret, even where what the file holds is one.
+        let is_file = matches!(steps, [WalkStep::Key("file")]);
+        if is_secret(schema) && !is_file {
+            return false;
+        }
+        if let Some(options) = schema["anyOf"].as_array() {
+            return options.iter().any(|option| knows(root, option, steps));
+        }
+        let Some((step, rest)) = steps.split_first() else { return is_scalar(schema) };
+        let below = below(schema, *step);
+        // Every value can stand in a file of its own, of which the path is no secret.
+        (below.is_object() && knows(root, below, rest)) || (is_file && is_scalar(schema))
+    }
+
     #[test]
     fn a_walk_finds_public_values_where_their_paths_do() {
         let seed = fastrand::u64(..);
@@ -367,8 +373,9 @@ mod tests {
                         WalkStep::Key("file") => above.has_public_file(),
                         _ => place.is_public(),
                     };
-                    let expected = is_public(&schema, &steps);
+                    let expected = knows(&schema, &schema, &steps);
                     assert_eq!(found, expected, "{steps:?}, seed {seed}");
+                    assert_eq!(is_public(&schema, &steps), expected, "{steps:?}, seed {seed}");
                     public_count += u32::from(expected);
                 }
             }
