@@ -64,6 +64,11 @@ impl<'a> WrittenValue<'a> {
         self.text.get(self.start..).unwrap_or_default()
     }
 
+    /// The value, unless it is `null`.
+    pub(super) fn non_null(self) -> Option<Self> {
+        (self.text() != b"null").then_some(self)
+    }
+
     /// A cursor before the value.
     pub(super) fn cursor(&self) -> Cursor<'a> {
         Cursor { text: self.text, at: self.start, skips: self.skips }

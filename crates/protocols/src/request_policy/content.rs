@@ -106,8 +106,7 @@ impl PolicyReader<'_> {
             Key::Definition => self.definition(value),
             Key::Picture => self.picture(item, value),
             Key::Medium(shape) => {
-                let written = value.written()?;
-                if written.text() != b"null" {
+                if let Some(written) = value.written()?.non_null() {
                     item.add_medium(*shape, written);
                 }
                 Some(())
@@ -136,11 +135,11 @@ impl PolicyReader<'_> {
                 self.billed(*unit, raw, key, table)
             }
             Key::Sound => {
-                let written = value.written()?;
-                let raw = Some(written.text()).filter(|raw| *raw != b"null");
-                if raw.is_some() {
+                let written = value.written()?.non_null();
+                if let Some(written) = written {
                     item.add_medium(MediaShape::Sound, written);
                 }
+                let raw = written.map(|written| written.text());
                 self.billed(Unit::AudioInputTokens, raw, key, table)
             }
         }
