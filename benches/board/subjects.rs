@@ -11,7 +11,7 @@ use crate::config::{self, Files};
 use crate::peer::{Peer, READY_TIMEOUT};
 use crate::rig::floor::{self, FloorKind};
 use crate::rig::load::{self, Aim};
-use crate::rig::process::Process;
+use crate::rig::process::{Process, below};
 use crate::rig::{account, http};
 use crate::work::{self, Work};
 
@@ -129,16 +129,8 @@ impl Bench {
             Subject::Tollgate => self.gateway.command(),
             Subject::Peer(_) => return self.peer(subject)?.spawn(tool),
         };
-        let mut command = match tool.split_first() {
-            Some((name, arguments)) => {
-                let mut command = Command::new(name);
-                command.args(arguments).arg(own.get_program()).args(own.get_args());
-                command
-            }
-            None => own,
-        };
         // The access log is written, as in production, and goes nowhere.
-        Process::start(command.stderr(Stdio::null()))
+        Process::start(below(own, tool).stderr(Stdio::null()))
     }
 
     /// A request to a started process.

@@ -2,14 +2,14 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context as _;
 
 use crate::rig::dialect::Dialect;
 use crate::rig::floor::{self, FloorKind};
 use crate::rig::load::Aim;
-use crate::rig::process::Process;
+use crate::rig::process::{Process, below};
 use crate::rig::{account, gateway, http};
 use crate::work::{self, Work};
 
@@ -75,15 +75,7 @@ impl Subject {
                 gateway::command_of(program, directory.path(), &["serve", "--ready-json"])
             }
         };
-        let mut command = match tool.split_first() {
-            Some((name, arguments)) => {
-                let mut command = Command::new(name);
-                command.args(arguments).arg(own.get_program()).args(own.get_args());
-                command
-            }
-            None => own,
-        };
-        Process::start(command.stderr(Stdio::null()))
+        Process::start(below(own, tool).stderr(Stdio::null()))
     }
 
     /// The request of `work` to it. The floors get it as a native one.

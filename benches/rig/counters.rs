@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use super::callgrind::CallgrindCounts;
 use super::load::{self, Aim};
 use super::process::Process;
 
@@ -16,17 +17,6 @@ pub(crate) const AFTERMATH: Duration = Duration::from_millis(700);
 const WARM_UP: usize = 10;
 /// Time that strace takes to attach to all threads.
 const ATTACH: Duration = Duration::from_millis(500);
-/// Entry points of the allocator. Its calls of itself are not counted.
-const ALLOCATING: [&str; 8] = [
-    "mi_malloc",
-    "mi_zalloc",
-    "mi_calloc",
-    "mi_realloc",
-    "mi_malloc_aligned",
-    "mi_zalloc_aligned",
-    "mi_calloc_aligned",
-    "mi_realloc_aligned",
-];
 /// System calls that have the disk take what was written.
 const FLUSHING: [&str; 4] = ["fsync", "fdatasync", "pwritev2", "sync_file_range"];
 
@@ -134,9 +124,10 @@ pub(crate) async fn callgrind(trial: &Trial<'_>, counts: &mut Counts) -> anyhow:
     control("off")?;
     drop(clients);
     process.stop()?;
-    let (instructions, allocations) = read_callgrind(&std::fs::read_to_string(&file)?)?;
-    counts.instructions = Some(instructions / trial.requests as f64);
-    counts.allocations = Some(allocations / trial.requests as f64);
+    let counted = CallgrindCounts::read(&std::fs::read_to_string(&file)?);
+    let counted = counted.context("callgrind has counted nothing")?;
+    counts.instructions = Some(counted.instructions as f64 / trial.requests as f64);
+    counts.allocations = Some(counted.allocations as f64 / trial.requests as f64);
     Ok(file)
 }
 
@@ -212,35 +203,4 @@ fn sleeps(process: &Process) -> anyhow::Result<HashMap<String, (String, u64)>> {
         threads.insert(entry.file_name().to_string_lossy().into_owned(), (name, slept));
     }
     Ok(threads)
-}
-
-/// Instructions, and calls of the allocator, in callgrind's format.
-fn read_callgrind(text: &str) -> anyhow::Result<(f64, f64)> {
-    let mut names: HashMap<&str, &str> = HashMap::new();
-    let (mut caller, mut callee) = ("", "");
-    let (mut instructions, mut allocations) = (0.0_f64, 0.0_f64);
-    for line in text.lines() {
-        let Some((field, value)) = line.split_once(['=', ':']) else { continue };
-        match field {
-            "fn" | "cfn" => {
-                // A name is written with its number once, and is the number from there on.
-                let (number, name) = value.split_once(' ').unwrap_or((value, ""));
-                if !name.is_empty() {
-                    names.insert(number, name);
-                }
-                let name = names.get(number).copied().unwrap_or_default();
-                *(if field == "fn" { &mut caller } else { &mut callee }) = name;
-            }
-            "calls" if ALLOCATING.contains(&callee) && !caller.contains("mi_") => {
-                let count = value.split(' ').next().context("calls without a count")?;
-                allocations += count.parse::<f64>()?;
-            }
-            "summary" | "totals" => {
-                instructions = instructions.max(value.trim().parse::<f64>()?);
-            }
-            _ => {}
-        }
-    }
-    ensure!(instructions > 0.0, "callgrind has counted nothing");
-    Ok((instructions, allocations))
 }

@@ -5,6 +5,8 @@ pub(crate) mod account;
 #[path = "../../crates/protocols/benches/agent/mod.rs"]
 pub(crate) mod agent;
 pub(crate) mod body;
+#[path = "../../crates/protocols/benches/callgrind/mod.rs"]
+pub(crate) mod callgrind;
 pub(crate) mod counters;
 pub(crate) mod dialect;
 pub(crate) mod floor;

@@ -21,6 +21,14 @@ pub(crate) struct Process {
     pub(crate) started: Instant,
 }
 
+/// A command that runs `own` below a tool, or `own` itself where `tool` has no words.
+pub(crate) fn below(own: Command, tool: &[&str]) -> Command {
+    let Some((name, arguments)) = tool.split_first() else { return own };
+    let mut command = Command::new(name);
+    command.args(arguments).arg(own.get_program()).args(own.get_args());
+    command
+}
+
 impl Process {
     /// Starts a command that does not say when it is ready.
     pub(crate) fn spawn(command: &mut Command) -> anyhow::Result<Self> {

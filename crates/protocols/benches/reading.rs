@@ -7,7 +7,6 @@
 //! in neither. A stream's figures are those of one event.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
-use std::collections::HashMap;
 use std::error::Error;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -23,22 +22,16 @@ use tollgate_protocols::{
 
 #[path = "agent/mod.rs"]
 mod agent;
+#[path = "callgrind/mod.rs"]
+mod callgrind;
 
 use agent::{AgentDialect, AgentRequest};
+use callgrind::CallgrindCounts;
 
 /// The allocator of the gateway's own build.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Allocator entry points. Calls between them are not counted.
-const ALLOCATING: [&str; 6] = [
-    "mi_malloc",
-    "mi_zalloc",
-    "mi_calloc",
-    "mi_realloc",
-    "mi_malloc_aligned",
-    "mi_realloc_aligned",
-];
 /// Documents from this length on take so long below valgrind that few runs of them must do.
 const LARGE_BYTES: usize = 64 * 1024;
 /// Runs of a step in the first measurement.
@@ -113,14 +106,15 @@ fn count_all(names: &[&str], directory: &Path) -> Result<(), BenchFailure> {
         let share = |once: u64, twice: u64| {
             twice.saturating_sub(once) as f64 / (times * part.steps()) as f64
         };
-        let (instructions, allocations) = (share(once.0, twice.0), share(once.1, twice.1));
+        let instructions = share(once.instructions, twice.instructions);
+        let allocations = share(once.allocations, twice.allocations);
         println!("{:<34}{bytes:>10}{instructions:>14.0}{allocations:>13.2}", part.name);
     }
     Ok(())
 }
 
 /// Instructions and calls of the allocator of a process that runs the part so many times.
-fn count(name: &str, times: usize, directory: &Path) -> Result<(u64, u64), BenchFailure> {
+fn count(name: &str, times: usize, directory: &Path) -> Result<CallgrindCounts, BenchFailure> {
     let file = directory.join(format!("{}.{times}.callgrind", name.replace([' ', ',', ':'], "-")));
     let done = Command::new("valgrind")
         .args(["-q", "--tool=callgrind"])
@@ -131,36 +125,8 @@ fn count(name: &str, times: usize, directory: &Path) -> Result<(u64, u64), Bench
     if !done.success() {
         return Err("valgrind did not run the part".into());
     }
-    Ok(read_callgrind(&std::fs::read_to_string(&file)?))
-}
-
-fn read_callgrind(text: &str) -> (u64, u64) {
-    let mut names: HashMap<&str, &str> = HashMap::new();
-    let (mut caller, mut callee) = ("", "");
-    let (mut instructions, mut allocations) = (0, 0);
-    for line in text.lines() {
-        let Some((field, value)) = line.split_once(['=', ':']) else { continue };
-        match field {
-            "fn" | "cfn" => {
-                // A name is written with its number once, and is the number from there on.
-                let (number, name) = value.split_once(' ').unwrap_or((value, ""));
-                if !name.is_empty() {
-                    names.insert(number, name);
-                }
-                let name = names.get(number).copied().unwrap_or_default();
-                *(if field == "fn" { &mut caller } else { &mut callee }) = name;
-            }
-            "calls" if ALLOCATING.contains(&callee) && !caller.contains("mi_") => {
-                let calls = value.split(' ').next().and_then(|it| it.parse::<u64>().ok());
-                allocations += calls.unwrap_or(0);
-            }
-            "summary" | "totals" => {
-                instructions = instructions.max(value.trim().parse().unwrap_or(0));
-            }
-            _ => {}
-        }
-    }
-    (instructions, allocations)
+    let counted = CallgrindCounts::read(&std::fs::read_to_string(&file)?);
+    counted.ok_or_else(|| "callgrind has counted nothing".into())
 }
 
 impl ReadingPart {
